@@ -5,7 +5,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::{Config, ModelReply, ModelServer, Output, Serve, ServerEntry, fake, program, wait_until};
 
 use crate::documents::{begin, read, without_results};
@@ -27,7 +27,7 @@ fn run(home: &Home, model: &ModelServer, arguments: &[&str]) -> Output {
 }
 
 fn executions(serve: &Serve) -> Vec<Value> {
-    let ask = Ask::new("GET", "/api/v1/aggregator/executions?source=ai-autonomous");
+    let ask = HttpRequest::new("GET", "/api/v1/aggregator/executions?source=ai-autonomous");
     serve.fetch(&ask).json().as_array().cloned().unwrap_or_default()
 }
 
@@ -129,7 +129,7 @@ fn what_may_destroy_something_is_not_called_where_nobody_can_agree() {
 }
 
 #[test]
-fn what_goes_wrong_is_told_with_what_to_do() {
+fn what_goes_wrong_is_reported_with_what_to_do() {
     let home = Home::new();
     let config = config(&home);
     let said = home.fails(2, &["ask", "Well?", "--config", &config]);
@@ -170,7 +170,7 @@ fn the_limit_of_a_session_is_told_to_the_model() {
     let home = Home::new();
     let serve = home.serve();
     add(&home, "one");
-    let ask = Ask::new("PATCH", "/api/v1/aggregator/settings").header("Content-Type", "application/json");
+    let ask = HttpRequest::new("PATCH", "/api/v1/aggregator/settings").header("Content-Type", "application/json");
     assert_eq!(serve.fetch(&ask.body(json!({"session_limit": 1}).to_string())).status, 200);
     let model = ModelServer::start();
     model

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::{Config, Driver, fake};
 
-use crate::setting::{Journal, error_of, text_of, with_one_server};
+use crate::fixture::{Journal, error_of, text_of, with_one_server};
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;

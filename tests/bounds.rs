@@ -8,14 +8,14 @@ mod clients;
 mod servers;
 
 use serde_json::{Value, json};
-use testkit::{Serve, Talk};
+use testkit::{ClientSession, Serve};
 
 /// What the service may occupy while nothing large is under way, in kB. It is about twice what it takes when idle.
-const USUAL_KB: u64 = 250_000;
+const BASELINE_KB: u64 = 250_000;
 
 /// The server `well` answers.
 #[track_caller]
-fn assert_well(client: &mut dyn Talk) {
+fn assert_well(client: &mut dyn ClientSession) {
     let answer = client.ask("tools/call", json!({"name": "well.echo", "arguments": {"text": "still here"}}));
     assert_eq!(answer["result"]["content"][0]["text"], "still here", "{answer}");
 }
@@ -29,7 +29,7 @@ fn message_of(answer: &Value) -> &str {
 /// Changes settings of a running service.
 #[track_caller]
 fn set(serve: &Serve, settings: &Value) {
-    let ask = testkit::http_client::Ask::new("PATCH", "/api/v1/aggregator/settings");
+    let ask = testkit::http_client::HttpRequest::new("PATCH", "/api/v1/aggregator/settings");
     let answer = serve.fetch(&ask.header("Content-Type", "application/json").body(settings.to_string()));
     assert_eq!(answer.status, 200, "{answer:?}");
 }

@@ -1,11 +1,11 @@
 //! The console in a real browser: what scripts do, what people who cannot see or use a mouse get, and that nothing of
 //! what servers say is ever obeyed. `MCP_SCREENSHOTS=docs/console` keeps pictures of the pages.
 
+mod appearance;
 mod chromium;
 mod documents;
 mod forms;
 mod live;
-mod looks;
 mod newcomer;
 mod playground;
 mod results;

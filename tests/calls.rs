@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::{Config, Launch, fake, raw, wait_until};
 
-use crate::setting::{Journal, START_TIMEOUT, connected, error_of, initialized, pid_in, text_of, with_one_server};
+use crate::fixture::{Journal, START_TIMEOUT, connected, error_of, initialized, pid_in, text_of, with_one_server};
 
 #[test]
 fn a_call_reaches_the_server_that_has_the_tool_under_its_own_name() {
@@ -339,7 +339,7 @@ fn a_server_that_was_killed_from_outside_fails_its_calls() {
 }
 
 #[test]
-fn a_call_under_a_safe_name_is_told_as_much_as_one_under_the_canonical() {
+fn a_call_under_a_safe_name_is_reported_as_much_as_one_under_the_canonical() {
     let config = Config::new()
         .server("slow", fake().args(["--start-delay-ms", "300"]))
         .server("broken", fake().args(["--fail-at", "start"]));
@@ -472,7 +472,7 @@ fn calls_that_wait_for_a_server_reach_it_in_the_order_they_were_sent() {
 }
 
 #[test]
-fn only_so_much_waits_for_a_server_and_what_is_too_much_is_told_at_once() {
+fn only_so_much_waits_for_a_server_and_what_is_too_much_is_reported_at_once() {
     let config = Config::new().server("late", fake().args(["--start-delay-ms", "60000"])).server("good", fake());
     let mut client = connected(&config);
     let padding = "p".repeat(1 << 20);

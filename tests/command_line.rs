@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use testkit::{Config, Driver, Launch, fake};
 
-use crate::setting::{Journal, START_TIMEOUT, connected, initialized, run_arguments, text_of};
+use crate::fixture::{Journal, START_TIMEOUT, connected, initialized, run_arguments, text_of};
 
 const USAGE: i32 = 2;
 

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use testkit::{Config, Launch, ServerEntry, fake, program};
 
-use crate::setting::{Journal, connected, initialized, run_arguments, run_config, text_of};
+use crate::fixture::{Journal, connected, initialized, run_arguments, run_config, text_of};
 
 const FAILED: i32 = 1;
 

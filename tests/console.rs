@@ -6,20 +6,20 @@
 //! - [`scriptless`]: what scripts would do, done by pages
 //! - [`usage`]: what servers use, and what they say on the side; [`many`]: pages with very much to show
 
-mod deeds;
+mod actions;
 pub(crate) mod documents;
-mod door;
 pub(crate) mod hostile;
 mod items;
 mod many;
 mod pages;
-mod scriptless;
+mod sign_in;
 pub(crate) mod usage;
+mod without_scripts;
 
 use std::cell::RefCell;
 
 use serde_json::json;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::puppet::Puppet;
 use testkit::serve::Fetched;
 
@@ -36,7 +36,7 @@ impl<'r> Visitor<'r> {
         Self { rest, cookie: RefCell::default() }
     }
 
-    fn send(&self, ask: Ask) -> Fetched {
+    fn send(&self, ask: HttpRequest) -> Fetched {
         let ask = match &*self.cookie.borrow() {
             Some(cookie) => ask.header("Cookie", cookie),
             None => ask,
@@ -52,7 +52,7 @@ impl<'r> Visitor<'r> {
     /// A page, wherever it is.
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Fetched {
-        self.send(Ask::new("GET", path))
+        self.send(HttpRequest::new("GET", path))
     }
 
     /// A page that is there.
@@ -75,7 +75,7 @@ impl<'r> Visitor<'r> {
     #[track_caller]
     pub(crate) fn post(&self, path: &str, fields: &[(&str, &str)]) -> Fetched {
         let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-        let ask = Ask::new("POST", path).header("Content-Type", "application/x-www-form-urlencoded");
+        let ask = HttpRequest::new("POST", path).header("Content-Type", "application/x-www-form-urlencoded");
         self.send(ask.body(body.join("&")))
     }
 

@@ -6,11 +6,11 @@
 //! - [`shown`]: what the command line tells of them
 //! - [`descriptions`]: what is wrong with how one is described
 
+mod cli_output;
 mod descriptions;
-mod lives;
-mod shown;
-mod surprises;
-mod troubles;
+mod errors;
+mod external_changes;
+mod lifecycle;
 
 use serde_json::{Value, json};
 use testkit::engine::{IMAGE, Lease};
@@ -19,24 +19,24 @@ use testkit::{Engine, Launch, Signal, free_port, wait_until};
 use crate::rest::{Rest, expect};
 
 /// A service that has its containers made by an engine.
-struct House<'a> {
+struct ContainerFixture<'a> {
     rest: Rest,
     engine: &'a Engine,
     /// Given back when the service is gone.
     lease: Option<Lease>,
 }
 
-impl House<'static> {
+impl ContainerFixture<'static> {
     /// On the engine that all tests share; nothing where there is none.
     #[track_caller]
     fn start() -> Option<Self> {
         let lease = Engine::shared()?;
         let engine = lease.engine();
-        Some(Self { lease: Some(lease), ..House::start_on(engine) })
+        Some(Self { lease: Some(lease), ..ContainerFixture::start_on(engine) })
     }
 }
 
-impl<'a> House<'a> {
+impl<'a> ContainerFixture<'a> {
     #[track_caller]
     fn start_on(engine: &'a Engine) -> Self {
         Self::start_at(engine, &engine.host())

@@ -2,8 +2,8 @@
 //! definition it was.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
-use testkit::{Config, Driver, Launch, Puppet, Serve, Spec, Talk};
+use testkit::http_client::HttpRequest;
+use testkit::{ClientSession, Config, Driver, Launch, Puppet, Serve, Spec};
 
 use crate::relay::config;
 use crate::rest::{PREFIX, expect};
@@ -167,7 +167,7 @@ fn everything_that_reads_definitions_copes_with_those_beyond_the_limits() {
     let file = home.write("mcp.json", &config(&[("hostile", &hostile)]).text());
     let serve = home.serve_as(|launch| launch.args(["--config", &file]));
     assert_eq!(serve.session("/mcp").ids("tools/list").len(), 6);
-    let get = |serve: &Serve, path: &str| serve.fetch(&Ask::new("GET", &format!("{PREFIX}{path}")));
+    let get = |serve: &Serve, path: &str| serve.fetch(&HttpRequest::new("GET", &format!("{PREFIX}{path}")));
     testkit::wait_until("the registry has its tools", || {
         let tools = expect(200, &get(&serve, "/tools"));
         (tools.as_array().map(Vec::len) == Some(6)).then_some(())
@@ -177,12 +177,12 @@ fn everything_that_reads_definitions_copes_with_those_beyond_the_limits() {
         assert_eq!(answer["tools"].as_array().map(Vec::len), Some(6), "{format}");
     }
     let document = json!({"text": "# A\n\n<!-- mcp: hostile -->\n", "line": 3}).to_string();
-    let context = Ask::new("POST", &format!("{PREFIX}/documents/context"))
+    let context = HttpRequest::new("POST", &format!("{PREFIX}/documents/context"))
         .header("Content-Type", "application/json")
         .body(&document);
     assert_eq!(expect(200, &serve.fetch(&context))["tools"].as_array().map(Vec::len), Some(6));
     for page in ["/tools", "/tools/hostile/deep", "/tools/hostile/number", "/playground?tool=hostile.large"] {
-        let shown = serve.fetch(&Ask::new("GET", page));
+        let shown = serve.fetch(&HttpRequest::new("GET", page));
         assert_eq!(shown.status, 200, "{page}");
     }
     for listed in [home.ok(&["tools"]), home.ok(&["tools", "--config", &file])] {

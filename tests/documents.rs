@@ -6,11 +6,11 @@
 //! - [`watched`]: again and again, whenever it is saved
 //! - [`maps`]: what is in a document, and which server is where
 
-mod bound;
-mod configured;
-mod maps;
-mod running;
-mod watched;
+mod bindings;
+mod config_servers;
+mod map;
+mod run;
+mod watch;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

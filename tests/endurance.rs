@@ -7,8 +7,8 @@
 //! - [`giving_up`]: a server that fails is tried again, switched off, and switched on again
 //! - [`many`]: many servers with many tools
 
-mod crowd;
-mod giving_up;
+mod auto_disable;
 mod kills;
 mod many;
 mod outage;
+mod overload;

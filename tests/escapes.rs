@@ -4,7 +4,7 @@ use testkit::puppet::{Puppet, Spec};
 use testkit::run::run_command;
 use testkit::{Config, Launch, ServerEntry, program};
 
-use crate::setting::initialized;
+use crate::fixture::initialized;
 
 /// Clears the screen, sets the title, uses a one-byte control of C1, turns the text around, returns to the line's start.
 const STEERING: &str = r"\033[2J\033]0;title\007\302\2332K\342\200\256turned\177\rover";

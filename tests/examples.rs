@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use testkit::http_client::Ask;
-use testkit::{Config, Launch, ModernHttp, Serve, Talk, fake, program};
+use testkit::http_client::HttpRequest;
+use testkit::{ClientSession, Config, Launch, ModernHttp, Serve, fake, program};
 
-use crate::setting::{initialized, text_of};
+use crate::fixture::{initialized, text_of};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are in the repository").join("examples")
@@ -64,7 +64,7 @@ fn the_example_token_file_lets_clients_in_once_it_has_tokens_and_not_before() {
     let serve =
         Serve::start_as(&Config::new().server("s", fake()), |launch| launch.arg("--token-file").arg(tokens.path()));
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-    assert_eq!(serve.fetch(&Ask::post("/mcp", ping)).status, 401);
+    assert_eq!(serve.fetch(&HttpRequest::post("/mcp", ping)).status, 401);
     for token in ["secret-1", "secret-2"] {
         let mut client = ModernHttp::new(serve.address(), "/mcp").with_token(token);
         assert!(client.ask("tools/list", json!({}))["result"]["tools"].is_array(), "{token}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::processes::peak_rss_kb;
 use testkit::{Config, Driver, Launch, ServerEntry, fake, raw, wait_gone};
 
-use crate::setting::{Journal, START_TIMEOUT, connected, error_of, initialized, pid_in, text_of};
+use crate::fixture::{Journal, START_TIMEOUT, connected, error_of, initialized, pid_in, text_of};
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
@@ -48,7 +48,7 @@ fn signal(pid: u32, signal: Signal) {
 }
 
 #[test]
-fn a_server_that_exits_while_starting_is_told_with_status_and_last_words() {
+fn a_server_that_exits_while_starting_is_reported_with_status_and_last_words() {
     for phase in ["start", "initialize", "initialized", "list"] {
         assert_reported(
             fake().args(["--fail-at", phase]),
@@ -58,13 +58,13 @@ fn a_server_that_exits_while_starting_is_told_with_status_and_last_words() {
 }
 
 #[test]
-fn a_server_that_is_killed_while_starting_is_told_with_the_signal() {
+fn a_server_that_is_killed_while_starting_is_reported_with_the_signal() {
     let entry = ServerEntry::new("sh").args(["-c", "echo so long >&2; kill -SEGV $$"]);
     assert_reported(entry, &["failed during initialization", "signal 11 (SIGSEGV)", "so long"]);
 }
 
 #[test]
-fn a_server_that_refuses_is_told_with_its_error() {
+fn a_server_that_refuses_is_reported_with_its_error() {
     for (phase, method) in [("initialize", "`initialize`"), ("list", "`tools/list`")] {
         assert_reported(
             fake().args(["--error-at", phase]),
@@ -74,7 +74,7 @@ fn a_server_that_refuses_is_told_with_its_error() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_with_where_it_was_looked_for() {
+fn a_program_that_is_not_there_is_reported_with_where_it_was_looked_for() {
     let path = std::env::join_paths(["/first/folder", "/second/folder"]).unwrap();
     let entry = ServerEntry::new("no-such-program").env("PATH", path.to_str().unwrap());
     assert_reported(
@@ -87,7 +87,7 @@ fn a_program_that_is_not_there_is_told_with_where_it_was_looked_for() {
 }
 
 #[test]
-fn a_path_that_leads_nowhere_is_told() {
+fn a_path_that_leads_nowhere_is_reported() {
     assert_reported(
         ServerEntry::new("/no/such/program"),
         &["failed during startup", "`/no/such/program` does not exist"],
@@ -95,7 +95,7 @@ fn a_path_that_leads_nowhere_is_told() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_told_apart() {
+fn what_cannot_be_executed_is_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str, text: &str, mode: u32| {
         let path = folder.path().join(name);
@@ -114,7 +114,7 @@ fn what_cannot_be_executed_is_told_apart() {
 }
 
 #[test]
-fn a_working_directory_that_is_not_there_is_told() {
+fn a_working_directory_that_is_not_there_is_reported() {
     assert_reported(fake().field("cwd", "/no/such/folder"), &["failed during startup", "`/no/such/folder`"]);
 }
 
@@ -130,7 +130,7 @@ fn a_server_that_does_not_answer_in_time_is_told_and_ended() {
 }
 
 #[test]
-fn a_server_that_speaks_garbage_is_told() {
+fn a_server_that_speaks_garbage_is_reported() {
     for phase in ["initialize", "list"] {
         let bad = fake().args(["--garbage-at", phase]);
         let stderr = report_of(Launch::aggregator(&beside_a_healthy_one(bad)).env(START_TIMEOUT, "5"));
@@ -142,7 +142,7 @@ fn a_server_that_speaks_garbage_is_told() {
 }
 
 #[test]
-fn a_server_that_is_no_server_is_told() {
+fn a_server_that_is_no_server_is_reported() {
     assert_reported(ServerEntry::new("true"), &["failed during initialization", "status 0"]);
     let stderr = report_of(
         Launch::aggregator(&beside_a_healthy_one(ServerEntry::new("sleep").arg("600"))).env(START_TIMEOUT, "5"),
@@ -242,7 +242,7 @@ fn a_server_that_cannot_read_a_call_and_so_not_its_id_answers_it_all_the_same() 
 }
 
 #[test]
-fn a_crash_takes_the_tools_away_at_once_and_is_told() {
+fn a_crash_takes_the_tools_away_at_once_and_is_reported() {
     let mut client = connected(&beside_a_healthy_one(fake().args(["--stderr-line", "my last word"])));
     assert!(client.tool_names().contains(&"bad one:echo".to_owned()));
     let pid = pid_in(&client.call("bad one:pid", json!({})));
@@ -474,7 +474,7 @@ fn a_server_whose_tools_change_without_end_is_asked_for_them_now_and_then() {
 }
 
 #[test]
-fn a_start_that_fails_is_told_without_the_value_of_any_variable() {
+fn a_start_that_fails_is_reported_without_the_value_of_any_variable() {
     let file = tempfile::NamedTempFile::with_prefix("hunter2-").unwrap();
     let file = file.path().to_str().unwrap();
     for (bad, secret) in [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::{Config, Driver, Launch, fake};
 
-use crate::setting::{START_TIMEOUT, error_of, text_of, with_one_server};
+use crate::fixture::{START_TIMEOUT, error_of, text_of, with_one_server};
 
 #[test]
 fn initialize_is_answered_while_servers_hang() {

@@ -8,27 +8,27 @@
 //! - [`crowds`]: many clients, slow ones and ones that vanish; [`endings`]: servers that die, and the drain
 
 mod access;
-mod attempts;
-mod crowds;
-mod endings;
-mod guard;
+mod admission;
+mod http_sse;
 mod limits;
+mod many_clients;
 mod modern;
-mod older;
+mod refused_requests;
 mod requests;
 mod rotation;
 mod sessions;
+mod shutdown;
 mod streams;
 
 use serde_json::{Value, json};
-use testkit::Talk;
+use testkit::ClientSession;
 
 /// A message that asks for something and needs nothing.
 pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":"ping","method":"ping"}"#;
 
 /// The tool `s.t` echoes.
 #[track_caller]
-pub(crate) fn assert_echoes(client: &mut dyn Talk, tool: &str) {
+pub(crate) fn assert_echoes(client: &mut dyn ClientSession, tool: &str) {
     let answer = client.ask("tools/call", json!({"name": tool, "arguments": {"text": "still here"}}));
     assert_eq!(answer["result"]["content"][0]["text"], "still here", "{answer}");
 }

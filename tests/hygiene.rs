@@ -9,7 +9,7 @@ use testkit::{
     processes_with_env, program, wait_until,
 };
 
-use crate::setting::connected;
+use crate::fixture::connected;
 
 const CYCLES: usize = 200;
 /// Enough to overlap, few enough for two cores.

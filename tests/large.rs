@@ -4,11 +4,11 @@ use serde_json::json;
 use testkit::processes::peak_rss_kb;
 use testkit::{Config, Driver, fake};
 
-use crate::setting::{Journal, connected, text_of};
+use crate::fixture::{Journal, connected, text_of};
 
 const LENGTH: usize = 50_000_000;
 /// How much more memory a message may take than its own length, as a ratio of hundredths.
-const MOST_GROWTH_PERCENT: usize = 220;
+const MAX_GROWTH_PERCENT: usize = 220;
 
 /// Runs `exchange` and says by how much of [`LENGTH`] the memory of the program grew at most.
 fn growth_percent(client: &mut Driver, exchange: impl FnOnce(&mut Driver)) -> usize {
@@ -30,7 +30,7 @@ fn a_result_of_50_mb_passes_unchanged_in_little_more_memory_than_it_needs() {
         let text = line.strip_prefix(start.as_bytes()).and_then(|rest| rest.strip_suffix(end.as_bytes())).unwrap();
         assert!(text.len() == LENGTH && text.iter().all(|&byte| byte == b'x'));
     });
-    assert!(growth <= MOST_GROWTH_PERCENT, "memory grew by {growth} % of the message");
+    assert!(growth <= MAX_GROWTH_PERCENT, "memory grew by {growth} % of the message");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn an_argument_of_50_mb_passes_unchanged_in_little_more_memory_than_it_needs() {
     let received = journal.bytes();
     let end = format!(r#","method":"tools/call","params":{{"name":"size","arguments":{{"t":"{text}"}}}}}}{}"#, '\n');
     assert!(received.ends_with(end.as_bytes()), "the argument was changed");
-    assert!(growth <= MOST_GROWTH_PERCENT, "memory grew by {growth} % of the message");
+    assert!(growth <= MAX_GROWTH_PERCENT, "memory grew by {growth} % of the message");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use testkit::{Config, Driver, Launch, ServerEntry, fake, raw};
 
-use crate::setting::{START_TIMEOUT, connected, error_of, initialized, text_of};
+use crate::fixture::{START_TIMEOUT, connected, error_of, initialized, text_of};
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
@@ -149,7 +149,7 @@ fn what_clients_would_refuse_the_whole_list_for_is_mended_or_left_out_and_the_us
 }
 
 #[test]
-fn a_tool_hidden_by_another_of_the_same_full_name_is_said() {
+fn a_tool_hidden_by_another_of_the_same_full_name_is_reported() {
     let (_first, first) = with_definitions(&[r#"{"name":"b:c","from":"a","inputSchema":{"type":"object"}}"#]);
     let (_second, second) = with_definitions(&[r#"{"name":"c","from":"a:b"}"#]);
     let mut client = connected(&Config::new().server("a", first).server("a:b", second));

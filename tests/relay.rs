@@ -9,21 +9,21 @@
 //! - [`isolation`]: several clients, one server: nothing crosses
 
 mod changes;
+mod in_flight;
 mod isolation;
 mod lists;
 mod logging;
 mod prompts;
-mod questions;
 mod resources;
-mod running;
+mod server_requests;
 mod subscriptions;
 mod tasks;
 mod unknown;
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::http_session::all_capabilities;
-use testkit::{Config, Driver, Launch, Puppet, Serve, Talk, raw, wait_until};
+use testkit::{ClientSession, Config, Driver, Launch, Puppet, Serve, raw, wait_until};
 
 /// A config with these servers, in this order.
 #[track_caller]
@@ -37,7 +37,7 @@ pub(crate) fn serving(servers: &[(&str, &Puppet)]) -> Serve {
     let serve = Serve::start(&config(servers));
     // A list waits for them too, but not for ever: on a busy machine it may be answered before all are up.
     wait_until("all servers are connected", || {
-        let state = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/state")).json();
+        let state = serve.fetch(&HttpRequest::new("GET", "/api/v1/aggregator/state")).json();
         (state["connected_servers"] == servers.len()).then_some(())
     });
     serve.session("/mcp").ids("tools/list");
@@ -84,7 +84,7 @@ pub(crate) fn elements<'l>(line: &'l [u8], path: &[&str]) -> Vec<&'l str> {
 /// The code of an error answer.
 #[track_caller]
 pub(crate) fn code_of(answer: &Value) -> i64 {
-    crate::setting::error_of(answer).0
+    crate::fixture::error_of(answer).0
 }
 
 /// How many of these lines are messages of this method.

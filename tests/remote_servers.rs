@@ -11,22 +11,22 @@
 //! - [`modern`]: servers of 2026-07-28
 //! - [`absence`]: servers that are not there, go away, come back or never answer
 
-mod absence;
 mod calls;
+mod errors;
 mod headers;
 mod legacy;
 mod modern;
-mod questions;
-mod renewals;
+mod server_requests;
+mod session_renewal;
 mod sessions;
 mod streams;
-mod troubles;
+mod unreachable;
 
 use serde_json::{Value, json};
 use testkit::http_server::Request;
 use testkit::{Config, Driver, HttpServer, Launch, program};
 
-use crate::setting::{error_of, text_of};
+use crate::fixture::{error_of, text_of};
 
 /// Starts `mcp-aggregator` with this one server, called `web`, and initializes.
 #[track_caller]

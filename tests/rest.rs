@@ -14,26 +14,26 @@
 
 mod assistant;
 mod audit;
-mod away;
 mod config_file;
 mod database_wait;
 mod document;
 mod documents;
+mod errors;
 mod events;
 mod executions;
-mod expensive;
 mod items;
-mod mistakes;
+mod lifecycle;
 mod overview;
 mod registry_file;
+mod resource_limits;
 mod servers;
 mod skills;
-mod story;
 mod tools;
+mod unreachable_servers;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::http_client::{Ask, Connection};
+use testkit::http_client::{Connection, HttpRequest};
 use testkit::serve::Fetched;
 use testkit::{Launch, Serve, program, wait_until};
 
@@ -91,29 +91,29 @@ impl Rest {
 
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Fetched {
-        self.serve.fetch(&Ask::new("GET", &format!("{PREFIX}{path}")))
+        self.serve.fetch(&HttpRequest::new("GET", &format!("{PREFIX}{path}")))
     }
 
     #[track_caller]
     pub(crate) fn post(&self, path: &str, body: &Value) -> Fetched {
-        self.serve.fetch(&Ask::post(&format!("{PREFIX}{path}"), body.to_string()))
+        self.serve.fetch(&HttpRequest::post(&format!("{PREFIX}{path}"), body.to_string()))
     }
 
     /// A POST without a body.
     #[track_caller]
     pub(crate) fn order(&self, path: &str) -> Fetched {
-        self.serve.fetch(&Ask::new("POST", &format!("{PREFIX}{path}")).header("Content-Length", "0"))
+        self.serve.fetch(&HttpRequest::new("POST", &format!("{PREFIX}{path}")).header("Content-Length", "0"))
     }
 
     #[track_caller]
     pub(crate) fn patch(&self, path: &str, body: &Value) -> Fetched {
-        let ask = Ask::new("PATCH", &format!("{PREFIX}{path}")).header("Content-Type", "application/json");
+        let ask = HttpRequest::new("PATCH", &format!("{PREFIX}{path}")).header("Content-Type", "application/json");
         self.serve.fetch(&ask.body(body.to_string()))
     }
 
     #[track_caller]
     pub(crate) fn delete(&self, path: &str) -> Fetched {
-        self.serve.fetch(&Ask::new("DELETE", &format!("{PREFIX}{path}")))
+        self.serve.fetch(&HttpRequest::new("DELETE", &format!("{PREFIX}{path}")))
     }
 
     /// Registers a fake server and waits until it is connected.
@@ -142,7 +142,7 @@ impl Rest {
     pub(crate) fn begin_to_hang(&self, server: &str) -> (String, Begun) {
         let mut connection = self.serve.connect();
         let body = json!({"name": format!("{server}.hang")}).to_string();
-        connection.send(&Ask::post(&format!("{PREFIX}/execute"), body));
+        connection.send(&HttpRequest::post(&format!("{PREFIX}/execute"), body));
         let id = wait_until("the call is on its way", || {
             let running = self.get("/executions?status=executing").json();
             running[0]["id"].as_str().map(str::to_owned)

@@ -4,11 +4,11 @@
 //! - [`verbs`]: what else there is to do: logs, settings, clients, prompts, resources
 //! - [`import`]: the servers of other programs; [`backup`]: the whole registry, out and in
 
-mod alone;
 mod backup;
 mod import;
-mod running;
 mod verbs;
+mod with_service;
+mod without_service;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use testkit::config::ConfigFile;
 use testkit::{Config, Launch, descendants, fake, program, wait_gone_or_zombie, wait_until};
 
-use crate::setting::{initialized, text_of};
+use crate::fixture::{initialized, text_of};
 
 /// Runs the program with these streams to its end.
 #[track_caller]

@@ -1,9 +1,9 @@
 //! Tools found by what they do: over REST, and by clients that see a small surface instead of every tool.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::http_session::{Hello, HttpSession};
-use testkit::{Config, Puppet, Serve, Spec, Talk, raw, wait_until};
+use testkit::{ClientSession, Config, Puppet, Serve, Spec, raw, wait_until};
 
 use crate::relay::{at, config, serving};
 use crate::rest::{Rest, expect, expect_error, expect_problems, names};
@@ -41,12 +41,12 @@ fn said(answer: &Value) -> (String, bool) {
     (text.to_owned(), result["isError"] == true)
 }
 
-fn call(client: &mut impl Talk, name: &str, arguments: &Value) -> Value {
+fn call(client: &mut impl ClientSession, name: &str, arguments: &Value) -> Value {
     client.ask("tools/call", json!({"name": name, "arguments": arguments}))
 }
 
 /// The names a search gives, best first.
-fn found(client: &mut impl Talk, arguments: &Value) -> Vec<String> {
+fn found(client: &mut impl ClientSession, arguments: &Value) -> Vec<String> {
     let (text, is_error) = said(&call(client, "search_tools", arguments));
     assert!(!is_error, "{text}");
     let lines = text.lines().skip(2).filter(|line| !line.starts_with(' '));
@@ -54,7 +54,7 @@ fn found(client: &mut impl Talk, arguments: &Value) -> Vec<String> {
 }
 
 /// Searches until the first one found is this one: what was just discovered is not yet in the index.
-fn wait_until_found_first(client: &mut impl Talk, query: &str, tool: &str) {
+fn wait_until_found_first(client: &mut impl ClientSession, query: &str, tool: &str) {
     wait_until(&format!("`{query}` finds `{tool}`"), || {
         found(client, &json!({"query": query})).first().is_some_and(|first| first == tool).then_some(())
     });
@@ -126,7 +126,7 @@ fn arguments_and_result_of_a_call_are_the_same_bytes_as_without_the_detour() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_to_the_model_so_that_it_can_do_better() {
+fn what_makes_no_sense_is_reported_to_the_model_so_that_it_can_do_better() {
     let files = files();
     let serve = serving(&[("files", &files)]);
     let mut client = serve.session("/mcp?surface=search");
@@ -263,7 +263,7 @@ fn what_was_found_is_on_the_list_from_then_on_where_that_is_wanted() {
 #[test]
 fn an_unknown_surface_is_refused() {
     let serve = Serve::start(&Config::new());
-    let refused = serve.fetch(&Ask::post("/mcp?surface=tiny", "{}"));
+    let refused = serve.fetch(&HttpRequest::post("/mcp?surface=tiny", "{}"));
     assert_eq!(refused.status, 400);
     let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("use `full`, `search`, `grow` or `auto`"), "{message}");
@@ -312,7 +312,7 @@ fn a_search_over_rest_is_narrowed_and_tells_how_it_went() {
     rest.register("one", &[]);
     rest.register("two", &["--tools", "1"]);
     let whole = wait_until("all vectors are there", || {
-        let ask = Ask::post(
+        let ask = HttpRequest::post(
             "/api/v1/search",
             json!({"query": "hand my arguments back to me", "include_schemas": true}).to_string(),
         );

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::collector::Span;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::puppet::Received;
-use testkit::{Collector, Config, Launch, Puppet, Serve, Signal, Spec, Talk, takes_less_than, wait_until};
+use testkit::{ClientSession, Collector, Config, Launch, Puppet, Serve, Signal, Spec, takes_less_than, wait_until};
 
 const THEIRS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -21,7 +21,7 @@ fn serving(puppet: &Puppet, adjust: impl FnOnce(Launch) -> Launch) -> Serve {
     let config = Config::new().server("s", puppet.entry());
     let serve = Serve::start_as(&config, |launch| adjust(without_variables(launch)));
     wait_until("the server is connected", || {
-        let state = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/state")).json();
+        let state = serve.fetch(&HttpRequest::new("GET", "/api/v1/aggregator/state")).json();
         (state["connected_servers"] == 1).then_some(())
     });
     serve
@@ -42,7 +42,7 @@ fn without_variables(launch: Launch) -> Launch {
 #[track_caller]
 fn call_over_rest(serve: &Serve, puppet: &Puppet, headers: &[(&str, &str)]) -> Received {
     let body = format!(r#"{{"name":"s.t","arguments":{ODD}}}"#);
-    let ask = Ask::post("/api/v1/aggregator/tools/call", body);
+    let ask = HttpRequest::post("/api/v1/aggregator/tools/call", body);
     let ask = headers.iter().fold(ask, |ask, (name, value)| ask.header(name, value));
     let mut connection = serve.connect();
     connection.send(&ask);
@@ -56,7 +56,7 @@ fn call_over_rest(serve: &Serve, puppet: &Puppet, headers: &[(&str, &str)]) -> R
 
 /// A call of an MCP client with that `_meta`, answered by the puppet; what that got.
 #[track_caller]
-fn call(client: &mut dyn Talk, puppet: &Puppet, meta: &Value) -> Received {
+fn call(client: &mut dyn ClientSession, puppet: &Puppet, meta: &Value) -> Received {
     let params = client.dress(json!({"name": "s.t", "arguments": {"a": 1}, "_meta": meta}));
     let id = client.fresh_id();
     client.send_line(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string());
@@ -88,7 +88,7 @@ fn a_trace_goes_from_the_client_through_us_to_the_server_whatever_their_eras() {
         let (puppet, collector) = (Puppet::new(spec), Collector::start());
         let serve = traced(&puppet, &collector);
         let (mut legacy, mut modern) = (serve.session("/mcp"), serve.modern("/mcp"));
-        let clients: [&mut dyn Talk; 2] = [&mut legacy, &mut modern];
+        let clients: [&mut dyn ClientSession; 2] = [&mut legacy, &mut modern];
         for (client, count) in clients.into_iter().zip([2, 4]) {
             let received = call(client, &puppet, &json!({"traceparent": THEIRS, "tracestate": "a=1,b=2", "x/y": 1}));
             let (own, at_server) = last_two(&collector, count);
@@ -117,7 +117,7 @@ fn a_call_without_a_trace_begins_one() {
     assert_eq!(told(&received), at_server.traceparent());
     assert_eq!(own.attribute("error.type"), "tool_error");
     assert_eq!(own.attribute("jsonrpc.request.id"), id.to_string());
-    let execution = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/executions")).json();
+    let execution = serve.fetch(&HttpRequest::new("GET", "/api/v1/aggregator/executions")).json();
     assert_eq!(execution[0]["id"], own.attribute("mcp_aggregator.execution.id"));
 }
 
@@ -263,7 +263,7 @@ fn spans_that_are_refused_are_counted() {
     let serve = traced(&puppet, &collector);
     let metric = |fate: &str, count: u32| {
         let line = format!("mcp_trace_spans_total{{fate=\"{fate}\"}} {count}");
-        wait_until(&line, || serve.fetch(&Ask::new("GET", "/metrics")).body.contains(&line).then_some(()));
+        wait_until(&line, || serve.fetch(&HttpRequest::new("GET", "/metrics")).body.contains(&line).then_some(()));
     };
     metric("exported", 0);
     collector.answer_with(400);
@@ -293,6 +293,6 @@ fn variables_that_make_no_sense_cost_only_the_traces() {
     });
     serve.wait_for_stderr("calls are not traced");
     assert_eq!(call_over_rest(&serve, &puppet, &[]).param(&["_meta"]), None);
-    let metrics = serve.fetch(&Ask::new("GET", "/metrics")).body;
+    let metrics = serve.fetch(&HttpRequest::new("GET", "/metrics")).body;
     assert!(metrics.contains("mcp_calls_total") && !metrics.contains("mcp_trace_spans"), "{metrics}");
 }

@@ -2,7 +2,7 @@
 
 use testkit::{Config, Driver, fake, raw};
 
-use crate::setting::{Journal, connected};
+use crate::fixture::{Journal, connected};
 
 /// Numbers that a parser would round, shorten or refuse.
 const NUMBERS: &[&str] = &[

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::serve::Fetched;
 use testkit::{Config, Puppet, Qdrant, Serve, Spec, wait_until};
 
@@ -25,11 +25,11 @@ fn collection() -> String {
 }
 
 fn whole(serve: &Serve, body: &Value) -> Value {
-    expect(200, &serve.fetch(&Ask::post("/api/v1/search", body.to_string())))
+    expect(200, &serve.fetch(&HttpRequest::post("/api/v1/search", body.to_string())))
 }
 
 fn health(serve: &Serve) -> Value {
-    expect(200, &serve.fetch(&Ask::new("GET", &format!("{PREFIX}/health"))))
+    expect(200, &serve.fetch(&HttpRequest::new("GET", &format!("{PREFIX}/health"))))
 }
 
 /// Waits until so many vectors are compared in Qdrant.
@@ -129,7 +129,7 @@ fn register(rest: &Rest, name: &str, puppet: &Puppet) {
 }
 
 fn put(rest: &Rest, path: &str, body: &Value) -> Fetched {
-    let ask = Ask::new("PUT", &format!("{PREFIX}{path}")).header("Content-Type", "application/json");
+    let ask = HttpRequest::new("PUT", &format!("{PREFIX}{path}")).header("Content-Type", "application/json");
     rest.serve.fetch(&ask.body(body.to_string()))
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Listing {
 }
 
 /// No list of ours has so many; a server that hands out cursors for ever is stopped here.
-const MOST_PAGES: usize = 10_000;
+const MAX_PAGES: usize = 10_000;
 
 pub(crate) fn list_tools(connection: &mut impl Wire) -> Result<Listing> {
     let mut listing = Listing { pages: Vec::new(), elapsed: Duration::ZERO };
@@ -34,7 +34,7 @@ pub(crate) fn list_tools(connection: &mut impl Wire) -> Result<Listing> {
         );
         cursor = next_cursor(page);
         listing.pages.push(page.to_vec());
-        ensure!(listing.pages.len() < MOST_PAGES, "wrong answer: tools/list has no end");
+        ensure!(listing.pages.len() < MAX_PAGES, "wrong answer: tools/list has no end");
         if cursor.is_none() {
             return Ok(listing);
         }

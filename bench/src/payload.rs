@@ -22,7 +22,7 @@ pub const BUILT_IN: [&str; 8] =
     ["text_100", "text_10k", "text_1m", "text_50m", "json_10k", "json_1m", "hang", "flood_stderr"];
 
 /// Up to this size a request carries as many bytes as its answer; beyond it the arguments stay small.
-const LARGEST_ECHOED: usize = 10_000;
+const MAX_ECHOED: usize = 10_000;
 const SMALL_ARGUMENT: usize = 20;
 
 impl Tool {
@@ -50,7 +50,7 @@ impl Tool {
     /// The bytes of the `arguments` member a client sends to this tool.
     pub fn arguments(self) -> String {
         let size = match self {
-            Self::Text(size) | Self::Json(size) if size <= LARGEST_ECHOED => size,
+            Self::Text(size) | Self::Json(size) if size <= MAX_ECHOED => size,
             _ => SMALL_ARGUMENT,
         };
         format!(r#"{{"text":"{}"}}"#, encoded_text(size))

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ends_without_listening_is_told_at_once() {
+    fn a_program_that_ends_without_listening_is_reported_at_once() {
         let log = tempfile::NamedTempFile::new().unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo no room >&2"]);

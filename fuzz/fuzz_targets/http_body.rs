@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| fuzz::bounded(|| front::check_request(data)));
+fuzz_target!(|data: &[u8]| fuzz::bounded(|| http_server::check_request(data)));

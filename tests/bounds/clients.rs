@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
-use testkit::http_client::{Ask, Connection};
+use testkit::http_client::{Connection, HttpRequest};
 use testkit::http_session::Hello;
-use testkit::{Config, HttpSession, Puppet, Serve, Spec, Talk, fake, rss_kb, wait_until};
+use testkit::{ClientSession, Config, HttpSession, Puppet, Serve, Spec, fake, rss_kb, wait_until};
 
-use super::{USUAL_KB, assert_well, message_of};
+use super::{BASELINE_KB, assert_well, message_of};
 use crate::http_front::PING;
 
 /// A service with a server that is well, and these limits.
@@ -54,7 +54,7 @@ fn a_client_that_says_too_much_of_itself_gets_no_session() {
     ];
     // One after the other: each is as large as a request may be.
     for message in much.iter().cycle().take(12) {
-        let refused = serve.fetch(&Ask::post("/mcp", message));
+        let refused = serve.fetch(&HttpRequest::post("/mcp", message));
         assert!(!refused.headers.contains_key("mcp-session-id"), "{:?}", refused.headers);
         let answer = refused.json();
         assert!(
@@ -63,7 +63,7 @@ fn a_client_that_says_too_much_of_itself_gets_no_session() {
         );
     }
     assert_well(&mut serve.session("/mcp"));
-    wait_until("nothing of it is kept", || (rss_kb(serve.pid()) < USUAL_KB).then_some(()));
+    wait_until("nothing of it is kept", || (rss_kb(serve.pid()) < BASELINE_KB).then_some(()));
 }
 
 #[test]
@@ -75,8 +75,9 @@ fn a_modern_client_may_not_say_too_much_of_itself_either() {
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}).to_string();
-    let ask =
-        Ask::post("/mcp", message).header("Mcp-Protocol-Version", "2026-07-28").header("Mcp-Method", "tools/list");
+    let ask = HttpRequest::post("/mcp", message)
+        .header("Mcp-Protocol-Version", "2026-07-28")
+        .header("Mcp-Method", "tools/list");
     let answer = serve.fetch(&ask).json();
     assert!(message_of(&answer).contains("`client-info-kb`"), "{answer}");
     assert_well(&mut serve.modern("/mcp"));
@@ -170,7 +171,7 @@ fn a_token_with_many_connections_is_refused_and_others_are_served() {
     let why = "Too many connections: token `ann` may have 3 (limit `connections-per-token`)";
     assert!(refused.body.contains(why), "{refused:?}");
     assert_well(&mut ben);
-    let rest = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/servers").header("Authorization", &of("ann")));
+    let rest = serve.fetch(&HttpRequest::new("GET", "/api/v1/aggregator/servers").header("Authorization", &of("ann")));
     assert_eq!(rest.status, 429, "REST counts as well: {rest:?}");
     open.clear();
     wait_until("ann is served again", || (serve.fetch(&ping(&ann)).status == 200).then_some(()));
@@ -220,10 +221,10 @@ fn bodies_that_come_in_are_bounded_for_each_token() {
 fn answers_that_nobody_reads_are_bounded() {
     let serve = limited(&["unread-mb=2"]);
     let mut stream = serve.connect();
-    stream.send(&Ask::stream("/sse"));
+    stream.send(&HttpRequest::stream("/sse"));
     let mut answer = stream.answer();
     let endpoint = answer.next_event().expect("the stream names its address").data;
-    let post = |message: &str| assert_eq!(serve.fetch(&Ask::post(&endpoint, message)).status, 202);
+    let post = |message: &str| assert_eq!(serve.fetch(&HttpRequest::post(&endpoint, message)).status, 202);
     post(&initialize(&json!({"name": "x", "version": "1"}), &json!({})));
     for id in 1..=30 {
         let params = json!({"name": "well.blob", "arguments": {"bytes": 1_000_000}});
@@ -254,7 +255,7 @@ fn answers_over_rest_and_in_one_piece_count_until_they_are_read() {
     let serve = limited(&["unread-mb=2"]);
     let over_rest = |bytes: u32| {
         let call = json!({"name": "well.blob", "arguments": {"bytes": bytes}});
-        Ask::post("/api/v1/aggregator/tools/call", call.to_string())
+        HttpRequest::post("/api/v1/aggregator/tools/call", call.to_string())
     };
     let session = serve.session("/mcp");
     let in_one_piece = |bytes: u32| {

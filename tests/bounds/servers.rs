@@ -1,13 +1,13 @@
 //! Servers that list, say, ask or answer more than they may.
 
 use serde_json::json;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::http_session::Hello;
 use testkit::processes::peak_rss_kb;
-use testkit::{Config, HttpSession, Launch, Serve, Talk, fake, rss_kb, wait_until};
+use testkit::{ClientSession, Config, HttpSession, Launch, Serve, fake, rss_kb, wait_until};
 
-use super::{USUAL_KB, assert_well, message_of, set};
-use crate::setting::{Journal, initialized, text_of};
+use super::{BASELINE_KB, assert_well, message_of, set};
+use crate::fixture::{Journal, initialized, text_of};
 
 /// A service with a hostile server and one that is well.
 #[track_caller]
@@ -30,7 +30,7 @@ fn a_list_without_end_fails_its_server_and_nobody_else() {
     assert_well(&mut serve.session("/mcp"));
     // Each of four may hold what it listed so far.
     let peak = peak_rss_kb(serve.pid());
-    assert!(peak < 2 * USUAL_KB, "{peak} kB");
+    assert!(peak < 2 * BASELINE_KB, "{peak} kB");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_huge_handshake_fails_its_server_and_nobody_else() {
         serve.wait_for_stderr("which is the limit; the setting `server_");
         assert_well(&mut serve.session("/mcp"));
         let now = rss_kb(serve.pid());
-        assert!(now < USUAL_KB, "{hostile:?}: {now} kB");
+        assert!(now < BASELINE_KB, "{hostile:?}: {now} kB");
     }
     let serve = beside_well("loud", &["--instructions-bytes", "2000000"]);
     serve.wait_for_stderr(
@@ -119,7 +119,7 @@ fn a_log_line_of_100_mb_reaches_nobody_and_is_kept_for_nobody() {
     assert!(serve.stderr_text().contains("server_notification_kb"), "{}", serve.stderr_text());
     let (peak, now) = (peak_rss_kb(serve.pid()), rss_kb(serve.pid()));
     // The line itself is read whole, in a buffer that grows.
-    assert!(peak < USUAL_KB + 220_000 && now < USUAL_KB, "{peak} kB at most, {now} kB now");
+    assert!(peak < BASELINE_KB + 220_000 && now < BASELINE_KB, "{peak} kB at most, {now} kB now");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_line_without_end_is_given_up_while_it_grows() {
     assert_well(&mut session);
     serve.wait_for_stderr("it is more than 32 MB, which is the limit");
     let peak = peak_rss_kb(serve.pid());
-    assert!(peak < USUAL_KB + 70_000, "{peak} kB");
+    assert!(peak < BASELINE_KB + 70_000, "{peak} kB");
 }
 
 #[test]
@@ -257,13 +257,13 @@ fn a_stderr_line_without_end_is_read_and_not_kept() {
     let answer = session.ask("tools/call", json!({"name": "loud.echo", "arguments": {"text": "said it all"}}));
     assert_eq!(text_of(&answer), "said it all");
     let peak = peak_rss_kb(serve.pid());
-    assert!(peak < USUAL_KB, "{peak} kB");
+    assert!(peak < BASELINE_KB, "{peak} kB");
 }
 
 #[test]
 fn settings_tell_what_may_be_set() {
     let serve = beside_well("other", &[]);
-    let ask = Ask::new("PATCH", "/api/v1/aggregator/settings").header("Content-Type", "application/json");
+    let ask = HttpRequest::new("PATCH", "/api/v1/aggregator/settings").header("Content-Type", "application/json");
     let refused = serve.fetch(&ask.body(json!({"server_catalog_kb": 0}).to_string()));
     assert_eq!(refused.status, 422);
     assert!(refused.body.contains("server_catalog_kb") && refused.body.contains("expected 1 to"), "{}", refused.body);

@@ -168,7 +168,7 @@ fn a_question_begins_with_what_is_proposed_has_boxes_to_tick_and_ends_with_its_p
 }
 
 #[test]
-fn a_server_that_is_away_is_connected_from_here_and_what_was_typed_stays() {
+fn a_server_that_is_unreachable_is_connected_from_here_and_what_was_typed_stays() {
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
     add_puppet(&rest, "rail", &puppet);
@@ -195,7 +195,7 @@ fn a_server_that_is_away_is_connected_from_here_and_what_was_typed_stays() {
 }
 
 #[test]
-fn a_session_that_the_service_forgot_is_begun_anew_and_the_call_made_once() {
+fn a_session_that_the_service_forgot_is_begun_again_and_the_call_made_once() {
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
     add_puppet(&rest, "rail", &puppet);
@@ -218,7 +218,7 @@ fn a_session_that_the_service_forgot_is_begun_anew_and_the_call_made_once() {
 }
 
 #[test]
-fn errors_are_told_with_what_belongs_to_them_and_odd_results_are_shown() {
+fn errors_are_reported_with_what_belongs_to_them_and_odd_results_are_shown() {
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
     add_puppet(&rest, "rail", &puppet);

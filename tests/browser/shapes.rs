@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testkit::puppet::{Puppet, Spec};
 
 use super::chromium::{self, Browser, DESK};
-use super::{at, looks, with_browsers};
+use super::{appearance, at, with_browsers};
 use crate::console::add_puppet;
 use crate::rest::{Rest, expect};
 
@@ -89,7 +89,7 @@ fn lists_unions_and_maps_are_filled_in_without_json() {
         browser.run("const it = document.querySelector('.branch textarea'); it.value = 'a\\nb'; it.dispatchEvent(new Event('input'))").await;
         let whole = r#"{"note":null,"people":[{"name":"Ann","friends":[{"name":"Cy"}]},{"name":"Bob"}],"pet":{"kind":"dog","name":"Rex"},"stock":{"tea":3},"to":["a","b"]}"#;
         assert_eq!(written(&browser).await, whole);
-        assert_eq!(looks::found_by(&browser, &axe).await, Vec::<String>::new());
+        assert_eq!(appearance::found_by(&browser, &axe).await, Vec::<String>::new());
 
         assert_eq!(puppet.count("tools/call"), 0);
         browser.click("#run").await;

@@ -1,7 +1,7 @@
 //! Many tabs in one browser, and what happens elsewhere while a page is open: all are live, and nothing typed is lost.
 
 use serde_json::json;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::puppet::{Puppet, Spec};
 
 use super::chromium::DESK;
@@ -48,7 +48,7 @@ fn who_is_signed_out_is_told_and_loses_nothing() {
     let rest = Rest::start_as(|launch| launch.env("MCP_AGGREGATOR_TOKEN", TOKEN));
     // Something happens, so that pages bring themselves up to date.
     let happens = |what: &str| {
-        let ask = Ask::new("POST", &format!("{PREFIX}/executions/{what}")).header("Content-Length", "0");
+        let ask = HttpRequest::new("POST", &format!("{PREFIX}/executions/{what}")).header("Content-Length", "0");
         assert_eq!(rest.serve.fetch(&ask.header("Authorization", &format!("Bearer {TOKEN}"))).status, 200);
     };
     with_browsers(async |driver| {

@@ -3,8 +3,8 @@
 use std::thread;
 
 use serde_json::json;
+use testkit::client_session::ClientSession;
 use testkit::puppet::{Puppet, Spec};
-use testkit::talk::Talk;
 
 use super::Visitor;
 use crate::rest::{Rest, expect};

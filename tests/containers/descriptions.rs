@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::rest::{Rest, expect, expect_problems};
 
 #[test]
-fn every_mistake_is_told_with_its_field() {
+fn every_mistake_is_reported_with_its_field() {
     let rest = Rest::start();
     let docker = |block: Value| json!({"docker": block});
     for (transport, deployment, config, place) in [

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value};
 use tempfile::TempDir;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::program;
 use testkit::run::run_command;
 
@@ -116,7 +116,7 @@ fn the_reference_of_the_environment_is_what_the_program_lists() {
 #[test]
 fn the_reference_of_rest_is_what_the_openapi_document_says() {
     let rest = Rest::start();
-    let document = expect(200, &rest.serve.fetch(&Ask::new("GET", "/api/v1/openapi.json")));
+    let document = expect(200, &rest.serve.fetch(&HttpRequest::new("GET", "/api/v1/openapi.json")));
     let mut page = format!(
         "# REST endpoints\n\n\
          After this page you can look up every endpoint of the REST API: what it takes, what it returns and how it can \

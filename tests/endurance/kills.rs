@@ -2,7 +2,7 @@
 //!
 //! `MCP_TEST_KILLS` says how many times; the default is enough for every day.
 
-mod deeds;
+mod operations;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use testkit::{Postgres, Signal};
 
 use crate::rest::{Rest, expect};
-use deeds::{Chance, Deed, Kept, World};
+use operations::{Chance, Deed, Kept, World};
 
 /// Administrators that work at the same time, each with servers of its own.
 const ADMINISTRATORS: u64 = 4;
@@ -42,7 +42,7 @@ impl Account {
 
     /// Does one thing after the other until nobody answers any more.
     fn work(&mut self, address: SocketAddr) {
-        let Some(mut connection) = deeds::connect(address) else { return };
+        let Some(mut connection) = operations::connect(address) else { return };
         loop {
             let deed = self.world.next(self.number, &mut self.chance);
             let Some((status, body)) = connection.try_fetch(&deed.ask()) else {
@@ -74,9 +74,9 @@ fn there(rest: &Rest) -> BTreeMap<u64, World> {
     let servers = expect(200, &rest.get("/servers?limit=1000&include_tools=true"));
     for server in servers.as_array().expect("a list") {
         let name = server["name"].as_str().expect("a name");
-        let number = deeds::owner(name).unwrap_or_else(|| panic!("nobody registered `{name}`"));
+        let number = operations::owner(name).unwrap_or_else(|| panic!("nobody registered `{name}`"));
         let tools = server["tools"].as_array().map_or(0, Vec::len);
-        assert!(tools == 0 || tools == deeds::TOOLS, "`{name}` has {tools} of its tools");
+        assert!(tools == 0 || tools == operations::TOOLS, "`{name}` has {tools} of its tools");
         let config = &server["connection_config"];
         assert!(config["command"].is_string() && config["args"].is_array(), "{server}");
         let kept = Kept {

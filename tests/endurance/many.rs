@@ -1,7 +1,7 @@
 //! Many servers with many tools. How fast that is, is the benchmark's business (`bench --only registry`).
 
 use serde_json::json;
-use testkit::Talk as _;
+use testkit::ClientSession as _;
 
 use crate::rest::{Rest, expect, names};
 

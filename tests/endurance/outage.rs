@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
-use testkit::http_client::{Ask, Connection};
+use testkit::http_client::{Connection, HttpRequest};
 use testkit::{Postgres, wait_until};
 
 use crate::rest::{PREFIX, Rest, expect, expect_error, fake};
@@ -24,7 +24,10 @@ impl Load {
     /// Every call must succeed.
     fn run(&self, address: SocketAddr) {
         let mut connection = Connection::open(address);
-        let ask = Ask::post(&format!("{PREFIX}/tools/call"), json!({"name": "one.echo", "arguments": {}}).to_string());
+        let ask = HttpRequest::post(
+            &format!("{PREFIX}/tools/call"),
+            json!({"name": "one.echo", "arguments": {}}).to_string(),
+        );
         while !self.is_over.load(Ordering::Relaxed) {
             let (status, body) = connection.try_fetch(&ask).expect("the service is there");
             assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));

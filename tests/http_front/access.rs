@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::other_user::{ANN, BEN, SharedPrograms, can_be_others, skipped};
 use testkit::run::run_command;
 use testkit::{Launch, Serve, program, wait_until};
@@ -228,16 +228,16 @@ fn where_the_system_does_not_tell_users_apart_a_token_is_needed_and_our_commands
     let token = local_token(&data);
     assert!(!serve.stderr_text().contains(&token), "it is told where it is, and not what it is");
     for path in [SERVERS, "/metrics"] {
-        let refused = serve.fetch(&Ask::new("GET", path));
+        let refused = serve.fetch(&HttpRequest::new("GET", path));
         assert_eq!(refused.status, 401, "{refused:?}");
         assert!(refused.body.contains("local.token"), "{refused:?}");
         let bearer = format!("Bearer {token}");
-        assert_eq!(serve.fetch(&Ask::new("GET", path).header("Authorization", &bearer)).status, 200);
+        assert_eq!(serve.fetch(&HttpRequest::new("GET", path).header("Authorization", &bearer)).status, 200);
     }
-    let hello = || Ask::post("/mcp", initialize("2025-11-25"));
+    let hello = || HttpRequest::post("/mcp", initialize("2025-11-25"));
     assert_eq!(serve.fetch(&hello()).status, 401, "tools act for the user, too");
     assert_eq!(serve.fetch(&hello().header("Authorization", &format!("Bearer {token}"))).status, 200);
-    assert_eq!(serve.fetch(&Ask::new("GET", "/health")).status, 200);
+    assert_eq!(serve.fetch(&HttpRequest::new("GET", "/health")).status, 200);
 
     let url = format!("http://{}", serve.address());
     let run = |arguments: &[&str]| {
@@ -274,22 +274,22 @@ fn where_users_are_told_apart_connect_writes_no_token() {
 fn the_link_that_serve_prints_signs_in_to_the_console_once() {
     let home = TempDir::with_prefix("home-").expect("a temporary folder can be made");
     let Some(serve) = without_netlink(home.path(), &[]) else { return };
-    let at_the_door = serve.fetch(&Ask::new("GET", "/"));
+    let at_the_door = serve.fetch(&HttpRequest::new("GET", "/"));
     assert_eq!((at_the_door.status, at_the_door.headers["location"].as_str()), (303, "/login?next=%2F"));
-    let door = serve.fetch(&Ask::new("GET", "/login"));
+    let door = serve.fetch(&HttpRequest::new("GET", "/login"));
     assert!(door.body.contains("local.token"), "{}", door.body);
     let code = wait_until("the link", || {
         let said = serve.stderr_text();
         let (_, rest) = said.split_once("/login?code=")?;
         rest.split_once(' ').map(|(code, _)| code.to_owned())
     });
-    let link = Ask::new("GET", &format!("/login?code={code}"));
+    let link = HttpRequest::new("GET", &format!("/login?code={code}"));
     let signed_in = serve.fetch(&link);
     assert_eq!(signed_in.status, 303, "{signed_in:?}");
     let cookie = signed_in.headers["set-cookie"].split(';').next().expect("a cookie").to_owned();
-    let overview = serve.fetch(&Ask::new("GET", "/").header("Cookie", &cookie));
+    let overview = serve.fetch(&HttpRequest::new("GET", "/").header("Cookie", &cookie));
     assert_eq!(overview.status, 200);
-    let state = Ask::new("GET", "/api/v1/aggregator/state").header("Cookie", &cookie);
+    let state = HttpRequest::new("GET", "/api/v1/aggregator/state").header("Cookie", &cookie);
     assert_eq!(serve.fetch(&state).status, 200, "its pages may ask for what they show");
     assert_eq!(serve.fetch(&link).status, 401, "it opens once");
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use testkit::http_client::{Ask, Connection};
+use testkit::http_client::{Connection, HttpRequest};
 use testkit::{Puppet, Serve, Spec, rss_kb, takes_less_than};
 
 use super::{PING, assert_echoes};
@@ -124,7 +124,11 @@ fn a_body_that_stalls_or_trickles_is_refused_and_its_connection_closed() {
     let puppet = puppet();
     let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.args(["--limit", "body-seconds=1"]));
     let session = serve.session("/mcp");
-    for ask in [session.post("{"), Ask::post("/api/v1/aggregator/servers", "{"), Ask::new("POST", "/login").body("t")] {
+    for ask in [
+        session.post("{"),
+        HttpRequest::post("/api/v1/aggregator/servers", "{"),
+        HttpRequest::new("POST", "/login").body("t"),
+    ] {
         let mut stalling = serve.connect();
         stalling.send(&ask.clone().header("Content-Length", "100000"));
         let mut answer = stalling.answer();
@@ -152,7 +156,7 @@ fn a_request_that_is_not_let_in_does_not_keep_its_connection_by_trickling() {
     let serve =
         Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.env("MCP_AGGREGATOR_TOKEN", "0123456789abcdef"));
     let mut connection = serve.connect();
-    connection.send(&Ask::post("/mcp", "{").header("Content-Length", "100000"));
+    connection.send(&HttpRequest::post("/mcp", "{").header("Content-Length", "100000"));
     let mut answer = connection.answer();
     assert_eq!(answer.status, 401);
     answer.bytes();

@@ -1,9 +1,9 @@
 //! 2026-07-28 over HTTP: headers that mirror the body, and what only the other era may say.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::serve::Fetched;
-use testkit::{ModernHttp, Puppet, Serve, Spec, Talk};
+use testkit::{ClientSession, ModernHttp, Puppet, Serve, Spec};
 
 use super::{PING, assert_echoes, initialize};
 use crate::relay::serving;
@@ -28,7 +28,7 @@ fn assert_code(answer: &Fetched, status: u16, code: i64) {
 
 /// Fetches and expects the mismatch of header and body that the revision has a code for.
 #[track_caller]
-fn assert_mismatch(serve: &Serve, ask: &Ask) {
+fn assert_mismatch(serve: &Serve, ask: &HttpRequest) {
     let answer = serve.fetch(ask);
     assert_eq!((answer.status, answer.error_code()), (400, Some(-32020)), "{ask:?}: {answer:?}");
     assert_eq!(answer.json()["id"], 1, "{answer:?}");
@@ -136,8 +136,9 @@ fn there_are_no_sessions_and_nothing_to_come_back_for() {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.headers.get("mcp-session-id"), None);
     for method in ["GET", "DELETE"] {
-        let ask =
-            Ask::new(method, "/mcp").header("Accept", "text/event-stream").header("MCP-Protocol-Version", "2026-07-28");
+        let ask = HttpRequest::new(method, "/mcp")
+            .header("Accept", "text/event-stream")
+            .header("MCP-Protocol-Version", "2026-07-28");
         assert_eq!(serve.fetch(&ask).status, 405, "{method}");
     }
     assert_echoes(&mut client, "s.t");
@@ -153,9 +154,9 @@ fn both_eras_share_one_endpoint() {
         assert_echoes(&mut modern, "s.t");
         assert_echoes(&mut legacy, "s.t");
     }
-    let welcome = serve.fetch(&Ask::post("/mcp", initialize("2025-06-18")));
+    let welcome = serve.fetch(&HttpRequest::post("/mcp", initialize("2025-06-18")));
     assert_eq!(welcome.json()["result"]["protocolVersion"], "2025-06-18");
-    assert_eq!(serve.fetch(&Ask::post("/mcp", PING)).status, 400);
+    assert_eq!(serve.fetch(&HttpRequest::post("/mcp", PING)).status, 400);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What a POST may be, and what it gets.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::http_session::Hello;
-use testkit::{HttpSession, Puppet, Spec, Talk};
+use testkit::{ClientSession, HttpSession, Puppet, Spec};
 
 use super::{PING, initialize};
 use crate::relay::serving;
@@ -138,13 +138,13 @@ fn a_raw_control_character_in_a_string_is_no_json_wherever_it_comes_in() {
         for (entrance, ask) in [
             ("legacy", session.post(&call)),
             ("batch", old.post(&format!("[{call}]"))),
-            ("HTTP+SSE", Ask::post(&older.endpoint, &call)),
-            ("modern", Ask::post("/mcp", &modern).header("MCP-Protocol-Version", "2026-07-28")),
+            ("HTTP+SSE", HttpRequest::post(&older.endpoint, &call)),
+            ("modern", HttpRequest::post("/mcp", &modern).header("MCP-Protocol-Version", "2026-07-28")),
         ] {
             let answer = serve.fetch(&ask);
             assert_eq!((answer.status, answer.error_code()), (400, Some(-32700)), "{control:?} {entrance}: {answer:?}");
         }
-        let rest = Ask::post(
+        let rest = HttpRequest::post(
             "/api/v1/aggregator/tools/call",
             format!(r#"{{"name":"s.t","arguments":{{"text":"a{control}b"}}}}"#),
         );
@@ -180,17 +180,17 @@ fn other_methods_and_other_paths_are_told_so() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp");
-    let put = serve.fetch(&session.dressed(Ask::new("PUT", "/mcp")).body(PING));
+    let put = serve.fetch(&session.dressed(HttpRequest::new("PUT", "/mcp")).body(PING));
     assert_eq!(put.status, 405);
     let allowed = put.headers.get("allow").cloned().unwrap_or_default();
     assert!(["GET", "POST", "DELETE"].iter().all(|method| allowed.contains(method)), "{allowed}");
     for path in ["/mcpx", "/message", "/../mcp", "/nothing"] {
-        let answer = serve.fetch(&Ask::post(path, initialize("2025-11-25")));
+        let answer = serve.fetch(&HttpRequest::post(path, initialize("2025-11-25")));
         assert!(answer.status == 404 || answer.status == 400, "{path}: {answer:?}");
     }
-    assert_eq!(serve.fetch(&Ask::new("GET", "/nothing")).status, 404);
+    assert_eq!(serve.fetch(&HttpRequest::new("GET", "/nothing")).status, 404);
     // There is the console, which is for people.
-    assert_eq!(serve.fetch(&Ask::post("/", initialize("2025-11-25"))).status / 100, 4);
+    assert_eq!(serve.fetch(&HttpRequest::post("/", initialize("2025-11-25"))).status / 100, 4);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_connection_carries_one_request_after_the_other() {
 fn the_health_of_the_service_tells_no_names() {
     let puppet = puppet();
     let serve = serving(&[("secretive", &puppet)]);
-    let health = serve.fetch(&Ask::new("GET", "/health"));
+    let health = serve.fetch(&HttpRequest::new("GET", "/health"));
     assert_eq!(health.status, 200);
     assert_eq!(health.json()["status"], "ok");
     let counts: Value = health.json()["servers"].clone();

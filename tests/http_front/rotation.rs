@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use tempfile::NamedTempFile;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::http_session::Hello;
-use testkit::{HttpSession, ModernHttp, Puppet, Serve, Spec, SseClient, Talk, wait_until};
+use testkit::{ClientSession, HttpSession, ModernHttp, Puppet, Serve, Spec, SseClient, wait_until};
 
 use super::{PING, assert_echoes};
 use crate::relay::config;
@@ -22,7 +22,7 @@ fn serving(puppet: &Puppet) -> (Serve, NamedTempFile) {
     (serve, tokens)
 }
 
-fn bearer(ask: Ask, secret: &str) -> Ask {
+fn bearer(ask: HttpRequest, secret: &str) -> HttpRequest {
     ask.header("Authorization", &format!("Bearer {secret}"))
 }
 
@@ -30,7 +30,7 @@ fn bearer(ask: Ask, secret: &str) -> Ask {
 fn rotate(serve: &Serve, tokens: &NamedTempFile) {
     std::fs::write(tokens.path(), NEW).expect("it can be written");
     wait_until("the new secret opens", || {
-        let asked = serve.fetch(&bearer(Ask::new("GET", "/api/v1/aggregator/state"), "new-secret-of-ann"));
+        let asked = serve.fetch(&bearer(HttpRequest::new("GET", "/api/v1/aggregator/state"), "new-secret-of-ann"));
         (asked.status == 200).then_some(())
     });
 }
@@ -47,13 +47,13 @@ fn every_stream_that_the_old_secret_opened_ends_and_those_of_others_go_on() {
         "params": modern.dress(json!({"notifications": {"toolsListChanged": true}}))});
     let asks = [
         ann.get(),
-        bearer(Ask::stream("/sse"), "old-secret-of-ann"),
+        bearer(HttpRequest::stream("/sse"), "old-secret-of-ann"),
         modern.post(&listen.to_string()),
-        bearer(Ask::stream("/api/v1/aggregator/events"), "old-secret-of-ann"),
+        bearer(HttpRequest::stream("/api/v1/aggregator/events"), "old-secret-of-ann"),
     ];
     let mut connections = [(); 5].map(|()| serve.connect());
     let [of_ben, of_ann @ ..] = &mut connections;
-    let mut goes_on = of_ben.ask(&bearer(Ask::stream("/api/v1/aggregator/events"), "secret-of-ben-stays"));
+    let mut goes_on = of_ben.ask(&bearer(HttpRequest::stream("/api/v1/aggregator/events"), "secret-of-ben-stays"));
     let mut streams: Vec<_> = of_ann.iter_mut().zip(&asks).map(|(connection, ask)| connection.ask(ask)).collect();
     for stream in &mut streams {
         assert_eq!(stream.status, 200);
@@ -69,7 +69,7 @@ fn every_stream_that_the_old_secret_opened_ends_and_those_of_others_go_on() {
     // The session went with its stream: neither secret finds it.
     assert_eq!(serve.fetch(&ann.post(PING)).status, 401);
     assert_eq!(serve.fetch(&bearer(ann.post(PING).without("Authorization"), "new-secret-of-ann")).status, 404);
-    let reset = Ask::new("POST", "/api/v1/aggregator/executions/reset").header("Content-Length", "0");
+    let reset = HttpRequest::new("POST", "/api/v1/aggregator/executions/reset").header("Content-Length", "0");
     assert_eq!(serve.fetch(&bearer(reset, "secret-of-ben-stays")).status, 200);
     assert!(goes_on.next_message().is_some(), "that of another goes on");
 }
@@ -82,25 +82,25 @@ fn the_new_secret_opens_what_is_new_and_not_the_sessions_of_the_old() {
     let session = HttpSession::introduce(serve.address(), "/mcp", &old);
     let older = SseClient::introduce(serve.address(), "/sse", &old);
     rotate(&serve, &tokens);
-    for ask in [session.post(PING), session.get(), session.dressed(Ask::new("DELETE", "/mcp"))] {
+    for ask in [session.post(PING), session.get(), session.dressed(HttpRequest::new("DELETE", "/mcp"))] {
         assert_eq!(serve.fetch(&ask).status, 401, "the old secret opens nothing");
         assert_eq!(serve.fetch(&bearer(ask.without("Authorization"), "new-secret-of-ann")).status, 404);
     }
-    assert_eq!(serve.fetch(&bearer(Ask::post(&older.endpoint, PING), "new-secret-of-ann")).status, 404);
+    assert_eq!(serve.fetch(&bearer(HttpRequest::post(&older.endpoint, PING), "new-secret-of-ann")).status, 404);
     let new = Hello::default().with_token("new-secret-of-ann");
     assert_echoes(&mut HttpSession::introduce(serve.address(), "/mcp", &new), "s.t");
     assert_echoes(&mut ModernHttp::new(serve.address(), "/mcp").with_token("new-secret-of-ann"), "s.t");
 }
 
 #[test]
-fn a_file_that_is_written_anew_with_the_same_secrets_ends_nothing() {
+fn a_file_that_is_written_again_with_the_same_secrets_ends_nothing() {
     let puppet = Puppet::new(Spec::legacy().tool("t").echoes());
     let (serve, tokens) = serving(&puppet);
     let hello = Hello::default().with_token("old-secret-of-ann");
     let mut session = HttpSession::introduce(serve.address(), "/mcp", &hello);
     std::fs::write(tokens.path(), format!("eve:secret-of-eve-is-new\n{OLD}")).expect("it can be written");
     wait_until("the file was read again", || {
-        let asked = serve.fetch(&bearer(Ask::new("GET", "/api/v1/aggregator/state"), "secret-of-eve-is-new"));
+        let asked = serve.fetch(&bearer(HttpRequest::new("GET", "/api/v1/aggregator/state"), "secret-of-eve-is-new"));
         (asked.status == 200).then_some(())
     });
     assert_echoes(&mut session, "s.t");
@@ -134,7 +134,7 @@ fn a_call_that_is_parked_is_resumed_with_the_new_secret_and_not_with_the_old() {
 }
 
 /// The beginning of a request whose body is never whole.
-fn unfinished(ask: &Ask, serve: &Serve) -> Vec<u8> {
+fn unfinished(ask: &HttpRequest, serve: &Serve) -> Vec<u8> {
     let mut bytes = ask.to_bytes(serve.address());
     bytes.pop();
     bytes
@@ -144,11 +144,11 @@ fn unfinished(ask: &Ask, serve: &Serve) -> Vec<u8> {
 fn a_request_that_is_still_arriving_ends_with_its_secret() {
     let puppet = Puppet::new(Spec::legacy().tool("t").echoes());
     let (serve, tokens) = serving(&puppet);
-    let change = Ask::new("PATCH", "/api/v1/aggregator/settings")
+    let change = HttpRequest::new("PATCH", "/api/v1/aggregator/settings")
         .header("Content-Type", "application/json")
         .body(r#"{"timeout_ms": 1234}"#);
     let asks = [
-        bearer(Ask::post("/mcp", super::initialize("2025-11-25")), "old-secret-of-ann"),
+        bearer(HttpRequest::post("/mcp", super::initialize("2025-11-25")), "old-secret-of-ann"),
         bearer(change, "old-secret-of-ann"),
     ];
     let mut connections = [serve.connect(), serve.connect()];
@@ -162,7 +162,7 @@ fn a_request_that_is_still_arriving_ends_with_its_secret() {
         assert_eq!(answer.status, 401);
         assert!(String::from_utf8_lossy(&answer.bytes()).contains("removed or replaced while"));
     }
-    let settings = serve.fetch(&bearer(Ask::new("GET", "/api/v1/aggregator/settings"), "new-secret-of-ann"));
+    let settings = serve.fetch(&bearer(HttpRequest::new("GET", "/api/v1/aggregator/settings"), "new-secret-of-ann"));
     assert_ne!(settings.json()["timeout_ms"], 1234);
 }
 
@@ -176,7 +176,8 @@ fn a_call_under_way_is_cancelled_with_the_secret_it_was_made_with() {
     modern_call["params"] = modern.dress(call["params"].clone());
     let hello = Hello::default().with_token("old-secret-of-ann");
     let legacy = HttpSession::introduce(serve.address(), "/mcp", &hello);
-    let over_rest = Ask::post("/api/v1/aggregator/tools/call", json!({"name": "s.t", "arguments": {}}).to_string());
+    let over_rest =
+        HttpRequest::post("/api/v1/aggregator/tools/call", json!({"name": "s.t", "arguments": {}}).to_string());
     let asks =
         [bearer(over_rest, "old-secret-of-ann"), modern.post(&modern_call.to_string()), legacy.post(&call.to_string())];
     let mut connections = [(); 3].map(|()| serve.connect());

@@ -1,9 +1,9 @@
 //! Sessions: from `initialize` to DELETE, and what happens without one.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::http_session::Hello;
-use testkit::{HttpSession, Puppet, Spec, Talk};
+use testkit::{ClientSession, HttpSession, Puppet, Spec};
 
 use super::{PING, assert_echoes, initialize};
 use crate::relay::serving;
@@ -35,7 +35,7 @@ fn without_a_session_only_initialize_is_answered() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp");
-    for ask in [session.post(PING), session.get(), session.dressed(Ask::new("DELETE", "/mcp"))] {
+    for ask in [session.post(PING), session.get(), session.dressed(HttpRequest::new("DELETE", "/mcp"))] {
         assert_eq!(serve.fetch(&ask.clone().without("Mcp-Session-Id")).status, 400, "{ask:?}");
         assert_eq!(serve.fetch(&ask.clone().header("Mcp-Session-Id", "nobody")).status, 404, "{ask:?}");
     }
@@ -49,7 +49,7 @@ fn a_session_belongs_to_the_path_it_was_opened_at() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp/s");
-    let elsewhere = Ask::post("/mcp", PING).header("Mcp-Session-Id", session.id());
+    let elsewhere = HttpRequest::post("/mcp", PING).header("Mcp-Session-Id", session.id());
     assert_eq!(serve.fetch(&elsewhere).status, 404);
 }
 
@@ -64,7 +64,7 @@ fn every_legacy_revision_is_spoken_and_an_unknown_one_gets_our_latest() {
         assert_echoes(&mut session, "s.t");
     }
     for unknown in ["1999-01-01", "2026-07-28", "nonsense"] {
-        let answer = serve.fetch(&Ask::post("/mcp", initialize(unknown)));
+        let answer = serve.fetch(&HttpRequest::post("/mcp", initialize(unknown)));
         assert_eq!(answer.status, 200, "{unknown}: {answer:?}");
         assert!(answer.body.contains(r#""protocolVersion":"2025-11-25""#), "{unknown}: {answer:?}");
     }
@@ -92,7 +92,7 @@ fn one_server_alone_is_offered_under_its_own_path_whatever_its_name() {
     let mut older = serve.sse("/sse/a%20b%2F%C3%A9%25");
     assert_echoes(&mut older, "t");
 
-    let nobody = serve.fetch(&Ask::post("/mcp/nobody", initialize("2025-11-25")));
+    let nobody = serve.fetch(&HttpRequest::post("/mcp/nobody", initialize("2025-11-25")));
     assert_eq!(nobody.status, 404);
     assert!(nobody.json()["error"]["message"].as_str().is_some_and(|text| text.contains("nobody")), "{nobody:?}");
 }
@@ -108,7 +108,7 @@ fn a_server_that_failed_says_how_when_it_is_met_alone() {
         assert_eq!(data["server"], "s", "{error}");
         assert!(data["detail"].as_str().is_some_and(|detail| detail.contains("exited with status 3")), "{error}");
     };
-    let refused = serve.fetch(&Ask::post("/mcp/s", initialize("2025-11-25")));
+    let refused = serve.fetch(&HttpRequest::post("/mcp/s", initialize("2025-11-25")));
     assert_told(&refused.json()["error"]);
     assert_eq!(refused.headers.get("mcp-session-id"), None, "a session nobody was let into");
     assert_told(&serve.modern("/mcp/s").ask("server/discover", json!({}))["error"]);
@@ -127,7 +127,7 @@ fn too_many_sessions_end_the_one_that_was_left_alone_the_longest() {
     let open = |count: usize| {
         let mut connection = serve.connect();
         for _ in 0..count {
-            let mut answer = connection.ask(&Ask::post("/mcp", initialize("2025-11-25")));
+            let mut answer = connection.ask(&HttpRequest::post("/mcp", initialize("2025-11-25")));
             assert_eq!(answer.status, 200);
             answer.bytes();
         }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use testkit::http_client::{Answer, Event};
 use testkit::http_session::Hello;
-use testkit::{HttpSession, Puppet, Spec, Talk};
+use testkit::{ClientSession, HttpSession, Puppet, Spec};
 
 use super::PING;
 use crate::relay::serving;

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::{Serve, program};
 
 use super::parts::{Part, Parts};
@@ -25,7 +25,7 @@ fn answers_are_what_the_openapi_document_says_whatever_is_sent() {
     });
     let config = json!({"command": program("fake-server"), "args": ["--only-generated", "--tools", "3"]});
     let server = json!({"name": "one", "transport_type": "stdio", "connection_config": config});
-    assert_eq!(serve.fetch(&Ask::post("/api/v1/aggregator/servers", server.to_string())).status, 201);
+    assert_eq!(serve.fetch(&HttpRequest::post("/api/v1/aggregator/servers", server.to_string())).status, 201);
 
     let run = Command::new(parts.contract_python())
         .args(["-m", "schemathesis.cli", "--config-file"])
@@ -41,5 +41,5 @@ fn answers_are_what_the_openapi_document_says_whatever_is_sent() {
         .unwrap();
     let told = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{told}\n{}", serve.stderr_text());
-    assert_eq!(serve.fetch(&Ask::new("GET", "/health")).status, 200, "it is still there");
+    assert_eq!(serve.fetch(&HttpRequest::new("GET", "/health")).status, 200, "it is still there");
 }

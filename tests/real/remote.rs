@@ -6,7 +6,7 @@ use testkit::{Config, Driver, Launch, program, raw};
 use super::http_servers::{HttpServer, TRANSPORTS};
 use super::parts::{Part, Parts};
 use super::servers;
-use crate::setting::text_of;
+use crate::fixture::text_of;
 
 /// `mcp-aggregator` with this one server, called `everything`.
 fn behind_us(entry: &Value) -> Driver {
@@ -103,7 +103,7 @@ fn a_long_operation_reports_every_step_and_delays_no_other_call() {
 }
 
 #[test]
-fn a_server_that_was_started_anew_is_met_anew() {
+fn a_server_that_was_started_again_is_met_again() {
     let Some(parts) = Parts::with(&[Part::Npm]) else { return };
     let [streamable, _] = TRANSPORTS;
     let server = HttpServer::everything(&parts, streamable);

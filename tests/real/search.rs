@@ -1,7 +1,7 @@
 //! Tools of real servers are found by what somebody wants to do.
 
 use serde_json::json;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::wait_until;
 
 use super::parts::{Part, Parts};
@@ -18,8 +18,10 @@ fn who_wants_to_remember_something_finds_the_memory_server_first() {
     let rest = Rest::start_as(|launch| launch.arg("--config").arg(config.path()).env("HOME", sandbox.home()));
     for query in ["remember something", "memory"] {
         let found = wait_until("all vectors are there", || {
-            let found =
-                expect(200, &rest.serve.fetch(&Ask::post("/api/v1/search", json!({"query": query}).to_string())));
+            let found = expect(
+                200,
+                &rest.serve.fetch(&HttpRequest::post("/api/v1/search", json!({"query": query}).to_string())),
+            );
             let metadata = &found["metadata"];
             let is_whole = metadata["tools_without_vectors"] == 0 && metadata["servers_searched"] == servers.len();
             is_whole.then_some(found)

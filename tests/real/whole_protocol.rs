@@ -6,8 +6,8 @@
 //! - the tests: [`tours`], [`interaction`], [`inspector`]
 
 mod comparison;
+mod fixture;
 mod inspector;
 mod interaction;
 mod tour;
 mod tours;
-mod world;

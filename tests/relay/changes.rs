@@ -1,7 +1,7 @@
 //! Lists that change: whoever listens is told, once it can be seen, and of nothing that did not change.
 
 use serde_json::json;
-use testkit::{Driver, Puppet, Spec, Talk};
+use testkit::{ClientSession, Driver, Puppet, Spec};
 
 use super::{connected, count_of, serving};
 
@@ -89,7 +89,7 @@ fn every_session_is_told_on_its_stream() {
     puppet.change(|spec| spec.tool("new").resource("r://2"));
     puppet.notify("notifications/tools/list_changed", &json!({}));
     puppet.notify("notifications/resources/list_changed", &json!({}));
-    for client in [&mut all as &mut dyn Talk, &mut one, &mut older] {
+    for client in [&mut all as &mut dyn ClientSession, &mut one, &mut older] {
         client.notice("notifications/tools/list_changed");
         client.notice("notifications/resources/list_changed");
         assert_eq!(client.ids("resources/list"), ["r://1", "r://2"]);

@@ -1,9 +1,9 @@
 //! Several clients, one server: nothing crosses.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::puppet::Received;
-use testkit::{Config, Puppet, Serve, Spec, Talk, raw, wait_until};
+use testkit::{ClientSession, Config, Puppet, Serve, Spec, raw, wait_until};
 
 use super::{count_of, serving};
 
@@ -24,7 +24,7 @@ fn call(who: &str, id: &str) -> String {
 }
 
 #[test]
-fn equal_ids_and_tokens_of_two_clients_are_told_apart() {
+fn equal_ids_and_tokens_of_two_clients_are_distinguished() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let [mut one, mut two] = [(); 2].map(|()| serve.session("/mcp"));
@@ -267,7 +267,7 @@ fn calls_about_which_nobody_can_be_asked_do_not_wait_for_each_other() {
     let begin = |who: &str| {
         let body = json!({"name": "s.t", "arguments": {"who": who}}).to_string();
         let mut connection = serve.connect();
-        connection.send(&Ask::post("/api/v1/aggregator/execute", body));
+        connection.send(&HttpRequest::post("/api/v1/aggregator/execute", body));
         connection
     };
     let mut first = begin("first");
@@ -304,7 +304,7 @@ fn a_client_that_still_listens_keeps_its_turn_although_others_wait() {
 }
 
 #[test]
-fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_haunts_nobody() {
+fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_affects_no_other_call() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = Serve::start(&Config::new().server("s", puppet.entry().field("timeout", 10_000)));
     serve.session("/mcp").ids("tools/list");
@@ -340,7 +340,7 @@ fn a_call_that_waits_for_somebody_elses_turn_is_pending_and_that_is_not_its_serv
     let [mut one, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
     let execution = |request: &str, status: &str| {
         wait_until(&format!("call {request} is {status}"), || {
-            let all = serve.fetch(&Ask::new("GET", "/api/v1/aggregator/executions")).json();
+            let all = serve.fetch(&HttpRequest::new("GET", "/api/v1/aggregator/executions")).json();
             let is_it = |it: &&Value| it["request_id"] == request && it["status"] == status;
             all.as_array().expect("a list").iter().find(is_it).cloned()
         })

@@ -1,7 +1,7 @@
 //! What is listed: in the order of the config, in the server's own bytes, all of it, once.
 
 use serde_json::json;
-use testkit::{Launch, Puppet, Spec, Talk, raw, wait_until};
+use testkit::{ClientSession, Launch, Puppet, Spec, raw, wait_until};
 
 use super::{at, code_of, config, connected, elements, introduce, serving};
 

@@ -1,7 +1,7 @@
 //! Log messages say which server they come from, and reach a client from the level it wants.
 
 use serde_json::json;
-use testkit::{Puppet, Spec, Talk, raw};
+use testkit::{ClientSession, Puppet, Spec, raw};
 
 use super::{at, code_of, connected, count_of, serving};
 

@@ -1,7 +1,7 @@
 //! Prompts are named like tools; completion goes where the prompt or the template is.
 
 use serde_json::json;
-use testkit::{Puppet, Spec, Talk, raw};
+use testkit::{ClientSession, Puppet, Spec, raw};
 
 use super::{at, code_of, connected, serving};
 

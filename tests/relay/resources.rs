@@ -1,7 +1,7 @@
 //! Resources are read from whoever has them: by the list, by a template, or by asking round.
 
 use serde_json::json;
-use testkit::{Driver, Launch, Puppet, Spec, Talk};
+use testkit::{ClientSession, Driver, Launch, Puppet, Spec};
 
 use super::{at, code_of, config, connected};
 

@@ -1,7 +1,7 @@
 //! Updates of a resource go to whoever asked for them; the server is asked once.
 
 use serde_json::json;
-use testkit::{Puppet, Spec, Talk};
+use testkit::{ClientSession, Puppet, Spec};
 
 use super::{at, code_of, connected, count_of, serving};
 

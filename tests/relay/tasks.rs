@@ -1,7 +1,7 @@
 //! Tasks of 2025-11-25: calls that outlive their request, followed by an id that is the client's alone.
 
 use serde_json::{Value, json};
-use testkit::{Driver, Puppet, Spec, Talk, raw};
+use testkit::{ClientSession, Driver, Puppet, Spec, raw};
 
 use super::{code_of, connected, serving};
 
@@ -20,7 +20,7 @@ fn task(id: &str, status: &str) -> String {
 
 /// Begins a task-augmented call of this tool, which its server calls `server_id`; the id the client gets.
 #[track_caller]
-fn begin_task(client: &mut dyn Talk, puppet: &Puppet, tool: &str, server_id: &str) -> String {
+fn begin_task(client: &mut dyn ClientSession, puppet: &Puppet, tool: &str, server_id: &str) -> String {
     let id = client.begin("tools/call", json!({"name": tool, "arguments": {}, "task": {"ttl": 60000}}));
     let call = puppet.expect("tools/call");
     assert_eq!(call.param(&["task"]), Some(r#"{"ttl":60000}"#));
@@ -32,7 +32,14 @@ fn begin_task(client: &mut dyn Talk, puppet: &Puppet, tool: &str, server_id: &st
 
 /// Asks about a task; the server must be asked by its own id.
 #[track_caller]
-fn about(client: &mut dyn Talk, puppet: &Puppet, method: &str, task_id: &str, server_id: &str, result: &str) -> Value {
+fn about(
+    client: &mut dyn ClientSession,
+    puppet: &Puppet,
+    method: &str,
+    task_id: &str,
+    server_id: &str,
+    result: &str,
+) -> Value {
     let id = client.begin(method, json!({"taskId": task_id}));
     let request = puppet.expect(method);
     assert_eq!(request.text_param(&["taskId"]).as_deref(), Some(server_id), "{method}");
@@ -68,7 +75,7 @@ fn a_task_is_followed_from_its_call_to_its_result() {
 }
 
 #[test]
-fn tasks_of_two_servers_with_the_same_id_are_told_apart() {
+fn tasks_of_two_servers_with_the_same_id_are_distinguished() {
     let (first, second) = (Puppet::new(spec()), Puppet::new(spec()));
     let mut client = connected(&[("first", &first), ("second", &second)]);
     let of_first = begin_task(&mut client, &first, "first.t", "same");

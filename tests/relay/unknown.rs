@@ -1,7 +1,7 @@
 //! Methods and notifications nobody here has heard of: routed where the target is known, else refused.
 
 use serde_json::json;
-use testkit::{Puppet, Spec, Talk, raw};
+use testkit::{ClientSession, Puppet, Spec, raw};
 
 use super::{at, code_of, connected, serving};
 

@@ -5,7 +5,7 @@ use testkit::http_server::LineEnd;
 use testkit::{HttpServer, Script, program, raw};
 
 use super::{assert_echoes, connected, connected_to, count};
-use crate::setting::text_of;
+use crate::fixture::text_of;
 
 /// What a parser would change, and what a stream of events could be torn by.
 const VALUES: &[&str] = &[

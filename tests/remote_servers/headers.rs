@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::{HttpServer, Script};
 
 use super::{assert_echoes, connected_to, count, initialized, problem_of};
-use crate::setting::error_of;
+use crate::fixture::error_of;
 
 const SECRET: &str = "hunter2-correct-horse";
 
@@ -64,7 +64,7 @@ fn a_server_that_cannot_be_reached_is_told_of_without_its_secrets() {
 }
 
 #[test]
-fn wrong_credentials_at_the_start_cost_one_request_and_are_told() {
+fn wrong_credentials_at_the_start_cost_one_request_and_are_reported() {
     let server = HttpServer::start(guarded());
     let mut client = initialized(&entry(&server), |launch| launch.env("WEB_TOKEN", "wrong"));
     assert_eq!(client.tool_names(), [""; 0]);

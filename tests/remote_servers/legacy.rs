@@ -4,7 +4,7 @@ use serde_json::json;
 use testkit::{HttpServer, Script};
 
 use super::{assert_echoes, connected_to, count, count_http, wait_for_tool};
-use crate::setting::error_of;
+use crate::fixture::error_of;
 
 #[test]
 fn it_is_spoken_if_the_config_says_so() {

@@ -1,10 +1,10 @@
 //! Servers of 2026-07-28: no sessions, no stream of their own, and headers that repeat the body.
 
 use serde_json::json;
-use testkit::{Config, HttpServer, Launch, ModernStdio, Script, Talk, program, raw, wait_until};
+use testkit::{ClientSession, Config, HttpServer, Launch, ModernStdio, Script, program, raw, wait_until};
 
 use super::{assert_echoes, connected, connected_to, count, count_http, problem_of, wait_for_tool};
-use crate::setting::{error_of, text_of};
+use crate::fixture::{error_of, text_of};
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
@@ -83,7 +83,7 @@ fn a_tool_that_wants_a_header_it_may_not_want_is_left_out_and_named() {
 }
 
 #[test]
-fn a_call_whose_headers_no_longer_fit_is_sent_again_once_the_tools_are_known_anew() {
+fn a_call_whose_headers_no_longer_fit_is_sent_again_once_the_tools_are_known_again() {
     let server = HttpServer::start(Script::default().modern());
     let mut client = connected(&server);
     client.tool_names();

@@ -4,7 +4,7 @@ use serde_json::json;
 use testkit::{HttpServer, Script, Signal, client::REVISION};
 
 use super::{assert_echoes, connected, count, problem_of, wait_for_tool};
-use crate::setting::text_of;
+use crate::fixture::text_of;
 
 #[test]
 fn every_request_after_the_first_carries_the_session_and_the_revision() {
@@ -120,7 +120,7 @@ fn after_a_renewal_changes_are_heard_again() {
 }
 
 #[test]
-fn after_a_renewal_tools_are_listed_anew_for_it_may_be_another_server() {
+fn after_a_renewal_tools_are_listed_again_for_it_may_be_another_server() {
     let server = HttpServer::start(Script::default().with_session());
     let mut client = connected(&server);
     // Nobody is told, for there is no stream.

@@ -4,7 +4,7 @@ use serde_json::json;
 use testkit::{HttpServer, Script, raw, wait_until};
 
 use super::{assert_echoes, connected, count, count_http, wait_for_tool};
-use crate::setting::text_of;
+use crate::fixture::text_of;
 
 #[test]
 fn an_answer_whose_stream_broke_is_fetched_where_it_broke() {

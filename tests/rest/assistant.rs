@@ -4,7 +4,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::{ModelReply, ModelServer, program, wait_until};
 
 use super::{PREFIX, Rest, expect, expect_error, expect_problems};
@@ -66,7 +66,7 @@ fn tools_are_narrowed_by_server_by_skill_and_by_the_line_of_a_document() {
 }
 
 #[test]
-fn a_server_that_is_switched_off_offers_nothing() {
+fn a_server_that_is_disabled_offers_nothing() {
     let rest = two_servers();
     expect(200, &rest.order("/servers/two/disable"));
     let answer = expect(200, &rest.get("/assistant/tools"));
@@ -82,7 +82,7 @@ pub(super) fn with_model(model: &ModelServer) -> Rest {
 }
 
 fn events_of(rest: &Rest, path: &str, body: &Value) -> Vec<(String, Value)> {
-    let ask = Ask::post(&format!("{PREFIX}{path}"), body.to_string()).header("Accept", "text/event-stream");
+    let ask = HttpRequest::post(&format!("{PREFIX}{path}"), body.to_string()).header("Accept", "text/event-stream");
     let mut connection = rest.serve.connect();
     let mut stream = connection.ask(&ask);
     assert!(stream.is_stream());
@@ -114,7 +114,7 @@ fn the_service_answers_questions_and_its_account_has_the_calls() {
 }
 
 #[test]
-fn what_the_assistant_does_is_told_as_it_happens() {
+fn what_the_assistant_does_is_reported_as_it_happens() {
     let model = ModelServer::start();
     let rest = with_model(&model);
     model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#)]));
@@ -141,7 +141,7 @@ fn a_question_that_is_given_up_cancels_its_calls() {
     let rest = with_model(&model);
     model.say(ModelReply::openai_calls(&[("1", "one_hang", "{}")]));
     let mut connection = rest.serve.connect();
-    connection.send(&Ask::post(&format!("{PREFIX}/assistant/ask"), json!({"question": "Well?"}).to_string()));
+    connection.send(&HttpRequest::post(&format!("{PREFIX}/assistant/ask"), json!({"question": "Well?"}).to_string()));
     wait_until("the call is on its way", || {
         (rest.get("/executions?status=executing").json()[0]["source"] == "ai-autonomous").then_some(())
     });
@@ -182,7 +182,7 @@ fn what_may_destroy_something_is_called_only_if_the_request_says_so() {
 }
 
 #[test]
-fn a_block_of_a_document_is_answered_and_its_steps_are_told() {
+fn a_block_of_a_document_is_answered_and_its_steps_are_reported() {
     let model = ModelServer::start();
     let rest = with_model(&model);
     rest.register("two", &[]);

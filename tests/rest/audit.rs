@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use testkit::http_client::{Ask, Connection};
+use testkit::http_client::{Connection, HttpRequest};
 use testkit::{Postgres, Signal, wait_until};
 
 use super::{PREFIX, Rest, expect, fake};
@@ -27,11 +27,11 @@ fn write(
         server["enabled"] = false.into();
         let rename = json!({"description": "changed"}).to_string();
         let path = format!("{PREFIX}/servers/{name}");
-        let patch = Ask::new("PATCH", &path).header("Content-Type", "application/json").body(rename);
+        let patch = HttpRequest::new("PATCH", &path).header("Content-Type", "application/json").body(rename);
         let steps = [
-            ("server.register", 201, Ask::post(&format!("{PREFIX}/servers"), server.to_string())),
+            ("server.register", 201, HttpRequest::post(&format!("{PREFIX}/servers"), server.to_string())),
             ("server.update", 200, patch),
-            ("server.remove", 204, Ask::new("DELETE", &path)),
+            ("server.remove", 204, HttpRequest::new("DELETE", &path)),
         ];
         for (action, status, ask) in steps {
             let Some((answered, body)) = connection.try_fetch(&ask) else { return };
@@ -154,7 +154,7 @@ fn a_change_is_carried_out_and_audited_although_whoever_asked_for_it_is_gone() {
     let database = rusqlite::Connection::open(file).expect("the registry is a file");
     database.execute_batch("BEGIN IMMEDIATE").expect("nobody writes for long");
     let json = |method: &str, path: &str, body: Value| {
-        let ask = Ask::new(method, &format!("{PREFIX}{path}"));
+        let ask = HttpRequest::new(method, &format!("{PREFIX}{path}"));
         ask.header("Content-Type", "application/json").body(body.to_string())
     };
     let binding = json!({"document": "a.md", "heading_text": "H", "server_id": "one"});

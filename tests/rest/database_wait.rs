@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use testkit::http_client::{Ask, Connection};
+use testkit::http_client::{Connection, HttpRequest};
 use testkit::{Driver, Launch, Postgres, Signal, program, wait_until};
 
 /// Starts a service; it need not get to where it serves.
@@ -25,7 +25,7 @@ fn address_of(service: &Driver) -> SocketAddr {
     })
 }
 
-fn fetch(address: SocketAddr, ask: &Ask) -> (u16, String) {
+fn fetch(address: SocketAddr, ask: &HttpRequest) -> (u16, String) {
     let mut connection = Connection::open(address);
     let (status, body) = connection.try_fetch(ask).expect("it answers");
     (status, String::from_utf8_lossy(&body).into_owned())
@@ -39,14 +39,14 @@ fn a_service_that_starts_first_waits_for_postgres_and_serves_when_it_is_there() 
     let folder = tempfile::tempdir().unwrap();
     let mut service = start(folder.path(), &["--database", &url]);
     let address = address_of(&service);
-    let (status, body) = fetch(address, &Ask::new("GET", "/health"));
+    let (status, body) = fetch(address, &HttpRequest::new("GET", "/health"));
     assert_eq!(status, 503);
     assert!(body.contains(r#""status":"starting""#) && body.contains("waiting for the database"), "{body}");
     assert!(!body.contains("postgres"), "everybody may ask, so no address is named: {body}");
     for ask in [
-        Ask::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#),
-        Ask::new("GET", "/api/v1/aggregator/state"),
-        Ask::new("GET", "/"),
+        HttpRequest::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#),
+        HttpRequest::new("GET", "/api/v1/aggregator/state"),
+        HttpRequest::new("GET", "/"),
     ] {
         let (status, body) = fetch(address, &ask);
         assert!(status == 503 && body.contains("waiting for the database"), "{ask:?}: {status} {body}");
@@ -56,11 +56,11 @@ fn a_service_that_starts_first_waits_for_postgres_and_serves_when_it_is_there() 
     postgres.start_again();
     service.wait_for_stderr("listening on http://");
     let health = wait_until("it is well", || {
-        let (status, body) = fetch(address, &Ask::new("GET", "/health"));
+        let (status, body) = fetch(address, &HttpRequest::new("GET", "/health"));
         (status == 200).then_some(body)
     });
     assert!(health.contains(r#""status":"ok""#), "{health}");
-    let (status, _) = fetch(address, &Ask::new("GET", "/api/v1/aggregator/servers"));
+    let (status, _) = fetch(address, &HttpRequest::new("GET", "/api/v1/aggregator/servers"));
     assert_eq!(status, 200, "it serves at the same address");
     service.signal(Signal::TERM);
     assert!(service.wait_exit().success());

@@ -1,13 +1,13 @@
 //! What the OpenAPI document promises, and the page that shows it.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::{ModelReply, ModelServer};
 
 use super::{PREFIX, Rest, expect};
 
 fn document(rest: &Rest) -> Value {
-    expect(200, &rest.serve.fetch(&Ask::new("GET", "/api/v1/openapi.json")))
+    expect(200, &rest.serve.fetch(&HttpRequest::new("GET", "/api/v1/openapi.json")))
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn what_an_assistant_answers_is_as_the_document_promises() {
 #[test]
 fn the_page_needs_nothing_from_anywhere_else() {
     let rest = Rest::start();
-    let page = rest.serve.fetch(&Ask::new("GET", "/api/docs"));
+    let page = rest.serve.fetch(&HttpRequest::new("GET", "/api/docs"));
     assert_eq!(page.status, 200);
     assert!(page.headers["content-type"].starts_with("text/html"));
     assert!(page.headers["content-security-policy"].contains("default-src 'none'"));

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use testkit::http_client::{Ask, Event};
+use testkit::http_client::{Event, HttpRequest};
 use testkit::wait_until;
 
 use super::{PREFIX, Rest, expect, expect_error, expect_problems, names};
@@ -16,8 +16,8 @@ fn run(rest: &Rest, body: &Value) -> Value {
     expect(200, &rest.post("/documents/run", body))
 }
 
-fn streamed(body: &Value) -> Ask {
-    Ask::post(&format!("{PREFIX}/documents/run"), body.to_string()).header("Accept", "text/event-stream")
+fn streamed(body: &Value) -> HttpRequest {
+    HttpRequest::post(&format!("{PREFIX}/documents/run"), body.to_string()).header("Accept", "text/event-stream")
 }
 
 /// A service with a folder of documents, and a secret beside it.
@@ -242,7 +242,7 @@ fn a_run_of_another_version_than_the_one_looked_at_is_refused_and_changes_are_he
     let seen = version();
     let first = |version: &Value| json!({"path": "a.md", "blocks": [1], "version": version, "save": true});
     let mut connection = rest.serve.connect();
-    let mut news = connection.ask(&Ask::new("GET", &format!("{PREFIX}/documents/changes?path=a.md")));
+    let mut news = connection.ask(&HttpRequest::new("GET", &format!("{PREFIX}/documents/changes?path=a.md")));
     assert_eq!(run(&rest, &first(&seen))["ok"], true);
     assert_eq!(news.next_message().expect("the file was written").kind.as_deref(), Some("document.changed"));
     assert_eq!(version(), seen, "results are no change");

@@ -3,17 +3,17 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::http_client::{Ask, Event};
+use testkit::http_client::{Event, HttpRequest};
 
 use super::{Rest, fake};
 
 const EVENTS: &str = "/api/v1/aggregator/events";
 
 #[test]
-fn what_happens_to_servers_tools_and_calls_is_told_with_names_and_growing_ids() {
+fn what_happens_to_servers_tools_and_calls_is_reported_with_names_and_growing_ids() {
     let rest = Rest::start();
     let mut connection = rest.serve.connect();
-    let mut stream = connection.ask(&Ask::stream(EVENTS));
+    let mut stream = connection.ask(&HttpRequest::stream(EVENTS));
     assert_eq!(stream.status, 200);
     assert!(stream.is_stream());
     assert_eq!(stream.next_event().unwrap().comment.as_deref(), Some("hello"));
@@ -49,7 +49,7 @@ fn what_happens_to_servers_tools_and_calls_is_told_with_names_and_growing_ids() 
 fn who_comes_back_is_told_that_something_may_be_missing() {
     let rest = Rest::start();
     let mut connection = rest.serve.connect();
-    let mut stream = connection.ask(&Ask::stream(EVENTS).header("Last-Event-ID", "17"));
+    let mut stream = connection.ask(&HttpRequest::stream(EVENTS).header("Last-Event-ID", "17"));
     assert_eq!(stream.next_message().unwrap().kind.as_deref(), Some("events.missed"));
 }
 
@@ -58,7 +58,7 @@ fn a_failure_that_switches_a_server_off_is_a_notice_for_people() {
     let rest = Rest::start();
     rest.patch("/settings", &json!({"retry_backoff_ms": [1, 1, 1]}));
     let mut connection = rest.serve.connect();
-    let mut stream = connection.ask(&Ask::stream(EVENTS));
+    let mut stream = connection.ask(&HttpRequest::stream(EVENTS));
     rest.post("/servers", &fake("broken", &["--fail-at", "initialize"]));
     let notice = std::iter::from_fn(|| stream.next_message()).find(|event| event.kind.as_deref() == Some("notice"));
     assert!(notice.unwrap().json()["message"].as_str().unwrap().contains("broken"));
@@ -73,7 +73,8 @@ fn a_stream_ends_when_the_token_that_opened_it_is_taken_away() {
     write(&mut tokens, "ann:secret-of-ann-is-long\nben:secret-of-ben-is-long\n");
     let rest = Rest::start_as(|launch| launch.arg("--token-file").arg(tokens.path()));
     let (mut of_ann, mut of_ben) = (rest.serve.connect(), rest.serve.connect());
-    let stream = |name: &str| Ask::stream(EVENTS).header("Authorization", &format!("Bearer secret-of-{name}-is-long"));
+    let stream =
+        |name: &str| HttpRequest::stream(EVENTS).header("Authorization", &format!("Bearer secret-of-{name}-is-long"));
     let mut ann = of_ann.ask(&stream("ann"));
     let mut ben = of_ben.ask(&stream("ben"));
     assert_eq!((ann.status, ben.status), (200, 200));
@@ -82,7 +83,7 @@ fn a_stream_ends_when_the_token_that_opened_it_is_taken_away() {
     write(&mut tokens, "ann:secret-of-ann-is-long\n");
     assert_eq!(ben.next_message(), None, "it ends");
     let body = fake("one", &[]).to_string();
-    let register = Ask::post("/api/v1/aggregator/servers", body);
+    let register = HttpRequest::post("/api/v1/aggregator/servers", body);
     let ask = register.header("Authorization", "Bearer secret-of-ann-is-long");
     assert_eq!(rest.serve.fetch(&ask).status, 201);
     assert!(ann.next_message().is_some(), "that of another goes on");
@@ -93,7 +94,7 @@ fn a_stream_ends_when_the_service_does_and_holds_nothing_up() {
     testkit::takes_less_than(Duration::from_secs(5), || {
         let mut rest = Rest::start();
         let mut connection = rest.serve.connect();
-        let mut stream = connection.ask(&Ask::stream(EVENTS));
+        let mut stream = connection.ask(&HttpRequest::stream(EVENTS));
         stream.next_event();
         let begun = Instant::now();
         rest.serve.signal(testkit::Signal::TERM);

@@ -1,7 +1,7 @@
 //! Executions: the account of all calls, whatever way they came.
 
 use serde_json::{Value, json};
-use testkit::{Talk, wait_until};
+use testkit::{ClientSession, wait_until};
 
 use super::{Rest, expect, expect_error, expect_problems};
 

@@ -1,8 +1,8 @@
 //! Prompts, resources, connected clients and restarts over REST.
 
 use serde_json::json;
+use testkit::client_session::ClientSession;
 use testkit::puppet::{Puppet, Spec};
-use testkit::talk::Talk;
 
 use super::{Rest, expect};
 
@@ -14,7 +14,7 @@ fn register(rest: &Rest, name: &str, puppet: &Puppet) {
 }
 
 #[test]
-fn prompts_and_resources_are_listed_in_parts_and_what_is_missing_is_told_with_its_code() {
+fn prompts_and_resources_are_listed_in_parts_and_what_is_missing_is_reported_with_its_code() {
     let rest = Rest::start();
     let one = Puppet::over_http(Spec::legacy().prompt("p").prompt("q").resource("r://1").template("r://{n}"));
     let other = Puppet::over_http(Spec::legacy().prompt("p"));

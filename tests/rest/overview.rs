@@ -1,7 +1,7 @@
 //! The service itself: how it stands, what is set, who changed what, numbers.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 
 use super::{Rest, expect, expect_error, expect_problems, fake};
 
@@ -62,7 +62,7 @@ fn the_numbers_of_the_front_tell_servers_that_failed_from_those_that_rest() {
     expect(200, &rest.order("/servers/off/disable"));
     expect(201, &rest.post("/servers", &fake("broken", &["--fail-at", "initialize"])));
     rest.wait_for_status("broken", "error");
-    let told = expect(200, &rest.serve.fetch(&Ask::new("GET", "/health")));
+    let told = expect(200, &rest.serve.fetch(&HttpRequest::new("GET", "/health")));
     assert_eq!(told["servers"], json!({"running": 1, "starting": 0, "failed": 1, "stopped": 1}));
 }
 
@@ -100,7 +100,8 @@ fn every_change_is_noted_with_the_name_of_the_token() {
     std::fs::write(tokens.path(), "ann:secret-1\nbob:secret-2\n").unwrap();
     let rest = Rest::start_as(|launch| launch.arg("--token-file").arg(tokens.path()));
     let ask = |method: &str, path: &str, token: &str| {
-        let ask = Ask::new(method, &format!("/api/v1/aggregator{path}")).header("Content-Type", "application/json");
+        let ask =
+            HttpRequest::new(method, &format!("/api/v1/aggregator{path}")).header("Content-Type", "application/json");
         ask.header("Authorization", &format!("Bearer {token}"))
     };
     let registered = rest.serve.fetch(&ask("POST", "/servers", "secret-1").body(fake("one", &[]).to_string()));
@@ -126,7 +127,7 @@ fn numbers_for_prometheus_are_well_formed_and_count() {
     rest.register("one", &["--tools", "1"]);
     expect(200, &rest.call("one.echo", &json!({})));
     expect_error(502, "EXECUTION_FAILED", &rest.call("one.raw_error", &json!({"error": r#"{"code":1,"message":""}"#})));
-    let answer = rest.serve.fetch(&Ask::new("GET", "/metrics"));
+    let answer = rest.serve.fetch(&HttpRequest::new("GET", "/metrics"));
     assert_eq!(answer.status, 200);
     assert!(answer.headers["content-type"].starts_with("text/plain; version=0.0.4"));
     for line in [

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::run::run_command;
 use testkit::serve::Fetched;
 use testkit::{Launch, program};
@@ -11,7 +11,7 @@ use testkit::{Launch, program};
 use super::{Rest, expect, expect_error, fake};
 
 fn health(rest: &Rest) -> Fetched {
-    rest.serve.fetch(&Ask::new("GET", "/health"))
+    rest.serve.fetch(&HttpRequest::new("GET", "/health"))
 }
 
 /// Both kinds of health, the command line, the console and a change that is not acknowledged all say it.
@@ -30,7 +30,7 @@ fn assert_noticed(rest: &Rest, what: &str) {
     expect_error(503, "DATABASE_UNAVAILABLE", &refused);
     assert!(refused.body.contains(what), "{}", refused.body);
     for page in ["/", "/system"] {
-        let page = rest.serve.fetch(&Ask::new("GET", page));
+        let page = rest.serve.fetch(&HttpRequest::new("GET", page));
         assert!(page.body.contains(what), "{}", page.body);
     }
     for command in ["status", "doctor"] {

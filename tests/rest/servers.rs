@@ -62,7 +62,7 @@ fn a_server_may_be_registered_without_being_connected() {
 }
 
 #[test]
-fn every_mistake_in_a_registration_is_told_with_its_place() {
+fn every_mistake_in_a_registration_is_reported_with_its_place() {
     let rest = Rest::start();
     for (body, expected) in [
         (json!({}), vec![("name", "missing"), ("transport_type", "missing"), ("connection_config", "missing")]),
@@ -195,7 +195,7 @@ fn disconnecting_by_force_cancels_calls_in_flight() {
 }
 
 #[test]
-fn a_server_that_is_switched_off_stays_so_until_it_is_switched_on() {
+fn a_server_that_is_disabled_stays_so_until_it_is_enabled() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let off = expect(200, &rest.order("/servers/one/disable"));
@@ -272,7 +272,7 @@ fn health_and_history_tell_what_became_of_a_server() {
 }
 
 #[test]
-fn tools_are_asked_for_anew_on_demand() {
+fn tools_are_asked_for_again_on_demand() {
     let rest = Rest::start();
     rest.register("one", &[]);
     assert_eq!(expect(202, &rest.order("/servers/one/tools/refresh"))["status"], "refreshing");
@@ -296,7 +296,7 @@ fn who_is_not_there_is_not_found_whatever_is_wanted() {
 }
 
 #[test]
-fn a_server_that_sleeps_is_told_from_one_that_is_switched_off_or_on_its_way() {
+fn a_server_that_sleeps_is_distinguished_from_one_that_is_disabled_or_on_its_way() {
     let rest = Rest::start();
     expect(200, &rest.patch("/settings", &json!({"idle_timeout_s": 1})));
     let mut lazy = fake("lazy", &[]);

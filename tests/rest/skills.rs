@@ -1,8 +1,8 @@
 //! Skills: tools get them in the background, are searched by them, and an administrator changes them.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
-use testkit::{Postgres, Puppet, Spec, Talk as _, wait_until};
+use testkit::http_client::HttpRequest;
+use testkit::{ClientSession as _, Postgres, Puppet, Spec, wait_until};
 
 use super::{PREFIX, Rest, expect, expect_error, expect_problems, names};
 
@@ -31,7 +31,7 @@ fn register(rest: &Rest, name: &str, puppet: &Puppet) {
 
 /// A number in the metrics.
 fn number(rest: &Rest, name: &str) -> u64 {
-    let numbers = rest.serve.fetch(&Ask::new("GET", "/metrics")).body;
+    let numbers = rest.serve.fetch(&HttpRequest::new("GET", "/metrics")).body;
     let line = numbers.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{numbers}"))
 }
@@ -52,12 +52,12 @@ fn wait_for_skill(rest: &Rest, tool: &str, skill: &Value) -> Value {
 }
 
 fn put(rest: &Rest, id: &str, body: &Value) -> testkit::serve::Fetched {
-    let ask = Ask::new("PUT", &format!("{PREFIX}/skills/{id}")).header("Content-Type", "application/json");
+    let ask = HttpRequest::new("PUT", &format!("{PREFIX}/skills/{id}")).header("Content-Type", "application/json");
     rest.serve.fetch(&ask.body(body.to_string()))
 }
 
 fn whole(rest: &Rest, body: &Value) -> Value {
-    expect(200, &rest.serve.fetch(&Ask::post("/api/v1/search", body.to_string())))
+    expect(200, &rest.serve.fetch(&HttpRequest::post("/api/v1/search", body.to_string())))
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_search_goes_by_skills_where_that_leads_somewhere_and_says_so() {
 }
 
 #[test]
-fn skills_are_made_changed_switched_off_and_taken_back() {
+fn skills_are_made_changed_disabled_and_taken_back() {
     let (rest, desk) = (Rest::start(), desk());
     register(&rest, "desk", &desk);
     wait_for_skill(&rest, "desk.read_file", &json!("files"));

@@ -67,8 +67,9 @@ fn arguments_and_results_are_the_same_bytes_on_both_sides() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let arguments = r#"{"n" : 1e400,"twice":1,"twice":1.0,"s":"\ud800\u0041/","big":123456789012345678901234567890}"#;
-    let ask =
-        |body: String| rest.serve.fetch(&testkit::http_client::Ask::post("/api/v1/aggregator/tools/call", body)).body;
+    let ask = |body: String| {
+        rest.serve.fetch(&testkit::http_client::HttpRequest::post("/api/v1/aggregator/tools/call", body)).body
+    };
     let told = ask(format!(r#"{{"name":"one.echo","arguments":{arguments}}}"#));
     assert!(told.contains(&format!(r#""structuredContent":{arguments}"#)), "{told}");
 
@@ -114,7 +115,7 @@ fn calls_that_fail_say_how() {
 }
 
 #[test]
-fn mistakes_in_a_call_are_told_with_their_place() {
+fn mistakes_in_a_call_are_reported_with_their_place() {
     let rest = Rest::start();
     for (body, place, kind) in [
         (json!({}), "body.name", "missing"),
@@ -152,7 +153,7 @@ fn a_search_has_no_members_that_mean_nothing() {
     let body = json!({"query": "x", "top_k": 5});
     let problems = expect_problems(&rest.post("/search", &body));
     assert_eq!(problems, [("body.top_k".to_owned(), "extra_forbidden".to_owned())]);
-    let ask = testkit::http_client::Ask::post("/api/v1/search", body.to_string());
+    let ask = testkit::http_client::HttpRequest::post("/api/v1/search", body.to_string());
     assert_eq!(expect_problems(&rest.serve.fetch(&ask)), problems);
 }
 
@@ -161,7 +162,7 @@ fn what_is_registered_over_rest_is_there_for_mcp_clients_at_once() {
     let rest = Rest::start();
     let mut session = rest.serve.session("/mcp");
     rest.register("late", &["--only-generated", "--tools", "1"]);
-    use testkit::Talk as _;
+    use testkit::ClientSession as _;
     let listed = session.ask("tools/list", json!({}));
     assert_eq!(names(&listed["result"]["tools"]), ["late.tool_0"]);
     rest.delete("/servers/late");

@@ -1,13 +1,13 @@
 //! The whole registry, out and in.
 
 use serde_json::{Value, json};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::{Serve, wait_until};
 
 use super::{Home, fake, row};
 
 fn ask(serve: &Serve, path: &str) -> Value {
-    serve.fetch(&Ask::new("GET", &format!("/api/v1/aggregator{path}"))).json()
+    serve.fetch(&HttpRequest::new("GET", &format!("/api/v1/aggregator{path}"))).json()
 }
 
 /// A registry with a secret, a server that is switched off and a setting, as it is exported.
@@ -16,7 +16,7 @@ fn exported(home: &Home, arguments: &[&str]) -> String {
     home.ok(&["add", "one", "--env", "KEY=hunter2", "--description", "with a key", "--", &fake()]);
     home.add("two");
     home.ok(&["disable", "two"]);
-    let change = Ask::new("PATCH", "/api/v1/aggregator/settings").header("Content-Type", "application/json");
+    let change = HttpRequest::new("PATCH", "/api/v1/aggregator/settings").header("Content-Type", "application/json");
     assert_eq!(serve.fetch(&change.body(r#"{"timeout_ms": 12345}"#)).status, 200);
     home.ok(arguments)
 }

@@ -7,8 +7,8 @@ use std::process::Stdio;
 use std::thread;
 
 use serde_json::{Value, json};
+use testkit::client_session::ClientSession;
 use testkit::puppet::{Puppet, Spec};
-use testkit::talk::Talk;
 use testkit::wait_until;
 
 use super::{Home, fake, row};

@@ -116,20 +116,20 @@ fn indexed(
 }
 
 fn embed_all(index: &mut Index<usize>, model: &dyn Embedder) -> anyhow::Result<()> {
-    let lacking: Vec<_> =
-        index.lacking(usize::MAX).iter().map(|tool| (*tool.key, tool.hash, tool.document.clone())).collect();
-    for batch in lacking.chunks(BATCH) {
+    let missing_vectors: Vec<_> =
+        index.missing_vectors(usize::MAX).iter().map(|tool| (*tool.key, tool.hash, tool.document.clone())).collect();
+    for batch in missing_vectors.chunks(BATCH) {
         let documents: Vec<&Document> = batch.iter().map(|(_, _, document)| document).collect();
         for ((key, hash, _), vector) in batch.iter().zip(embed_documents(model, &documents)?) {
             anyhow::ensure!(index.set_vector(key, *hash, &vector), "the index refused a vector");
         }
     }
-    let lacking: Vec<_> = index
-        .servers_lacking(usize::MAX)
+    let missing_vectors: Vec<_> = index
+        .servers_missing_vectors(usize::MAX)
         .iter()
         .map(|server| (server.key.clone(), server.hash, server.document.clone()))
         .collect();
-    for batch in lacking.chunks(BATCH) {
+    for batch in missing_vectors.chunks(BATCH) {
         let documents: Vec<&Document> = batch.iter().map(|(_, _, document)| document).collect();
         for ((server, hash, _), vector) in batch.iter().zip(embed_documents(model, &documents)?) {
             anyhow::ensure!(index.set_server_vector(server, *hash, &vector), "the index refused a vector");

@@ -31,14 +31,14 @@ const B: usize = 1;
 const C: usize = 2;
 
 #[derive(Debug, Clone, Copy)]
-enum Trouble {
+enum Disturbance {
     None,
     LargeResults,
     Hanging,
     Flooding,
 }
 
-impl Trouble {
+impl Disturbance {
     const ALL: [Self; 4] = [Self::None, Self::LargeResults, Self::Hanging, Self::Flooding];
 
     fn shown(self) -> &'static str {
@@ -54,13 +54,13 @@ impl Trouble {
 pub(crate) fn measure(run: &mut Run) -> Result<()> {
     run.report.heading("Isolation: 100 B calls to server A while ...")?;
     let mut table = Table::new(["meanwhile", "through", "calls", "p50", "p99", "max", "50 MB takes"]);
-    for trouble in Trouble::ALL {
-        eprintln!("  {} ...", trouble.shown());
+    for disturbance in Disturbance::ALL {
+        eprintln!("  {} ...", disturbance.shown());
         for contestant in run.contestants.iter().filter(|contestant| contestant.kind != Kind::Floor) {
             let outcome = if contestant.kind == Kind::Direct {
-                directly(run, trouble)
+                directly(run, disturbance)
             } else {
-                through_relay(run, contestant, trouble)
+                through_relay(run, contestant, disturbance)
             };
             let Some((small, large)) = run.judge(contestant, outcome)? else {
                 continue;
@@ -69,7 +69,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<()> {
                 continue;
             };
             table.row([
-                trouble.shown().to_owned(),
+                disturbance.shown().to_owned(),
                 contestant.name.clone(),
                 summary.count.to_string(),
                 show_time(summary.p50),
@@ -89,24 +89,24 @@ pub(crate) fn measure(run: &mut Run) -> Result<()> {
 /// Times of the small calls and of the large results.
 type Times = (Samples, Samples);
 
-fn through_relay(run: &Run, contestant: &Contestant, trouble: Trouble) -> Result<Times> {
+fn through_relay(run: &Run, contestant: &Contestant, disturbance: Disturbance) -> Result<Times> {
     let mut session = contestant.start(&run.programs, Servers::plain(3))?;
     let small = session.call(A, SMALL)?;
     session.calls(&small, 100)?;
-    match trouble {
-        Trouble::None => {}
-        Trouble::LargeResults => {
+    match disturbance {
+        Disturbance::None => {}
+        Disturbance::LargeResults => {
             let large = session.call(B, LARGE)?;
             session.calls(&large, 1)?;
             return beside_large_results(run, &mut session, &small, &large);
         }
-        Trouble::Hanging => {
+        Disturbance::Hanging => {
             let hang = session.call(C, "hang")?;
             let blocked = session.call(C, SMALL)?.padded(MORE_THAN_A_PIPE);
             send(&mut session.connection, &hang)?;
             send(&mut session.connection, &blocked)?;
         }
-        Trouble::Flooding => {
+        Disturbance::Flooding => {
             let flood = session.call(C, "flood_stderr")?;
             session.calls(&flood, 1)?;
         }
@@ -162,7 +162,7 @@ fn verify_aside(large: &Call, line: &[u8], id: u64) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-fn directly(run: &Run, trouble: Trouble) -> Result<Times> {
+fn directly(run: &Run, disturbance: Disturbance) -> Result<Times> {
     let open = || {
         let mut command = run.programs.server_command(Servers::plain(1));
         let mut connection = Connection::open(&mut command, Stdio::piped())?;
@@ -172,9 +172,9 @@ fn directly(run: &Run, trouble: Trouble) -> Result<Times> {
     let (mut a, mut other) = (open()?, open()?);
     let small = Call::new(SMALL, SMALL, Check::Exact)?;
     let mut times = Times::default();
-    match trouble {
-        Trouble::None => {}
-        Trouble::LargeResults => {
+    match disturbance {
+        Disturbance::None => {}
+        Disturbance::LargeResults => {
             let large = Call::new(LARGE, LARGE, Check::Exact)?;
             for round in 0..=run.effort.of(LARGE_RESULTS, 3) {
                 let (small_times, large_time) = one_large_result(&mut a, &mut other, &small, &large)?;
@@ -186,10 +186,10 @@ fn directly(run: &Run, trouble: Trouble) -> Result<Times> {
             }
             return Ok(times);
         }
-        Trouble::Hanging => {
+        Disturbance::Hanging => {
             send(&mut other, &Call::new("hang", "hang", Check::Exact)?)?;
         }
-        Trouble::Flooding => {
+        Disturbance::Flooding => {
             send(&mut other, &Call::new("flood_stderr", "flood_stderr", Check::Exact)?)?;
             other.answer()?;
         }

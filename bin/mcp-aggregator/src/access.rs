@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use front::{LocalAccess, Tokens};
+use http_server::{LocalAccess, Tokens};
 
 use crate::failure::Failure;
 use crate::local_token::{LocalToken, SignInLink};
@@ -52,11 +52,11 @@ impl Access {
     }
 
     /// Whose a secret is, if it opens.
-    pub(crate) fn whose(&self) -> console::Whose {
+    pub(crate) fn resolve_principal(&self) -> console::ResolvePrincipal {
         let (tokens, local) = (self.tokens.clone(), Arc::clone(&self.local));
         Arc::new(move |secret: &str| match &tokens {
-            Some(tokens) => tokens.whose(secret),
-            None => local.whose(secret),
+            Some(tokens) => tokens.owner_of(secret),
+            None => local.owner_of(secret),
         })
     }
 
@@ -130,7 +130,7 @@ mod tests {
 
     struct Knows;
 
-    impl front::PeerLookup for Knows {
+    impl http_server::PeerLookup for Knows {
         fn user_of(&self, _: SocketAddr, _: SocketAddr) -> Option<u32> {
             None
         }
@@ -170,12 +170,12 @@ mod tests {
         let address = access.console_address("http://h:1");
         let code = address.strip_prefix("http://h:1/login?code=").unwrap().split(' ').next().unwrap();
         let token = (access.redeem_code())(code).unwrap();
-        assert_eq!((access.whose())(&token).as_deref(), Some("local"));
+        assert_eq!((access.resolve_principal())(&token).as_deref(), Some("local"));
         assert_eq!((access.redeem_code())(code), None);
     }
 
     #[test]
-    fn without_a_place_for_the_token_users_must_be_told_apart() {
+    fn without_a_place_for_the_token_users_must_be_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();

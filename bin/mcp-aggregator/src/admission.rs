@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use front::{SHORTEST_GOOD, Tokens};
+use http_server::{MIN_SECURE_TOKEN_CHARS, Tokens};
 use service::Service;
 
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ pub(crate) fn tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Opti
     for name in tokens.iter().flat_map(Tokens::guessable) {
         tracing::warn!(
             token = %name,
-            "a token of less than {SHORTEST_GOOD} characters can be guessed; `openssl rand -hex 32` makes a good one"
+            "a token of less than {MIN_SECURE_TOKEN_CHARS} characters can be guessed; `openssl rand -hex 32` makes a good one"
         );
     }
     if let Some(file) = file.filter(|file| is_open_to_all(file)) {
@@ -31,14 +31,14 @@ pub(crate) fn tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Opti
 }
 
 /// How often it is looked whether the file has changed.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Follows the file: who is taken out of it is let in no more. As long as it makes no sense, what it said before counts.
 pub(crate) async fn follow(tokens: Arc<Tokens>, file: PathBuf, service: Arc<Service>) {
     let variable = std::env::var(TOKEN_VARIABLE).ok();
     let mut seen = stamp(&file);
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let stamp = stamp(&file);
         if stamp == seen {
             continue;
@@ -47,14 +47,14 @@ pub(crate) async fn follow(tokens: Arc<Tokens>, file: PathBuf, service: Arc<Serv
         match self::tokens(Some(&file), variable.as_deref()) {
             Ok(Some(now)) => {
                 tokens.replace(&now);
-                service.note_token_trouble(None);
+                service.note_token_error(None);
                 tracing::info!(file = %file.display(), tokens = ?tokens, "the token file has changed");
             }
             Ok(None) => {}
             Err(failure) => {
                 let trouble = format!("{}; the tokens before stay", failure.message);
                 tracing::error!("{trouble}");
-                service.note_token_trouble(Some(trouble));
+                service.note_token_error(Some(trouble));
             }
         }
     }
@@ -89,7 +89,7 @@ fn read(path: &Path) -> Result<Tokens, Failure> {
 }
 
 /// Without tokens, whoever reaches us may use everything; so then nobody but this machine may reach us.
-pub(crate) fn check_door(listen: SocketAddr, has_tokens: bool) -> Result<(), Failure> {
+pub(crate) fn check_exposure(listen: SocketAddr, has_tokens: bool) -> Result<(), Failure> {
     if has_tokens || listen.ip().to_canonical().is_loopback() {
         return Ok(());
     }
@@ -117,8 +117,8 @@ mod tests {
             ("192.168.0.1:1", false),
         ] {
             let listen = listen.parse().unwrap();
-            assert_eq!(check_door(listen, false).is_ok(), is_fine, "{listen}");
-            assert!(check_door(listen, true).is_ok());
+            assert_eq!(check_exposure(listen, false).is_ok(), is_fine, "{listen}");
+            assert!(check_exposure(listen, true).is_ok());
         }
     }
 

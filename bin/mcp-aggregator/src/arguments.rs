@@ -9,19 +9,19 @@
 //!   `mistyped`: what is said where it makes no sense
 
 pub(crate) mod assistant;
-pub(crate) mod care;
 pub(crate) mod clients;
+pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod diagnostics;
 pub(crate) mod documents;
-pub(crate) mod exchange;
 pub(crate) mod help;
+mod help_wrap;
+pub(crate) mod import_export;
 pub(crate) mod items;
-pub(crate) mod manual;
-mod mistyped;
+pub(crate) mod serve;
 pub(crate) mod servers;
-pub(crate) mod serving;
-pub(crate) mod trying;
-mod wrapping;
+pub(crate) mod tools;
+mod usage_error;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -32,21 +32,21 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::assistant::{AskArguments, ContextArguments};
-use crate::pasted;
-use care::{CallsArguments, DoctorArguments, SettingsArguments, TopArguments};
+use crate::command_hint;
 use clients::{ClientArguments, ClientsArguments};
+use completions::{CompletionsArguments, ManArguments, NamesArguments};
 use demo::{DemoArguments, DemoServerArguments};
+use diagnostics::{CallsArguments, DoctorArguments, SettingsArguments, TopArguments};
 use documents::{DocArguments, RunArguments};
-use exchange::{ExportArguments, ImportArguments};
+use import_export::{ExportArguments, ImportArguments};
 use items::{PromptsArguments, ResourcesArguments};
-use manual::{CompletionsArguments, ManArguments, NamesArguments};
-use mistyped::refuse;
+use serve::{ServeArguments, StdioArguments};
 use servers::{
     AddArguments, ConnectArguments, DisableArguments, DisconnectArguments, EnableArguments, HistoryArguments,
     ListArguments, LogsArguments, RemoveArguments, RestartArguments, ShowArguments, StatusArguments, TestArguments,
 };
-use serving::{ServeArguments, StdioArguments};
-use trying::{CallArguments, CheckArguments, SearchArguments, SkillsArguments, ToolsArguments};
+use tools::{CallArguments, CheckArguments, SearchArguments, SkillsArguments, ToolsArguments};
+use usage_error::refuse;
 
 /// What stands between server and tool, unless the user says otherwise.
 const SEPARATOR: &str = ".";
@@ -73,7 +73,7 @@ impl Arguments {
         let matches = whole_command().try_get_matches().unwrap_or_else(|error| refuse(&error));
         let arguments = Self::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
         let verb = innermost(&matches);
-        pasted::remember(verb);
+        command_hint::remember(verb);
         Self { as_json: is_typed(verb, "json"), ..arguments }
     }
 }

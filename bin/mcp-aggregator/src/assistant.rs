@@ -7,27 +7,27 @@
 //! - `calling`: who makes its calls; `consent`: who says whether a tool that may destroy something may be called
 //! - `telling`: what is told meanwhile
 
-mod asking_service;
-mod calling;
-mod choosing;
 mod consent;
-mod finding;
-mod offered;
-mod telling;
+mod event_printer;
+mod model_choice;
+mod offered_tools;
+mod service_assistant;
+mod tool_executor;
+mod tool_finder;
 
 use crate::failure::Failure;
-pub(crate) use asking_service::{Unasked, ask_service};
-pub(crate) use calling::{CallingHands, Way};
-pub(crate) use choosing::{AssistantArguments, check, model};
 pub(crate) use consent::Consent;
-pub(crate) use offered::{Offered, Wanted};
-pub(crate) use telling::{Telling, call_line};
+pub(crate) use event_printer::{EventPrinter, call_line};
+pub(crate) use model_choice::{AssistantArguments, check, model};
+pub(crate) use offered_tools::{OfferedTools, ToolRequest};
+pub(crate) use service_assistant::{ServiceAskError, ask_service};
+pub(crate) use tool_executor::{CliToolExecutor, ToolBackend};
 
 /// What the calls of an assistant are known by.
 pub(crate) const SOURCE: &str = "ai-autonomous";
 
 /// Why a model gave no answer.
-pub(crate) fn unanswered(failure: &models::Failure) -> Failure {
+pub(crate) fn unanswered(failure: &models::ModelError) -> Failure {
     let told = Failure::new(failure.to_string());
     match failure.hint() {
         Some(hint) => told.with_hint(hint),

@@ -5,26 +5,27 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use protocol::events::Events;
-use remote::Exchange;
+use remote::StreamingRequest;
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::service_file::LocalSecret;
-use crate::{progress, refusal, suggestion};
+use crate::{api_error, progress, suggestion};
 
 /// Where the API is below the service's address.
 const PREFIX: &str = "/api/v1/aggregator";
 /// Longer than anything the service itself waits for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
 /// For who only looks: a service that is well has that at hand.
-const LOOKING_PATIENCE: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What to do about a service that takes a request and says nothing.
-const SILENT: &str = "it may hang, or another program may be there: see its log, or stop it and start it anew";
+const STREAM_IDLE_TIMEOUT: &str =
+    "it may hang, or another program may be there: see its log, or stop it and start it anew";
 /// For who sends a whole line of the file with tokens.
 const NAMED_TOKEN: &str = "what is sent has a `:` in it, as a line `name:token` has: the token is what stands behind it; \
                            --token-file takes the whole file";
 /// For an order whose progress is watched by other means: an image may have to be fetched first.
-const LONG_PATIENCE: Duration = Duration::from_secs(6 * 3600);
+const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 
 /// A running service. It has no `Debug`, for it knows the token.
 #[derive(Clone)]
@@ -52,7 +53,7 @@ impl Token {
 }
 
 /// Why a service did not do what it was asked.
-pub(crate) enum Denial {
+pub(crate) enum RequestError {
     /// Nobody is there.
     Absent(Failure),
     /// Somebody is there, and no answer came.
@@ -61,10 +62,10 @@ pub(crate) enum Denial {
     Other(Failure),
 }
 
-impl From<Denial> for Failure {
-    fn from(denial: Denial) -> Self {
+impl From<RequestError> for Failure {
+    fn from(denial: RequestError) -> Self {
         match denial {
-            Denial::Absent(failure) | Denial::Lost(failure) | Denial::Other(failure) => failure,
+            RequestError::Absent(failure) | RequestError::Lost(failure) | RequestError::Other(failure) => failure,
         }
     }
 }
@@ -83,51 +84,54 @@ impl Client {
         &self.url
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Result<Value, Denial> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, RequestError> {
         let what = format!("asking the service at {}", self.url);
-        progress::shown(&what, Box::pin(self.value_within(LOOKING_PATIENCE, Method::GET, path, None))).await
+        progress::with_spinner(&what, Box::pin(self.value_within(PROBE_TIMEOUT, Method::GET, path, None))).await
     }
 
     /// A list that the service has. Whatever else it answers is an error: it is no empty list.
-    pub(crate) async fn list(&self, path: &str) -> Result<Vec<Value>, Denial> {
+    pub(crate) async fn list(&self, path: &str) -> Result<Vec<Value>, RequestError> {
         self.listed(self.get(path).await?, path)
     }
 
     /// The same, for what was asked for with a body.
-    pub(crate) async fn list_for(&self, path: &str, body: &Value) -> Result<Vec<Value>, Denial> {
+    pub(crate) async fn list_for(&self, path: &str, body: &Value) -> Result<Vec<Value>, RequestError> {
         self.listed(self.post(path, Some(body)).await?, path)
     }
 
-    fn listed(&self, answer: Value, path: &str) -> Result<Vec<Value>, Denial> {
+    fn listed(&self, answer: Value, path: &str) -> Result<Vec<Value>, RequestError> {
         match answer {
             Value::Array(items) => Ok(items),
             _ => {
                 let path = path.split('?').next().unwrap_or(path);
-                Err(Denial::Other(refusal::foreign(&self.url, &format!("its answer to {PREFIX}{path} is no list"))))
+                Err(RequestError::Other(api_error::foreign(
+                    &self.url,
+                    &format!("its answer to {PREFIX}{path} is no list"),
+                )))
             }
         }
     }
 
-    pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value, Denial> {
+    pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value, RequestError> {
         self.value(Method::POST, path, body).await
     }
 
     /// Gives an order that may take very long.
-    pub(crate) async fn post_at_length(&self, path: &str) -> Result<Value, Denial> {
-        self.value_within(LONG_PATIENCE, Method::POST, path, None).await
+    pub(crate) async fn post_long(&self, path: &str) -> Result<Value, RequestError> {
+        self.value_within(LONG_REQUEST_TIMEOUT, Method::POST, path, None).await
     }
 
-    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, Denial> {
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, RequestError> {
         self.value(Method::PATCH, path, Some(body)).await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Denial> {
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, RequestError> {
         self.value(Method::DELETE, path, None).await
     }
 
-    async fn value(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Denial> {
+    async fn value(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RequestError> {
         let what = format!("waiting for the service at {}", self.url);
-        progress::shown(&what, Box::pin(self.value_within(PATIENCE, method, path, body))).await
+        progress::with_spinner(&what, Box::pin(self.value_within(REQUEST_TIMEOUT, method, path, body))).await
     }
 
     async fn value_within(
@@ -136,7 +140,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Value, Denial> {
+    ) -> Result<Value, RequestError> {
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let answer = self.ask(method, path, body, limit).await?;
         if answer.is_empty() {
@@ -150,37 +154,43 @@ impl Client {
                 }
                 error => format!("its answer is no JSON: {error}"),
             };
-            Denial::Other(refusal::foreign(&self.url, &problem))
+            RequestError::Other(api_error::foreign(&self.url, &problem))
         })
     }
 
     /// Sends a request and gives the bytes of a good answer, as they came.
-    pub(crate) async fn ask_bytes(&self, path: &str, body: &Value) -> Result<Bytes, Denial> {
+    pub(crate) async fn ask_bytes(&self, path: &str, body: &Value) -> Result<Bytes, RequestError> {
         let what = format!("waiting for the service at {}", self.url);
-        let asking = self.ask(Method::POST, path, Bytes::from(body.to_string()), PATIENCE);
-        progress::shown(&what, Box::pin(asking)).await
+        let asking = self.ask(Method::POST, path, Bytes::from(body.to_string()), REQUEST_TIMEOUT);
+        progress::with_spinner(&what, Box::pin(asking)).await
     }
 
     /// Sends a request, and gives the bytes of a good answer.
-    pub(crate) async fn ask(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<Bytes, Denial> {
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, RequestError> {
         let response = self.send(method, path, body, limit).await?;
         if response.status.is_success() {
             return Ok(response.body);
         }
-        let refused = refusal::told(&self.url, response.status, &response.body);
+        let refused = api_error::describe(&self.url, response.status, &response.body);
         match refused.kind.as_deref() {
-            Some("SERVER_NOT_FOUND") => Err(Denial::Other(self.with_servers_like_it(refused).await)),
+            Some("SERVER_NOT_FOUND") => Err(RequestError::Other(self.with_servers_like_it(refused).await)),
             Some("UNAUTHORIZED") if matches!(&self.token, Some(Token::Given(token)) if token.contains(':')) => {
-                Err(Denial::Other(refused.with_hint(NAMED_TOKEN)))
+                Err(RequestError::Other(refused.with_hint(NAMED_TOKEN)))
             }
-            _ => Err(Denial::Other(refused)),
+            _ => Err(RequestError::Other(refused)),
         }
     }
 
     /// A server that is not there may be a slip of the pen. What cannot be asked is left out.
     async fn with_servers_like_it(&self, refused: Failure) -> Failure {
         let typed = refused.data.as_ref().and_then(|context| context["server"].as_str()).map(str::to_owned);
-        let servers = self.send(Method::GET, "/servers?limit=1000", Bytes::new(), PATIENCE).await;
+        let servers = self.send(Method::GET, "/servers?limit=1000", Bytes::new(), REQUEST_TIMEOUT).await;
         let servers = servers.ok().and_then(|answer| serde_json::from_slice::<Value>(&answer.body).ok());
         let servers = servers.unwrap_or_default();
         let names = servers.as_array().into_iter().flatten().filter_map(|server| server["name"].as_str());
@@ -197,14 +207,14 @@ impl Client {
         path: &str,
         body: Bytes,
         limit: Duration,
-    ) -> Result<remote::Response, Denial> {
+    ) -> Result<remote::Response, RequestError> {
         let request =
             remote::Request { method, url: format!("{}{PREFIX}{path}", self.url), headers: self.headers(), body };
         remote::request(request, limit).await.map_err(|error| {
             let failure = Failure::new(format!("could not ask the service at {}: {error}", self.url));
             match error {
-                remote::Unanswered::Unreachable(_) => Denial::Absent(failure.with_hint("does it run there?")),
-                remote::Unanswered::Lost(_) => Denial::Lost(failure.with_hint(SILENT)),
+                remote::NoResponse::Unreachable(_) => RequestError::Absent(failure.with_hint("does it run there?")),
+                remote::NoResponse::Lost(_) => RequestError::Lost(failure.with_hint(STREAM_IDLE_TIMEOUT)),
             }
         })
     }
@@ -215,13 +225,13 @@ impl Client {
         path: &str,
         body: &Value,
         hear: &mut (dyn FnMut(&str, &Value) + Send),
-    ) -> Result<(), (Option<String>, Denial)> {
+    ) -> Result<(), (Option<String>, RequestError)> {
         let failed = |why: &dyn std::fmt::Display| {
-            (None, Denial::Other(Failure::new(format!("could not ask the service at {}: {why}", self.url))))
+            (None, RequestError::Other(Failure::new(format!("could not ask the service at {}: {why}", self.url))))
         };
         let mut headers = self.headers();
         headers.push(("Accept".to_owned(), "text/event-stream".to_owned()));
-        let exchange = Exchange::new(&format!("{}{PREFIX}{path}", self.url), headers);
+        let exchange = StreamingRequest::new(&format!("{}{PREFIX}{path}", self.url), headers);
         let sent = exchange.map_err(|why| failed(&why))?.send(Bytes::from(body.to_string())).await;
         let mut reply = sent.map_err(|error| failed(&error))?;
         if !(200..300).contains(&reply.status()) {
@@ -229,7 +239,7 @@ impl Client {
             let body = reply.whole().await.map_err(|error| failed(&error))?;
             let said: Value = serde_json::from_slice(&body).unwrap_or_default();
             let code = said["error_code"].as_str().map(str::to_owned);
-            return Err((code, Denial::Other(refusal::told(&self.url, status, &body))));
+            return Err((code, RequestError::Other(api_error::describe(&self.url, status, &body))));
         }
         let mut events = Events::default();
         while let Some(bytes) = reply.next().await {
@@ -255,12 +265,13 @@ impl Client {
             |why: &dyn std::fmt::Display| Failure::new(format!("could not ask the service at {}: {why}", self.url));
         let mut headers = self.headers();
         headers.push(("Accept".to_owned(), "text/event-stream".to_owned()));
-        let exchange = Exchange::new(&format!("{}{PREFIX}{path}", self.url), headers).map_err(|why| failed(&why))?;
+        let exchange =
+            StreamingRequest::new(&format!("{}{PREFIX}{path}", self.url), headers).map_err(|why| failed(&why))?;
         let mut reply = exchange.listen().await.map_err(|error| failed(&error))?;
         if reply.status() != 200 {
             let status = StatusCode::from_u16(reply.status()).unwrap_or(StatusCode::BAD_GATEWAY);
             let body = reply.whole().await.map_err(|error| failed(&error))?;
-            let refused = refusal::told(&self.url, status, &body);
+            let refused = api_error::describe(&self.url, status, &body);
             return Err(match refused.kind.as_deref() {
                 Some("SERVER_NOT_FOUND") => self.with_servers_like_it(refused).await,
                 _ => refused,
@@ -281,7 +292,7 @@ impl Client {
 
     /// What happens there from now on, piece by piece, for as long as it is listened to. If that cannot be: why.
     pub(crate) async fn events(&self) -> Result<remote::Reply, String> {
-        let exchange = remote::Exchange::new(&format!("{}{PREFIX}/events", self.url), self.headers())?;
+        let exchange = remote::StreamingRequest::new(&format!("{}{PREFIX}/events", self.url), self.headers())?;
         let reply = exchange.listen().await.map_err(|error| error.to_string())?;
         match reply.status() {
             200 => Ok(reply),

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::environment;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_message;
 use crate::session::Signals;
 use crate::storage::{NotOpened, StorageArguments};
 
@@ -19,7 +19,7 @@ pub(crate) const WAIT_VARIABLE: &str = "MCP_AGGREGATOR_DATABASE_WAIT";
 /// How long to wait unless something else is said.
 const DEFAULT_WAIT: u64 = 60;
 /// The longest wait that can be asked for: a day.
-pub(crate) const LONGEST_WAIT: u64 = 24 * 3600;
+pub(crate) const MAX_WAIT_SECONDS: u64 = 24 * 3600;
 /// The pause after each of the first attempts, and after each of the others.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LATER_PAUSE: Duration = Duration::from_secs(2);
@@ -31,10 +31,10 @@ pub(crate) fn limit(flag: Option<u64>) -> Result<Duration, Failure> {
         (Some(seconds), _) => seconds,
         (None, None) => DEFAULT_WAIT,
         (None, Some(text)) => {
-            let seconds = text.trim().parse().ok().filter(|seconds| (0..=LONGEST_WAIT).contains(seconds));
+            let seconds = text.trim().parse().ok().filter(|seconds| (0..=MAX_WAIT_SECONDS).contains(seconds));
             seconds.ok_or_else(|| {
                 let message =
-                    format!("{WAIT_VARIABLE} is `{text}`: expected a number of seconds from 0 to {LONGEST_WAIT}");
+                    format!("{WAIT_VARIABLE} is `{text}`: expected a number of seconds from 0 to {MAX_WAIT_SECONDS}");
                 Failure::usage(message)
             })?
         }
@@ -64,7 +64,7 @@ pub(crate) async fn open(
         Err(not_opened) => return Err(not_opened.failure),
     };
     let seconds = limit.as_secs();
-    say(format_args!(
+    print_message(format_args!(
         "waiting up to {seconds} s for the database; http://{address}/health answers 503 until it is there"
     ));
     let began = Instant::now();
@@ -86,7 +86,11 @@ pub(crate) async fn open(
                 break;
             }
             let pause = left.min(if attempt < FIRST_ATTEMPTS { FIRST_PAUSE } else { LATER_PAUSE });
-            say(format_args!("attempt {attempt}: {}; trying again in {:.0} s", failure.message, pause.as_secs_f64()));
+            print_message(format_args!(
+                "attempt {attempt}: {}; trying again in {:.0} s",
+                failure.message,
+                pause.as_secs_f64()
+            ));
             sleep(pause).await;
             match storage.try_open().await {
                 Ok(store) => return Ok(store),
@@ -97,7 +101,7 @@ pub(crate) async fn open(
         failure.message = format!("{}; gave up after {seconds} s (--database-wait)", failure.message);
         Err(failure)
     };
-    let answering = front::answer_while(listener, message, opening);
+    let answering = http_server::answer_while(listener, message, opening);
     tokio::select! {
         opened = answering => opened.map(Waited::Opened),
         () = signals.next() => Ok(Waited::Stopped),

@@ -2,12 +2,12 @@
 //!
 //! - [`finding`]: one line of the report
 //! - [`configuration`]: the config, its variables, the programs it names
-//! - [`surroundings`]: the port, the registry, the disk, the container engine
+//! - [`environment`]: the port, the registry, the disk, the container engine
 //! - [`servers`]: every server, started for it or asked of the running service
 //! - [`offered`]: all tools together, as clients will take them
 
 pub(crate) mod configuration;
-pub(crate) mod finding;
-pub(crate) mod offered;
+pub(crate) mod diagnosis;
+pub(crate) mod environment;
 pub(crate) mod servers;
-pub(crate) mod surroundings;
+pub(crate) mod tool_checks;

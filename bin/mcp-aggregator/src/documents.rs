@@ -1,10 +1,10 @@
 //! Documents that run tools, for the verbs `run` and `doc`.
 //!
 //! - here: which servers there are for a document, and what the registry binds its parts to
-//! - `by_config`, `by_service`: who makes the calls; `answering`: who answers `assistant` blocks
+//! - `by_config`, `by_service`: who makes the calls; `assistant_blocks`: who answers `assistant` blocks
 //! - `progress`: what is told meanwhile
 
-mod answering;
+mod assistant_blocks;
 mod by_config;
 mod by_service;
 mod progress;
@@ -17,13 +17,13 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::local;
+use crate::local_registry;
 use crate::storage::with_causes;
 use crate::target::Target;
-pub(crate) use answering::Answering;
+pub(crate) use assistant_blocks::AssistantBlocks;
 pub(crate) use by_config::ConfigTools;
 pub(crate) use by_service::{Execution, ServiceTools};
-pub(crate) use progress::{Told, in_words};
+pub(crate) use progress::{RunPrinter, in_words};
 
 /// How many bindings are asked for at once: as many as REST gives.
 const PAGE: usize = 1000;
@@ -64,7 +64,7 @@ pub(crate) async fn registered_at(service: &Client, document: &Path) -> Result<V
 pub(crate) async fn all_bindings(target: &Target) -> Result<Vec<Value>, Failure> {
     match target {
         Target::Service(service) => bindings_of(service).await,
-        Target::Registry(store) => local::bindings(store).await,
+        Target::Registry(store) => local_registry::bindings(store).await,
     }
 }
 

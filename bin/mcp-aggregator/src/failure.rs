@@ -5,8 +5,8 @@ use std::fmt;
 use registry::Timestamp;
 use serde_json::{Value, json};
 
-use crate::shown::LOCAL_TIME;
-use crate::{exit, pasted};
+use crate::server_view::LOCAL_TIME;
+use crate::{command_hint, exit};
 
 /// What is said on stderr, and the exit status.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Failure {
     /// The same for machines, always in this shape; only `data`, and what is said of calls alone, may be absent.
     pub(crate) fn to_json(&self) -> Value {
         let Self { code, message, hint, data, .. } = self;
-        let hint = hint.as_deref().map(pasted::completed);
+        let hint = hint.as_deref().map(command_hint::completed);
         let mut error = json!({"code": self.word(), "message": message, "hint": hint, "exit_status": code});
         if let Some(data) = data {
             for member in ["reason", "safeToRetry"] {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::tenancy::private_folder;
+use crate::instance_lock::private_folder;
 
 const NAME: &str = "local.token";
 /// How long a sign-in link opens the console, unless it has been used.
@@ -42,7 +42,7 @@ fn create(file: &Path) -> io::Result<()> {
     let draft = file.with_extension("new");
     let mut written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     written.set_permissions(fs::Permissions::from_mode(0o600))?;
-    writeln!(written, "{}", front::random_secret())?;
+    writeln!(written, "{}", http_server::random_secret())?;
     written.sync_all()?;
     fs::rename(&draft, file)
 }
@@ -57,7 +57,7 @@ pub(crate) fn read(file: &Path) -> Result<String, Failure> {
             .with_hint(format!("remove it: the next `mcp-aggregator serve` makes a new one; rm '{shown}'")));
     }
     let secret = fs::read_to_string(file).map_err(failed)?.trim().to_owned();
-    if secret.len() < front::SHORTEST_GOOD || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+    if secret.len() < http_server::MIN_SECURE_TOKEN_CHARS || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Failure::new(format!("there is no usable token in {shown}"))
             .with_hint(format!("remove it: the next `mcp-aggregator serve` makes a new one; rm '{shown}'")));
     }
@@ -73,7 +73,7 @@ pub(crate) struct SignInLink {
 impl SignInLink {
     /// A new link, and its code.
     pub(crate) fn new(token: &LocalToken) -> (Self, String) {
-        let code = front::random_secret();
+        let code = http_server::random_secret();
         let link = Self {
             code: Mutex::new(Some((code.clone(), Instant::now() + LINK_LIFETIME))),
             secret: Arc::clone(&token.secret),

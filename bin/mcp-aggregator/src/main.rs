@@ -25,51 +25,51 @@
 
 mod access;
 mod admission;
-mod advisers;
-mod answer;
+mod api_error;
 mod arguments;
 mod assistant;
-mod beside;
 mod client;
 mod client_config;
 mod colour;
+mod command_hint;
 mod commands;
 mod config;
-mod conversation;
+mod connectors;
 mod database_wait;
 mod doctor;
 mod documents;
 mod environment;
 mod exit;
 mod failure;
+mod http_routes;
 mod import;
-mod lives;
-mod local;
+mod in_process_client;
+mod instance_lock;
+mod local_registry;
 mod local_token;
 mod mcp_servers;
+mod model_args;
 mod model_folder;
 mod output;
 mod own_path;
 mod owners;
-mod pasted;
 mod progress;
-mod refusal;
+mod result_text;
 #[cfg(test)]
 mod security_page;
+mod server_view;
 mod service_file;
 mod session;
-mod shown;
+mod stderr_log;
 mod storage;
 mod suggestion;
 mod table;
 mod target;
-mod tenancy;
 mod tool_arguments;
 mod tool_cost;
 mod top;
 mod traces;
-mod vectors_elsewhere;
-mod words;
+mod vector_store_args;
 
 use std::process::ExitCode;
 
@@ -78,7 +78,7 @@ use arguments::{Arguments, Command, help};
 fn main() -> ExitCode {
     aggregator::become_watchdog_if_asked();
     if std::env::args_os().len() <= 1 {
-        output::say(help::OVERVIEW);
+        output::print_message(help::OVERVIEW);
         return ExitCode::from(exit::USAGE);
     }
     let Arguments { command, as_json } = Arguments::of_process();
@@ -97,13 +97,13 @@ fn main() -> ExitCode {
         Command::Remove(arguments) => commands::remove::run(&arguments),
         Command::List(arguments) => commands::list::run(&arguments),
         Command::Show(arguments) => commands::show::run(&arguments),
-        Command::Enable(arguments) => commands::switch::enable(&arguments.one),
-        Command::Disable(arguments) => commands::switch::disable(&arguments.one),
-        Command::Connect(arguments) => commands::connection::connect(&arguments),
-        Command::Disconnect(arguments) => commands::connection::disconnect(&arguments.one, arguments.force),
-        Command::Restart(arguments) => commands::connection::restart(&arguments.one, arguments.force),
+        Command::Enable(arguments) => commands::enable::enable(&arguments.one),
+        Command::Disable(arguments) => commands::enable::disable(&arguments.one),
+        Command::Connect(arguments) => commands::connect::connect(&arguments),
+        Command::Disconnect(arguments) => commands::connect::disconnect(&arguments.one, arguments.force),
+        Command::Restart(arguments) => commands::connect::restart(&arguments.one, arguments.force),
         Command::Logs(arguments) => commands::logs::run(&arguments),
-        Command::Test(arguments) => commands::trial::run(&arguments),
+        Command::Test(arguments) => commands::test::run(&arguments),
         Command::History(arguments) => commands::history::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Search(arguments) => commands::search::run(&arguments),
@@ -127,13 +127,13 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::from(exit::OK),
         Err(failure) => {
-            output::say(&failure);
+            output::print_message(&failure);
             // Who wants JSON gets some, also then. A verb that has told all it knows has told why.
             if as_json
                 && !output::has_printed()
                 && let Err(failure) = output::print_json(&failure.to_json())
             {
-                output::say(failure);
+                output::print_message(failure);
             }
             ExitCode::from(failure.code)
         }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::storage::with_causes;
 
 /// No model of this kind is larger. What is larger is something else, and would take all memory.
-const LARGEST: u64 = 2 << 30;
+const MAX_MODEL_FILE_BYTES: u64 = 2 << 30;
 
 /// Reads a model. It is there before anything is served: who names a folder wants to know what is wrong with it.
 pub(crate) fn open(folder: &Path) -> Result<Arc<dyn Embedder>, Failure> {
@@ -41,8 +41,8 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) => return Err(error),
     };
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST {
+    file.take(MAX_MODEL_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_MODEL_FILE_BYTES {
         return Err(io::Error::other("it is larger than 2 GB"));
     }
     Ok(Some(bytes))

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::colour::{self, Colour, with_coloured_beginnings};
 use crate::failure::Failure;
-use crate::{pasted, progress};
+use crate::{command_hint, progress};
 
 /// Something went to stdout.
 static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
@@ -43,10 +43,10 @@ pub(crate) fn has_printed() -> bool {
 }
 
 /// Says something on stderr. Commands in it are as they can be pasted.
-pub(crate) fn say(words: impl Display) {
+pub(crate) fn print_message(words: impl Display) {
     // Stderr is not buffered: in one piece, so that other lines cannot come in between. If it cannot be written, there is
     // nobody left to be told.
-    let words = pasted::completed(&escape::multi_line(&words.to_string()));
+    let words = command_hint::completed(&escape::multi_line(&words.to_string()));
     let words = with_coloured_beginnings(&words, Colour::paint_words);
     io::stderr().write_all(format!("{}{words}\n", progress::wiped()).as_bytes()).ok();
 }

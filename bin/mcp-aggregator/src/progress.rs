@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::table::{cut, printable};
 
 /// What is over sooner needs no word.
-const PATIENCE: Duration = Duration::from_millis(500);
+const SHOW_AFTER: Duration = Duration::from_millis(500);
 /// How often is told how long it takes already.
 const TICK: Duration = Duration::from_secs(1);
 /// How often a line is written where a word cannot be taken back.
@@ -35,16 +35,16 @@ pub(crate) fn hush(is_hushed: bool) {
 
 /// Waits for `work`. If it takes long, a terminal is told `what` is being done and for how long already, and the word is
 /// wiped out at the end.
-pub(crate) async fn shown<T>(what: &str, work: impl Future<Output = T>) -> T {
-    shown_as(|| what.to_owned(), work).await
+pub(crate) async fn with_spinner<T>(what: &str, work: impl Future<Output = T>) -> T {
+    with_spinner_text(|| what.to_owned(), work).await
 }
 
 /// The same, where `what` is being done changes meanwhile.
-pub(crate) async fn shown_as<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+pub(crate) async fn with_spinner_text<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     let Some(_turn) = Turn::take(is_lively()) else { return work.await };
     let began = Instant::now();
     let mut work = std::pin::pin!(work);
-    let mut wait = PATIENCE;
+    let mut wait = SHOW_AFTER;
     loop {
         tokio::select! {
             done = &mut work => return done,
@@ -60,9 +60,9 @@ pub(crate) async fn shown_as<T>(what: impl Fn() -> String, work: impl Future<Out
 }
 
 /// The same, and what is no terminal gets a line whenever `what` has changed.
-pub(crate) async fn reported_as<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+pub(crate) async fn with_reports<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     if is_lively() {
-        return shown_as(what, work).await;
+        return with_spinner_text(what, work).await;
     }
     let mut work = std::pin::pin!(work);
     let mut reported = String::new();

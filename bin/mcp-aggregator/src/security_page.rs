@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use catalog::{limits, uri_template};
-use front::Limits;
+use http_server::Limits;
 use upstream::Limit;
 
 /// The rows of all tables whose first cell is a name in backticks: the name, and the second cell.
@@ -79,7 +79,7 @@ fn limits_of_definitions_and_templates_are_on_the_page() {
         ("| size |", format!("| {} MiB |", limits::MAX_BYTES >> 20)),
         ("| name of a tool or prompt", format!("| {} bytes |", written(limits::MAX_NAME_BYTES))),
         ("| URI or URI template", format!("| {} bytes |", written(limits::MAX_URI_BYTES))),
-        ("| `capabilities`, and `serverInfo`", format!("| {} KiB each", limits::MAX_INTRODUCTION_BYTES >> 10)),
+        ("| `capabilities`, and `serverInfo`", format!("| {} KiB each", limits::MAX_SERVER_INFO_BYTES >> 10)),
         ("| compiled URI templates", format!("| {} |", written(uri_template::STEPS_PER_SERVER))),
     ] {
         let row =

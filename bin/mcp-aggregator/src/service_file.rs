@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 
-use crate::tenancy;
+use crate::instance_lock;
 
 const NAME: &str = "service.json";
 
@@ -47,7 +47,7 @@ impl ServiceFile {
         database: &str,
         local_token: Option<&LocalTokenUse>,
     ) -> io::Result<Self> {
-        crate::tenancy::private_folder(folder)?;
+        crate::instance_lock::private_folder(folder)?;
         let (path, pid) = (folder.join(NAME), std::process::id());
         // Under another name first: whoever reads it sees all of it or nothing.
         let draft = folder.join(format!("{NAME}.{pid}"));
@@ -102,7 +102,7 @@ fn local_token_in(said: &Value) -> Option<LocalTokenUse> {
 /// Removes what a service left behind that did not end in order. Called by who has the lock of the registry `database`:
 /// whoever said in `folder` that it serves that one is gone, even if its number is in use again.
 pub(crate) fn remove_stale(folder: &Path, database: &str) -> io::Result<()> {
-    let is_stale = |running: &Running| running.database == database || running.keeper(folder).is_none();
+    let is_stale = |running: &Running| running.database == database || running.lock_holder(folder).is_none();
     if !read(folder).is_some_and(|running| is_stale(&running)) {
         return Ok(());
     }
@@ -136,12 +136,12 @@ impl LocalSecret {
 impl Running {
     /// Whether its process has the registry now. It may not answer any more.
     pub(crate) fn has_registry(&self, folder: &Path) -> bool {
-        Location::parse(&self.database).is_ok_and(|place| tenancy::is_kept_by(self.pid, &place, Some(folder)))
+        Location::parse(&self.database).is_ok_and(|place| instance_lock::is_kept_by(self.pid, &place, Some(folder)))
     }
 
     /// Who keeps its registry now: itself, if it still runs.
-    pub(crate) fn keeper(&self, folder: &Path) -> Option<String> {
-        Location::parse(&self.database).ok().and_then(|place| tenancy::keeper(&place, Some(folder)))
+    pub(crate) fn lock_holder(&self, folder: &Path) -> Option<String> {
+        Location::parse(&self.database).ok().and_then(|place| instance_lock::lock_holder(&place, Some(folder)))
     }
 
     /// Whether its process exists. After a crash the file stays behind, and somebody else may listen there by now.
@@ -180,14 +180,14 @@ mod tests {
         let location = Location::in_folder(folder.path());
         let left = |url| ServiceFile::write(folder.path(), url, &location.to_string(), None).map(std::mem::forget);
         left("http://127.0.0.1:1").unwrap();
-        let tenancy = tenancy::Tenancy::take(&location, Some(folder.path())).unwrap();
+        let instance_lock = instance_lock::InstanceLock::take(&location, Some(folder.path())).unwrap();
         // Its number is that of the new service, as is usual in a container.
         remove_stale(folder.path(), &location.to_string()).unwrap();
         assert_eq!(read(folder.path()), None);
         left("http://127.0.0.1:2").unwrap();
         remove_stale(folder.path(), "/elsewhere/registry.db").unwrap();
         assert!(read(folder.path()).is_some(), "its service has the registry");
-        drop(tenancy);
+        drop(instance_lock);
         remove_stale(folder.path(), "/elsewhere/registry.db").unwrap();
         assert_eq!(read(folder.path()), None);
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use aggregator::load::{self, Loaded};
 use aggregator::{
-    Aggregator, ClientLimits, Fleet, NamePolicy, Options, Reach, Separator, ServerLimits, ServerState, Surface,
+    Aggregator, ClientLimits, Fleet, MethodSet, NamePolicy, Options, Separator, ServerLimits, ServerState, Surface,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use upstream::Stop;
 
 use crate::failure::Failure;
-use crate::{lives, progress};
+use crate::{connectors, progress};
 
 /// Running servers, and an ear for Ctrl-C.
 pub(crate) struct Session {
@@ -62,7 +62,7 @@ pub(crate) fn options(
         answer_timeout: load::answer_timeout().map_err(Failure::usage)?,
         withheld: &SECRETS,
         is_growing: false,
-        reach: Reach::EVERYTHING,
+        method_set: MethodSet::EVERYTHING,
         surface: Surface::Full,
         capabilities,
         server_limits: ServerLimits::from_environment().map_err(Failure::usage)?,
@@ -85,7 +85,7 @@ pub(crate) fn with<T>(
 ) -> Result<T, Failure> {
     block_on(async {
         let signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
-        let life = lives::of_config(&loaded.chain);
+        let life = connectors::of_config(&loaded.chain);
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(life));
         let mut session = Session { aggregator: Aggregator::new(fleet, options), signals };
         let done = work(&mut session).await;
@@ -124,7 +124,7 @@ impl Session {
     /// Waits until every server is up or down, but not beyond Ctrl-C.
     pub(crate) async fn all_decided(&mut self) -> Result<(), Failure> {
         let fleet = Arc::clone(self.fleet());
-        self.unless_interrupted(progress::shown_as(|| awaited(&fleet), fleet.all_decided())).await
+        self.unless_interrupted(progress::with_spinner_text(|| awaited(&fleet), fleet.all_decided())).await
     }
 
     /// Stops every server. Gently, so that what they were last told still reaches them; at once for a user who asks again.

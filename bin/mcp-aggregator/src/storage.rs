@@ -8,9 +8,9 @@ use registry::{
     CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError, Location, OpenError, PostgresLocation, SchemaName, Store,
 };
 
+use crate::api_error::NO_ROOM;
 use crate::environment;
 use crate::failure::Failure;
-use crate::refusal::NO_ROOM;
 
 /// Where the registry is, as a user says it.
 #[derive(Debug, Args)]
@@ -59,16 +59,16 @@ impl StorageArguments {
     }
 
     /// Whether there is a registry.
-    pub(crate) async fn is_there(&self) -> Result<bool, Failure> {
+    pub(crate) async fn exists(&self) -> Result<bool, Failure> {
         match self.location()? {
             Location::File(file) => is_file(&file),
-            Location::Postgres(_) => Ok(self.look().await?.is_some()),
+            Location::Postgres(_) => Ok(self.open_existing().await?.is_some()),
         }
     }
 
     /// Opens the registry to look at it. Nothing is made, no key either, and what can only be read will do; nothing comes
     /// back where there is none.
-    pub(crate) async fn look(&self) -> Result<Option<Store>, Failure> {
+    pub(crate) async fn open_existing(&self) -> Result<Option<Store>, Failure> {
         let location = self.location()?;
         if let Location::File(file) = &location
             && !is_file(file)?
@@ -83,7 +83,7 @@ impl StorageArguments {
             false => CredentialKey::generate(),
         };
         let key = key.map_err(|error| no_key(&error))?;
-        Store::look(&location, &key).await.map_err(|error| not_opened(&location, &error))
+        Store::open_existing(&location, &key).await.map_err(|error| not_opened(&location, &error))
     }
 
     /// Opens the registry, and makes it where there is none.
@@ -101,7 +101,7 @@ impl StorageArguments {
         let had_key = variable.is_some() || key_file.exists();
         if !had_key && !matches!(&location, Location::File(file) if !file.exists()) {
             // No key is made for what is not there, or is none of ours.
-            Store::reach(&location).await.map_err(|error| NotOpened::new(&location, &error))?;
+            Store::check_reachable(&location).await.map_err(|error| NotOpened::new(&location, &error))?;
         }
         let key = CredentialKey::find(variable.as_deref(), &folder).map_err(|error| no_key(&error))?;
         let opened = Store::open(&location, &key).await;

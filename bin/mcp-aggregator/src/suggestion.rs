@@ -3,7 +3,7 @@
 use crate::table::printable;
 
 /// More would be a list, and `tools` gives that.
-const MOST: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 /// So many tools of a server are named, where none is like what was typed.
 const SHOWN: usize = 8;
 
@@ -32,7 +32,7 @@ pub(crate) fn closest(typed: &str, known: &[Known]) -> Vec<String> {
     let best = near.first().map_or(0, |&(distance, _)| distance);
     near.into_iter()
         .take_while(|&(distance, _)| distance <= best + 1)
-        .take(MOST)
+        .take(MAX_SUGGESTIONS)
         .map(|(_, name)| name.to_owned())
         .collect()
 }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_wrong_separators_and_forgotten_servers_are_understood() {
+    fn typos_wrong_separators_and_forgotten_servers_are_understood() {
         assert_eq!(suggested("git.lgo"), ["git.log"]);
         assert_eq!(suggested("git:show"), ["git.show"]);
         assert_eq!(suggested("Git.Log"), ["git.log"]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_found_by_a_slip_and_some_of_many_are_named() {
+    fn a_server_is_found_by_a_typo_and_some_of_many_are_named() {
         let servers = ["notes", "calc", "everything"];
         assert_eq!(among("note", servers.into_iter()).unwrap(), "did you mean `notes`?");
         assert_eq!(among("postgres", servers.into_iter()), None);

@@ -7,9 +7,9 @@ use protocol::escape;
 use crate::colour;
 
 /// The width of a line that nobody looks at on a terminal.
-const USUAL_WIDTH: usize = 100;
+const DEFAULT_WIDTH: usize = 100;
 /// However narrow a terminal is, this much stands on a line.
-const LEAST_ROOM: usize = 20;
+const MIN_ROOM: usize = 20;
 /// What stands between two columns.
 const GAP: &str = "  ";
 
@@ -94,7 +94,7 @@ pub(crate) fn wrapped(text: &str, indent: &str) -> Vec<String> {
 
 fn wrapped_to(text: &str, indent: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width else { return vec![format!("{indent}{text}")] };
-    let room = width.saturating_sub(indent.chars().count()).max(LEAST_ROOM);
+    let room = width.saturating_sub(indent.chars().count()).max(MIN_ROOM);
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -118,7 +118,7 @@ pub(crate) fn seen_width() -> Option<usize> {
 pub(crate) fn line_width() -> usize {
     let wished = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let of_terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
-    wished.or_else(of_terminal).filter(|&width| width > 0).unwrap_or(USUAL_WIDTH)
+    wished.or_else(of_terminal).filter(|&width| width > 0).unwrap_or(DEFAULT_WIDTH)
 }
 
 #[cfg(test)]

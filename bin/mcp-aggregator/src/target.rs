@@ -10,19 +10,20 @@ use registry::{Location, Store};
 use tokio::time::sleep;
 
 use crate::admission::TOKEN_VARIABLE;
-use crate::client::{Client, Denial, Token};
+use crate::client::{Client, RequestError, Token};
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_message;
 use crate::service_file::{self, LocalSecret, LocalTokenUse, Running};
 use crate::storage::StorageArguments;
-use crate::{local_token, progress, tenancy};
+use crate::{instance_lock, local_token, progress};
 
 /// What to do about a service that is there and cannot be asked.
-const UNHEARD: &str = "it may be just starting or stopping: try again in a moment; else stop it, or name it with --url";
+const UNRESPONSIVE_HINT: &str =
+    "it may be just starting or stopping: try again in a moment; else stop it, or name it with --url";
 
 /// How long a service that has the registry may take until it says where it listens, and how often is looked.
-const STARTING: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(10) };
-const LOOK: Duration = Duration::from_millis(50);
+const SERVICE_START_WAIT: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(10) };
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Which service, or which registry, as a user says it.
 #[derive(Debug, Args)]
@@ -44,11 +45,11 @@ pub(crate) enum Target {
 }
 
 /// What is known of a service on this machine.
-enum Word {
+enum ServiceState {
     Service(Client),
     /// Somebody has the registry and cannot be asked, maybe not yet or not any more.
-    Unheard(Failure),
-    Nobody,
+    Unresponsive(Failure),
+    NotRunning,
 }
 
 impl TargetArguments {
@@ -58,7 +59,7 @@ impl TargetArguments {
             if let Some(service) = self.running().await? {
                 return Ok(Target::Service(service));
             }
-            if tenancy::visit(&self.storage.location()?) {
+            if instance_lock::share_lock(&self.storage.location()?) {
                 return Ok(Target::Registry(self.storage.open().await?));
             }
             // A service was faster.
@@ -66,33 +67,33 @@ impl TargetArguments {
     }
 
     /// The same for who only looks: nothing is made where there is nothing, and nothing written.
-    pub(crate) async fn there(&self) -> Result<Option<Target>, Failure> {
+    pub(crate) async fn find_existing(&self) -> Result<Option<Target>, Failure> {
         if let Some(service) = self.running().await? {
             return Ok(Some(Target::Service(service)));
         }
-        Ok(self.storage.look().await?.map(Target::Registry))
+        Ok(self.storage.open_existing().await?.map(Target::Registry))
     }
 
     /// The same, for who can do with nothing, unless a place was named: that is a slip of the pen then.
-    pub(crate) async fn there_or_new(&self) -> Result<Option<Target>, Failure> {
+    pub(crate) async fn find_existing_or_none(&self) -> Result<Option<Target>, Failure> {
         let is_named = self.storage.data_dir.is_some() || self.storage.database.is_some();
-        if is_named { self.looked_at().await.map(Some) } else { self.there().await }
+        if is_named { self.require_existing().await.map(Some) } else { self.find_existing().await }
     }
 
     /// The same, for who needs something that is there.
-    pub(crate) async fn looked_at(&self) -> Result<Target, Failure> {
-        match self.there().await? {
+    pub(crate) async fn require_existing(&self) -> Result<Target, Failure> {
+        match self.find_existing().await? {
             Some(target) => Ok(target),
             None => Err(no_registry(&self.storage.location()?)),
         }
     }
 
     /// For who changes what is there: where there is no registry, none is made.
-    pub(crate) async fn existing(&self) -> Result<Target, Failure> {
+    pub(crate) async fn find_for_change(&self) -> Result<Target, Failure> {
         if let Some(service) = self.running().await? {
             return Ok(Target::Service(service));
         }
-        if !self.storage.is_there().await? {
+        if !self.storage.exists().await? {
             return Err(no_registry(&self.storage.location()?));
         }
         self.find().await
@@ -121,31 +122,31 @@ impl TargetArguments {
         }
         let began = Instant::now();
         loop {
-            let unheard = match self.word().await? {
-                Word::Service(service) => return Ok(Some(service)),
-                Word::Unheard(failure) => failure,
-                Word::Nobody => match self.kept() {
+            let unheard = match self.service_state().await? {
+                ServiceState::Service(service) => return Ok(Some(service)),
+                ServiceState::Unresponsive(failure) => failure,
+                ServiceState::NotRunning => match self.lock_holder_error() {
                     Some(failure) => failure,
                     None => return Ok(None),
                 },
             };
-            if began.elapsed() > STARTING {
+            if began.elapsed() > SERVICE_START_WAIT {
                 return Err(unheard);
             }
-            progress::shown("waiting for the service that has the registry", sleep(LOOK)).await;
+            progress::with_spinner("waiting for the service that has the registry", sleep(POLL_INTERVAL)).await;
         }
     }
 
     /// What a file tells of a service that keeps the registry which is meant.
-    async fn word(&self) -> Result<Word, Failure> {
-        let Ok(folder) = self.storage.folder() else { return Ok(Word::Nobody) };
+    async fn service_state(&self) -> Result<ServiceState, Failure> {
+        let Ok(folder) = self.storage.folder() else { return Ok(ServiceState::NotRunning) };
         if let Some(file) = service_file::of_another_user(&folder) {
             return Err(Failure::new(format!("{} is another user's, and cannot be read", file.display()))
                 .with_hint("a service is reached with --url, and a token if it wants one"));
         }
         match service_file::read(&folder) {
             Some(running) if self.is_meant(&running)? => self.answering(&running, &folder).await,
-            _ => Ok(Word::Nobody),
+            _ => Ok(ServiceState::NotRunning),
         }
     }
 
@@ -164,38 +165,38 @@ impl TargetArguments {
 
     /// The service that a file in `folder` tells of, unless it is gone. One that has its registry but does not answer is
     /// not: what is then done without it, it would not know of.
-    async fn answering(&self, running: &Running, folder: &Path) -> Result<Word, Failure> {
-        let keeper = running.keeper(folder);
+    async fn answering(&self, running: &Running, folder: &Path) -> Result<ServiceState, Failure> {
+        let lock_holder = running.lock_holder(folder);
         let token = match self.token()? {
             Some(token) => Some(Token::Given(token)),
             None => read_local_token(running, folder)?.map(Token::Local),
         };
         let client = Client::new(&running.url, token);
-        let asked = if keeper.is_some() || running.is_alive() { Some(client.get("/state").await) } else { None };
-        match (asked, keeper) {
-            (Some(Err(Denial::Absent(failure))), Some(keeper)) => Ok(Word::Unheard(Failure {
-                message: format!("{}; {keeper} still keeps the registry {}", failure.message, running.database),
-                ..failure.with_hint(UNHEARD)
+        let asked = if lock_holder.is_some() || running.is_alive() { Some(client.get("/state").await) } else { None };
+        match (asked, lock_holder) {
+            (Some(Err(RequestError::Absent(failure))), Some(lock_holder)) => Ok(ServiceState::Unresponsive(Failure {
+                message: format!("{}; {lock_holder} still keeps the registry {}", failure.message, running.database),
+                ..failure.with_hint(UNRESPONSIVE_HINT)
             })),
-            (None | Some(Err(Denial::Absent(_))), _) => {
-                say(format_args!(
+            (None | Some(Err(RequestError::Absent(_))), _) => {
+                print_message(format_args!(
                     "warning: {} says that a service runs at {}, but it does not any more",
                     folder.join("service.json").display(),
                     running.url
                 ));
-                Ok(Word::Nobody)
+                Ok(ServiceState::NotRunning)
             }
-            (Some(Err(Denial::Lost(failure))), _) => Err(failure),
-            (Some(Ok(_) | Err(Denial::Other(_))), _) => Ok(Word::Service(client)),
+            (Some(Err(RequestError::Lost(failure))), _) => Err(failure),
+            (Some(Ok(_) | Err(RequestError::Other(_))), _) => Ok(ServiceState::Service(client)),
         }
     }
 
     /// What another process keeps is not for us to open: neither would see what the other writes.
-    fn kept(&self) -> Option<Failure> {
+    fn lock_holder_error(&self) -> Option<Failure> {
         let Ok(location @ Location::File(_)) = self.storage.location() else { return None };
-        tenancy::keeper(&location, None).map(|keeper| {
-            Failure::new(format!("{keeper} keeps the registry at {location}, and does not say where"))
-                .with_hint(UNHEARD)
+        instance_lock::lock_holder(&location, None).map(|lock_holder| {
+            Failure::new(format!("{lock_holder} keeps the registry at {location}, and does not say where"))
+                .with_hint(UNRESPONSIVE_HINT)
         })
     }
 
@@ -298,16 +299,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_another_process_keeps_is_not_opened() {
+    async fn a_registry_that_another_process_has_locked_is_not_opened() {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         let storage =
             StorageArguments { data_dir: Some(folder.path().to_owned()), database: None, database_schema: None };
         let target = TargetArguments { url: None, token_file: None, storage };
         let location = Location::in_folder(folder.path());
-        let tenancy = tenancy::Tenancy::take(&location, Some(folder.path())).expect("nobody has it");
+        let instance_lock = instance_lock::InstanceLock::take(&location, Some(folder.path())).expect("nobody has it");
         // It has not said yet where it listens; or it has, and nobody is there.
         assert!(target.find().await.is_err());
-        let word = service_file::ServiceFile::write(folder.path(), "http://127.0.0.1:1", &location.to_string(), None);
+        let service_state =
+            service_file::ServiceFile::write(folder.path(), "http://127.0.0.1:1", &location.to_string(), None);
         assert!(target.find().await.is_err_and(|failure| failure.message.contains("still keeps the registry")));
         assert!(!folder.path().join("registry.db").exists(), "nothing was made");
         let spelled =
@@ -319,7 +321,7 @@ mod tests {
         };
         let other = TargetArguments { url: None, token_file: None, storage };
         assert!(other.find().await.is_err(), "whatever it is called");
-        drop((tenancy, word));
+        drop((instance_lock, service_state));
         assert!(target.find().await.is_ok());
     }
 
@@ -368,7 +370,7 @@ mod tests {
         assert!(by_url.get("/state").await.is_ok() && !is_sent());
         assert_eq!(target.token_for_clients(&url).unwrap_or_else(|failure| panic!("{failure}")), None);
 
-        let tenancy = tenancy::Tenancy::take(&location, Some(folder.path())).expect("nobody has it");
+        let instance_lock = instance_lock::InstanceLock::take(&location, Some(folder.path())).expect("nobody has it");
         let client = target.running().await.unwrap_or_else(|failure| panic!("{failure}")).expect("it answers");
         assert!(is_sent(), "the service itself");
         assert!(by_url.get("/state").await.is_ok() && is_sent());
@@ -376,20 +378,20 @@ mod tests {
         // Another service has the registry by now, and has not said yet where it is.
         fs::write(folder.path().join("registry.db.lock"), "1").expect("the lock can be written");
         assert!(client.get("/state").await.is_ok() && !is_sent());
-        drop(tenancy);
+        drop(instance_lock);
         assert!(client.get("/state").await.is_ok() && !is_sent(), "also by a command that goes on");
     }
 
     #[tokio::test]
-    async fn looking_makes_no_registry() {
+    async fn read_only_commands_make_no_registry() {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         let typo = folder.path().join("typo");
         let storage = StorageArguments { data_dir: Some(typo.clone()), database: None, database_schema: None };
         let target = TargetArguments { url: None, token_file: None, storage };
-        assert!(target.there().await.is_ok_and(|there| there.is_none()));
-        let Err(failure) = target.there_or_new().await else { panic!("a place that was named must be there") };
+        assert!(target.find_existing().await.is_ok_and(|there| there.is_none()));
+        let Err(failure) = target.find_existing_or_none().await else { panic!("a place that was named must be there") };
         assert_eq!(failure.message, format!("there is no registry at {}", typo.join("registry.db").display()));
-        assert!(target.existing().await.is_err());
+        assert!(target.find_for_change().await.is_err());
         assert!(!typo.exists(), "nothing was made");
     }
 }

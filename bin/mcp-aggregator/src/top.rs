@@ -5,8 +5,8 @@
 //! - [`keys`]: what was typed
 //! - [`screen`]: the terminal, which gets back what it had, whatever happens
 
-pub(crate) mod frame;
+pub(crate) mod event_feed;
 pub(crate) mod keys;
-pub(crate) mod listening;
 pub(crate) mod screen;
 pub(crate) mod snapshot;
+pub(crate) mod view;

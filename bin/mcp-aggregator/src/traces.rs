@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use remote::Posting;
+use remote::BodySender;
 use service::TraceSetup;
-use service::traces::{Collector, Root, Sampler, Unsent};
+use service::traces::{Collector, ExportError, Root, Sampler};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 /// How long a collector may take, unless a variable says otherwise.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the variables come to; nothing unless a collector is named.
 pub(crate) fn from_environment() -> Option<TraceSetup> {
@@ -31,14 +31,14 @@ pub(crate) fn from_environment() -> Option<TraceSetup> {
 }
 
 /// Looks up a variable; what is empty is as if it were not there.
-type Look<'l> = &'l dyn Fn(&str) -> Option<String>;
+type Lookup<'l> = &'l dyn Fn(&str) -> Option<String>;
 
-fn setup(look: Look<'_>) -> Option<TraceSetup> {
-    let url = endpoint(look)?;
-    if look("OTEL_SDK_DISABLED").is_some_and(|value| value.trim().eq_ignore_ascii_case("true")) {
+fn setup(lookup: Lookup<'_>) -> Option<TraceSetup> {
+    let url = endpoint(lookup)?;
+    if lookup("OTEL_SDK_DISABLED").is_some_and(|value| value.trim().eq_ignore_ascii_case("true")) {
         return None;
     }
-    match look("OTEL_TRACES_EXPORTER").as_deref().map(str::trim) {
+    match lookup("OTEL_TRACES_EXPORTER").as_deref().map(str::trim) {
         None | Some("otlp") => {}
         Some("none") => return None,
         Some(other) => {
@@ -46,16 +46,18 @@ fn setup(look: Look<'_>) -> Option<TraceSetup> {
             return None;
         }
     }
-    if let Some(protocol) = of_traces(look, "PROTOCOL").filter(|protocol| protocol.trim() != "http/protobuf") {
+    if let Some(protocol) = of_traces(lookup, "PROTOCOL").filter(|protocol| protocol.trim() != "http/protobuf") {
         tracing::warn!(%protocol, "calls are not traced: of OTLP, only `http/protobuf` is spoken (usually port 4318)");
         return None;
     }
-    let headers = of_traces(look, "HEADERS").map(|list| pairs(&list)).unwrap_or_default();
-    let posting = Posting::new(&url, headers, "application/x-protobuf", timeout(look));
-    match posting {
-        Ok(posting) => {
-            Some(TraceSetup { collector: Arc::new(Post(posting)), resource: resource(look), sampler: sampler(look) })
-        }
+    let headers = of_traces(lookup, "HEADERS").map(|list| pairs(&list)).unwrap_or_default();
+    let sender = BodySender::new(&url, headers, "application/x-protobuf", timeout(lookup));
+    match sender {
+        Ok(sender) => Some(TraceSetup {
+            collector: Arc::new(HttpCollector(sender)),
+            resource: resource(lookup),
+            sampler: sampler(lookup),
+        }),
         Err(why) => {
             tracing::warn!(why, "calls are not traced: the collector cannot be reached like this");
             None
@@ -64,28 +66,28 @@ fn setup(look: Look<'_>) -> Option<TraceSetup> {
 }
 
 /// How long a collector may take.
-fn timeout(look: Look<'_>) -> Duration {
-    let Some(written) = of_traces(look, "TIMEOUT") else { return PATIENCE };
+fn timeout(lookup: Lookup<'_>) -> Duration {
+    let Some(written) = of_traces(lookup, "TIMEOUT") else { return EXPORT_TIMEOUT };
     written.trim().parse().map(Duration::from_millis).unwrap_or_else(|_| {
         tracing::warn!(timeout = written, "the timeout of the collector is no number of milliseconds; 10 s are used");
-        PATIENCE
+        EXPORT_TIMEOUT
     })
 }
 
 /// The one for traces is taken as it is, the one for everything has a place for them below.
-fn endpoint(look: Look<'_>) -> Option<String> {
+fn endpoint(lookup: Lookup<'_>) -> Option<String> {
     let below = |base: String| format!("{}/v1/traces", base.trim().trim_end_matches('/'));
-    look(TRACES_ENDPOINT).map(|url| url.trim().to_owned()).or_else(|| look(ENDPOINT).map(below))
+    lookup(TRACES_ENDPOINT).map(|url| url.trim().to_owned()).or_else(|| lookup(ENDPOINT).map(below))
 }
 
 /// What is said for traces alone counts more than what is said for everything.
-fn of_traces(look: Look<'_>, what: &str) -> Option<String> {
-    look(&format!("OTEL_EXPORTER_OTLP_TRACES_{what}")).or_else(|| look(&format!("OTEL_EXPORTER_OTLP_{what}")))
+fn of_traces(lookup: Lookup<'_>, what: &str) -> Option<String> {
+    lookup(&format!("OTEL_EXPORTER_OTLP_TRACES_{what}")).or_else(|| lookup(&format!("OTEL_EXPORTER_OTLP_{what}")))
 }
 
-fn resource(look: Look<'_>) -> Vec<(String, String)> {
-    let mut attributes = look("OTEL_RESOURCE_ATTRIBUTES").map(|list| pairs(&list)).unwrap_or_default();
-    if let Some(name) = look("OTEL_SERVICE_NAME") {
+fn resource(lookup: Lookup<'_>) -> Vec<(String, String)> {
+    let mut attributes = lookup("OTEL_RESOURCE_ATTRIBUTES").map(|list| pairs(&list)).unwrap_or_default();
+    if let Some(name) = lookup("OTEL_SERVICE_NAME") {
         attributes.retain(|(key, _)| key != "service.name");
         attributes.push(("service.name".to_owned(), name));
     }
@@ -97,8 +99,8 @@ fn resource(look: Look<'_>) -> Vec<(String, String)> {
     attributes
 }
 
-fn sampler(look: Look<'_>) -> Sampler {
-    let Some(name) = look("OTEL_TRACES_SAMPLER") else { return Sampler::default() };
+fn sampler(lookup: Lookup<'_>) -> Sampler {
+    let Some(name) = lookup("OTEL_TRACES_SAMPLER") else { return Sampler::default() };
     let (follows_parent, root) = match name.trim().strip_prefix("parentbased_") {
         Some(root) => (true, root),
         None => (false, name.trim()),
@@ -106,7 +108,7 @@ fn sampler(look: Look<'_>) -> Sampler {
     let root = match root {
         "always_on" => Root::Always,
         "always_off" => Root::Never,
-        "traceidratio" => Root::Ratio(ratio(look)),
+        "traceidratio" => Root::Ratio(ratio(lookup)),
         _ => {
             tracing::warn!(sampler = %name, "OTEL_TRACES_SAMPLER is not understood; every call is traced");
             return Sampler::default();
@@ -115,8 +117,8 @@ fn sampler(look: Look<'_>) -> Sampler {
     Sampler { follows_parent, root }
 }
 
-fn ratio(look: Look<'_>) -> f64 {
-    let Some(argument) = look("OTEL_TRACES_SAMPLER_ARG") else { return 1.0 };
+fn ratio(lookup: Lookup<'_>) -> f64 {
+    let Some(argument) = lookup("OTEL_TRACES_SAMPLER_ARG") else { return 1.0 };
     match argument.trim().parse() {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => ratio,
         _ => {
@@ -141,14 +143,14 @@ fn percent_decoded(text: &str) -> String {
 }
 
 /// A collector over HTTP.
-struct Post(Posting);
+struct HttpCollector(BodySender);
 
-impl Collector for Post {
-    fn post(&self, body: Bytes) -> Pin<Box<dyn Future<Output = Result<(), Unsent>> + Send + '_>> {
+impl Collector for HttpCollector {
+    fn post(&self, body: Bytes) -> Pin<Box<dyn Future<Output = Result<(), ExportError>> + Send + '_>> {
         Box::pin(async move {
-            self.0.send(body).await.map_err(|untaken| {
-                let remote::Untaken { why, may_pass, pause } = untaken;
-                Unsent { why, may_pass, pause }
+            self.0.send(body).await.map_err(|error| {
+                let remote::SendError { why, may_pass, pause } = error;
+                ExportError { why, may_pass, pause }
             })
         })
     }
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
 
     /// Looks variables up in a list.
-    fn given<T>(variables: &[(&str, &str)], ask: impl Fn(Look<'_>) -> T) -> T {
+    fn given<T>(variables: &[(&str, &str)], ask: impl Fn(Lookup<'_>) -> T) -> T {
         ask(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
     }
 

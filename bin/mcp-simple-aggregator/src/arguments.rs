@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aggregator::{ClientLimits, NamePolicy, Options, Reach, Separator, ServerLimits, Surface};
+use aggregator::{ClientLimits, MethodSet, NamePolicy, Options, Separator, ServerLimits, Surface};
 use lexopt::{Arg, Parser, ValueExt};
 
 /// Said when the command line makes no sense.
@@ -53,7 +53,7 @@ exit status: 0 ended in order, 1 the config cannot be run, 2 the command line ma
 
 /// What the user wants.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum Action {
     /// Serve.
     Serve(Box<Arguments>),
     /// Print this and leave.
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
 }
 
 /// Reads the command line; an error is a sentence for the user.
-pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
+pub(crate) fn parse(mut parser: Parser) -> Result<Action, String> {
     let mut config = None;
     let mut options = Options {
         name: "mcp-simple-aggregator".to_owned(),
@@ -82,7 +82,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
         surface: Surface::Full,
         withheld: &["MCP_AGGREGATOR_TOKEN", "MCP_CREDENTIAL_KEY"],
         is_growing: false,
-        reach: Reach::TOOLS,
+        method_set: MethodSet::TOOLS,
         capabilities: "{}",
         server_limits: ServerLimits::from_environment()?,
         client_limits: ClientLimits::default(),
@@ -99,12 +99,14 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
             Arg::Long("name") => options.name = parsed(&mut parser, "--name")?,
             Arg::Long("version") => match optional_value(&mut parser)? {
                 Some(version) => options.version = version,
-                None => return Ok(Wish::Print(format!("mcp-simple-aggregator {}", env!("CARGO_PKG_VERSION")))),
+                None => return Ok(Action::Print(format!("mcp-simple-aggregator {}", env!("CARGO_PKG_VERSION")))),
             },
             Arg::Long("debug") => debug = true,
             Arg::Long("log-file") => log_file = Some(PathBuf::from(value(&mut parser, "--log-file")?)),
-            Arg::Long("help") | Arg::Short('h') => return Ok(Wish::Print(HELP.to_owned())),
-            Arg::Short('V') => return Ok(Wish::Print(format!("mcp-simple-aggregator {}", env!("CARGO_PKG_VERSION")))),
+            Arg::Long("help") | Arg::Short('h') => return Ok(Action::Print(HELP.to_owned())),
+            Arg::Short('V') => {
+                return Ok(Action::Print(format!("mcp-simple-aggregator {}", env!("CARGO_PKG_VERSION"))));
+            }
             Arg::Value(value) => {
                 return Err(format!("unexpected argument `{}`; a config is given with --config", value.display()));
             }
@@ -113,7 +115,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Wish, String> {
     }
     let config = config.ok_or("no config given: --config <FILE> is required")?;
     options.start_timeout = aggregator::load::start_timeout()?;
-    Ok(Wish::Serve(Box::new(Arguments { config, options, debug, log_file })))
+    Ok(Action::Serve(Box::new(Arguments { config, options, debug, log_file })))
 }
 
 fn value(parser: &mut Parser, option: &str) -> Result<std::ffi::OsString, String> {
@@ -143,13 +145,13 @@ fn optional_value(parser: &mut Parser) -> Result<Option<String>, String> {
 mod tests {
     use super::*;
 
-    fn wish(arguments: &[&str]) -> Result<Wish, String> {
+    fn action(arguments: &[&str]) -> Result<Action, String> {
         parse(Parser::from_args(arguments))
     }
 
     fn serve(arguments: &[&str]) -> Arguments {
-        match wish(arguments) {
-            Ok(Wish::Serve(arguments)) => *arguments,
+        match action(arguments) {
+            Ok(Action::Serve(arguments)) => *arguments,
             other => panic!("{other:?}"),
         }
     }
@@ -178,7 +180,7 @@ mod tests {
         assert_eq!(serve(&["--config", "c", "--version", "2.5"]).options.version, "2.5");
         assert_eq!(serve(&["--version=3", "--config=c"]).options.version, "3");
         for arguments in [&["--version"][..], &["--config", "c", "--version"], &["--version", "--config", "c"]] {
-            let Ok(Wish::Print(text)) = wish(arguments) else { panic!("{arguments:?}") };
+            let Ok(Action::Print(text)) = action(arguments) else { panic!("{arguments:?}") };
             assert!(text.contains(env!("CARGO_PKG_VERSION")));
         }
     }
@@ -194,7 +196,7 @@ mod tests {
             (&["--config", "c", "--names", "nice"], "nice"),
             (&["--config", "c", "--bogus"], "--bogus"),
         ] {
-            let error = wish(arguments).unwrap_err();
+            let error = action(arguments).unwrap_err();
             assert!(error.contains(expected), "{arguments:?}: {error}");
         }
     }

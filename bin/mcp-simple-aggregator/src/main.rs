@@ -5,7 +5,7 @@ mod arguments;
 use std::process::ExitCode;
 
 use aggregator::{Accepted, Aggregator, Fleet, escape, load, logging, stdio};
-use arguments::{Arguments, Wish};
+use arguments::{Action, Arguments};
 use tokio::runtime::LocalOptions;
 
 /// The program ran and ended in order.
@@ -18,8 +18,8 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     aggregator::become_watchdog_if_asked();
     let arguments = match arguments::parse(lexopt::Parser::from_env()) {
-        Ok(Wish::Serve(arguments)) => arguments,
-        Ok(Wish::Print(text)) => return print(&text),
+        Ok(Action::Serve(arguments)) => arguments,
+        Ok(Action::Print(text)) => return print(&text),
         Err(message) => return fail(USAGE, &format!("{message}\n\n{}", arguments::USAGE)),
     };
     match run(*arguments) {

@@ -4,23 +4,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use protocol::Line;
-use protocol::envelope::{Envelope, Fault, Kind};
+use protocol::envelope::{Envelope, EnvelopeError, Kind};
 use protocol::reply::{self, code};
 use protocol::scan::{Span, elements};
 
-use crate::answering::Answering;
+use crate::client_sink::{CatchUp, ClientSink, Message, Outbound};
 use crate::dispatch::{Aggregator, Incoming};
-use crate::way::{CatchingUp, Message, Way, What};
+use crate::responder::Responder;
 
 /// Messages in one batch. Their answers are kept until all are there, so there must be an end to them.
-const MOST_MESSAGES: usize = 100;
+const MAX_BATCH_MESSAGES: usize = 100;
 
 /// Bytes of answers that one batch gathers; further answers are replaced by errors. The last one may go beyond it.
 const MOST_BYTES: usize = 32 << 20;
 
 /// The answers to one batch, until they are complete and leave as one array.
 struct Batch {
-    way: Arc<dyn Way>,
+    sink: Arc<dyn ClientSink>,
     gathered: Mutex<Gathered>,
 }
 
@@ -33,27 +33,27 @@ struct Gathered {
 
 /// Dispatches every message of the array in `message` by itself.
 pub fn split(aggregator: &Arc<Aggregator>, message: Incoming<'_>) {
-    let Incoming { client, to, line, touched } = message;
+    let Incoming { client, to, line, flush_set } = message;
     let start = line.iter().position(|&byte| byte == b'[').unwrap_or_default();
     let parts = elements(line, Span { start, end: line.len() }).unwrap_or_default();
     if parts.is_empty() {
-        return to.say(&reply::error(b"null", code::INVALID_REQUEST, "Invalid Request: an empty batch", None));
+        return to.respond(&reply::error(b"null", code::INVALID_REQUEST, "Invalid Request: an empty batch", None));
     }
     let parts: Vec<Bytes> = parts.into_iter().map(|part| line.slice(part.start..part.end)).collect();
-    if parts.len() > MOST_MESSAGES {
-        let text = format!("Invalid Request: a batch of more than {MOST_MESSAGES} messages");
-        return to.say(&reply::error(b"null", code::INVALID_REQUEST, &text, None));
+    if parts.len() > MAX_BATCH_MESSAGES {
+        let text = format!("Invalid Request: a batch of more than {MAX_BATCH_MESSAGES} messages");
+        return to.respond(&reply::error(b"null", code::INVALID_REQUEST, &text, None));
     }
     // Counted before anything is dispatched: the first answer may come before the last message is looked at.
     let missing = parts.iter().filter(|part| wants_answer(part)).count();
     let gathered = Mutex::new(Gathered { missing, array: Vec::new() });
-    let gathering = Answering::to(client, Arc::new(Batch { way: Arc::clone(to.way()), gathered }));
+    let gathering = Responder::to(client, Arc::new(Batch { sink: Arc::clone(to.sink()), gathered }));
     for part in parts {
         if part.starts_with(b"[") {
             let text = "Invalid Request: a batch within a batch";
-            gathering.say(&reply::error(b"null", code::INVALID_REQUEST, text, None));
+            gathering.respond(&reply::error(b"null", code::INVALID_REQUEST, text, None));
         } else {
-            aggregator.take(client, &gathering, &Line::Whole(part), touched);
+            aggregator.take(client, &gathering, &Line::Whole(part), flush_set);
         }
     }
 }
@@ -61,7 +61,7 @@ pub fn split(aggregator: &Arc<Aggregator>, message: Incoming<'_>) {
 fn wants_answer(part: &Bytes) -> bool {
     match Envelope::scan(part) {
         Ok(Envelope { kind, .. }) => matches!(kind, Kind::Request { .. }),
-        Err(Fault { .. }) => true,
+        Err(EnvelopeError { .. }) => true,
     }
 }
 
@@ -80,18 +80,18 @@ impl Batch {
             return;
         }
         if gathered.array.is_empty() {
-            return self.way.give_up();
+            return self.sink.give_up();
         }
         gathered.array.extend_from_slice(b"]\n");
         let array = Bytes::from(std::mem::take(&mut gathered.array));
-        self.way.send(What::Answer, Message::Parts(&[array]));
+        self.sink.send(Outbound::Response, Message::Parts(&[array]));
     }
 }
 
-impl Way for Batch {
-    fn send(&self, what: What, message: Message<'_>) {
+impl ClientSink for Batch {
+    fn send(&self, what: Outbound, message: Message<'_>) {
         match what {
-            What::Answer => self.add(|array| match array.len() <= MOST_BYTES {
+            Outbound::Response => self.add(|array| match array.len() <= MOST_BYTES {
                 true => message.write_to(array),
                 false => {
                     let text =
@@ -100,7 +100,7 @@ impl Way for Batch {
                     Message::Own(&refusal).write_to(array);
                 }
             }),
-            What::Aside => self.way.send(what, message),
+            Outbound::Notification => self.sink.send(what, message),
         }
     }
 
@@ -109,27 +109,27 @@ impl Way for Batch {
     }
 
     fn flush(&self) {
-        self.way.flush();
+        self.sink.flush();
     }
 
-    fn catching_up(&self) -> Option<CatchingUp<'_>> {
-        self.way.catching_up()
+    fn catch_up(&self) -> Option<CatchUp<'_>> {
+        self.sink.catch_up()
     }
 
     fn is_full(&self) -> bool {
-        self.way.is_full()
+        self.sink.is_full()
     }
 
-    fn carries_asides(&self) -> bool {
-        self.way.carries_asides()
+    fn carries_notifications(&self) -> bool {
+        self.sink.carries_notifications()
     }
 
-    fn is_away(&self) -> bool {
-        self.way.is_away()
+    fn is_idle(&self) -> bool {
+        self.sink.is_idle()
     }
 
     fn is_gone(&self) -> bool {
-        self.way.is_gone()
+        self.sink.is_gone()
     }
 }
 
@@ -141,15 +141,15 @@ mod tests {
     #[derive(Default)]
     struct Last(Mutex<Vec<u8>>);
 
-    impl Way for Last {
-        fn send(&self, _: What, message: Message<'_>) {
+    impl ClientSink for Last {
+        fn send(&self, _: Outbound, message: Message<'_>) {
             let mut last = Vec::new();
             message.write_to(&mut last);
             *self.0.lock().unwrap() = last;
         }
         fn give_up(&self) {}
         fn flush(&self) {}
-        fn catching_up(&self) -> Option<CatchingUp<'_>> {
+        fn catch_up(&self) -> Option<CatchUp<'_>> {
             None
         }
         fn is_full(&self) -> bool {
@@ -163,11 +163,11 @@ mod tests {
     #[test]
     fn a_batch_gathers_so_many_bytes_and_then_errors() {
         let last = Arc::new(Last::default());
-        let way = Arc::clone(&last) as Arc<dyn Way>;
-        let batch = Batch { way, gathered: Mutex::new(Gathered { missing: 4, array: Vec::new() }) };
+        let sink = Arc::clone(&last) as Arc<dyn ClientSink>;
+        let batch = Batch { sink, gathered: Mutex::new(Gathered { missing: 4, array: Vec::new() }) };
         let answer = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{}"}}"#, "x".repeat(20 << 20));
         for id in 1..=4 {
-            batch.send(What::Answer, Message::Own(answer(id).as_bytes()));
+            batch.send(Outbound::Response, Message::Own(answer(id).as_bytes()));
         }
         let gathered = last.0.lock().unwrap();
         assert!(gathered.len() < 41 << 20, "{}", gathered.len());

@@ -8,18 +8,18 @@ use protocol::envelope::Kind as MessageKind;
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
 use protocol::{Envelope, Params, Span, text, trace};
-use upstream::{CallError, Caller, Connection, Request};
+use upstream::{CallError, Connection, Request, ResponseHandler};
 
-use crate::answering::Answering;
-use crate::attentive;
-use crate::client::{Client, era_of};
-use crate::crossing;
-use crate::dispatch::{Aggregator, Incoming, Touched};
-use crate::downtime;
+use crate::bridge;
+use crate::client::{Client, lifecycle_of};
+use crate::dispatch::{Aggregator, FlushSet, Incoming};
 use crate::fleet::View;
-use crate::ledger::{Account, Calling};
+use crate::interceptor::{CallStart, CallTracker};
+use crate::responder::Responder;
+use crate::response_rewriter;
+use crate::startup_queue::{Enqueued, QueuedCall};
 use crate::tasks::Alias;
-use crate::waiting_room::{Entry, WaitingCall};
+use crate::unavailable;
 
 /// Sends the call to the server that has what it names, or answers why not.
 pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, kind: Kind) {
@@ -27,25 +27,26 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
     let id_token = id_of(envelope).of(line);
     let Some(name_at) = envelope.params.name.filter(|name| line[name.start] == b'"') else {
         let text = "Invalid params: `name` must be a string";
-        return to.say(&reply::error(id_token, code::INVALID_PARAMS, text, None));
+        return to.respond(&reply::error(id_token, code::INVALID_PARAMS, text, None));
     };
     let Some(name) = text::decode(name_at.of(line)) else {
         let text = "Invalid params: `name` is not valid Unicode";
-        return to.say(&reply::error(id_token, code::INVALID_PARAMS, text, None));
+        return to.respond(&reply::error(id_token, code::INVALID_PARAMS, text, None));
     };
     let view = aggregator.fleet.view();
     let named =
         Named { view: &view, kind, name_at, name: &name, found: view.snapshot.resolve(client.scope(), kind, &name) };
-    let Some(ledger) = aggregator.ledger.as_ref().filter(|_| kind == Kind::Tool && to.account().is_none()) else {
+    let Some(interceptor) = aggregator.interceptor.as_ref().filter(|_| kind == Kind::Tool && to.tracker().is_none())
+    else {
         return go(aggregator, message, envelope, &named);
     };
     let Some((server, tool)) = named.owner(client) else {
         return go(aggregator, message, envelope, &named);
     };
     let (params, meta) = (envelope.params.span, envelope.params.meta);
-    match ledger.open(&Calling { client, server, tool: &tool, id: id_token, line, params, meta }) {
-        Ok(account) => enter(aggregator, message, envelope, (&named, &account)),
-        Err(refusal) => to.say(&refusal.answer(id_token)),
+    match interceptor.open(&CallStart { client, server, tool: &tool, id: id_token, line, params, meta }) {
+        Ok(tracker) => enter(aggregator, message, envelope, (&named, &tracker)),
+        Err(refusal) => to.respond(&refusal.answer(id_token)),
     }
 }
 
@@ -86,7 +87,7 @@ impl Named<'_> {
     }
 }
 
-/// Sends a call, which is entered in the ledger if there is one, on its way.
+/// Sends a call, which is entered by the interceptor if there is one, on its way.
 fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, named: &Named<'_>) {
     let Incoming { client, to, line, .. } = &message;
     let Named { view, kind, name_at, name, found } = *named;
@@ -103,7 +104,7 @@ fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, 
             return route_to(aggregator, message, envelope, server);
         }
         tracing::debug!(%name, ?why, "call of what is not there");
-        return to.say(&not_found(view, id_of(envelope).of(line), kind, name, why));
+        return to.respond(&not_found(view, id_of(envelope).of(line), kind, name, why));
     };
     tracing::debug!(%name, server = %connection.server(), bytes = line.len(), "call");
     let server_name = view.snapshot.item(kind, found).id_token();
@@ -112,29 +113,29 @@ fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, 
     send(aggregator, message, envelope, Destination { connection: &connection, renamed, alias: None });
 }
 
-/// Makes a call that was entered in the ledger, when its turn has come.
+/// Makes a call that was entered by the interceptor, when its turn has come.
 fn enter(
     aggregator: &Arc<Aggregator>,
     message: Incoming<'_>,
     envelope: &Envelope,
-    (named, account): (&Named<'_>, &Arc<dyn Account>),
+    (named, tracker): (&Named<'_>, &Arc<dyn CallTracker>),
 ) {
-    let Incoming { client, to, line, touched } = message;
-    let to = &to.accounted(Arc::clone(account));
-    let Some(turn) = account.turn() else {
-        return go(aggregator, Incoming { client, to, line, touched }, envelope, named);
+    let Incoming { client, to, line, flush_set } = message;
+    let to = &to.tracked(Arc::clone(tracker));
+    let Some(permit) = tracker.permit() else {
+        return go(aggregator, Incoming { client, to, line, flush_set }, envelope, named);
     };
     let id = id_of(envelope);
     let (aggregator, owner, answer_to, line) =
         (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), line.clone());
-    client.park(line.slice(id.start..id.end), to, async move {
-        let turn = turn.await;
-        let mut touched = Touched::default();
-        match turn {
-            Ok(()) => aggregator.take(&owner, &answer_to, &protocol::Line::Whole(line), &mut touched),
-            Err(refusal) => answer_to.say(&refusal.answer(id.of(&line))),
+    client.defer(line.slice(id.start..id.end), to, async move {
+        let permit = permit.await;
+        let mut flush_set = FlushSet::default();
+        match permit {
+            Ok(()) => aggregator.take(&owner, &answer_to, &protocol::Line::Whole(line), &mut flush_set),
+            Err(refusal) => answer_to.respond(&refusal.answer(id.of(&line))),
         }
-        touched.flush();
+        flush_set.flush();
         answer_to.flush();
     });
 }
@@ -148,7 +149,7 @@ pub fn route_to(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
     let Incoming { to, line, .. } = &message;
     match &view.snapshot.servers()[server].state {
         state if state.is_on_its_way() => wait(aggregator, message, envelope, server),
-        _ => to.say(&downtime::answer(id_of(envelope).of(line), &view.snapshot.servers()[server])),
+        _ => to.respond(&unavailable::answer(id_of(envelope).of(line), &view.snapshot.servers()[server])),
     }
 }
 
@@ -169,50 +170,50 @@ impl<'d> Destination<'d> {
     }
 }
 
-/// Sends a request to its server; between the eras it is translated.
+/// Sends a request to its server; between the lifecycles it is translated.
 pub(crate) fn send(
     aggregator: &Arc<Aggregator>,
     message: Incoming<'_>,
     envelope: &Envelope,
     destination: Destination<'_>,
 ) {
-    let Incoming { client, to, line, touched } = message;
+    let Incoming { client, to, line, flush_set } = message;
     // A server that was met in both ways is asked in the client's own.
-    let connection = destination.connection.towards(era_of(&envelope.params));
+    let connection = destination.connection.for_lifecycle(lifecycle_of(&envelope.params));
     let destination = Destination { connection, ..destination };
     client.request_opened();
-    touched.add(connection);
-    let Some(span) = to.account().and_then(|account| account.sent()) else {
+    flush_set.add(connection);
+    let Some(span) = to.tracker().and_then(|tracker| tracker.on_sent()) else {
         return forward(aggregator, to, line, envelope, destination);
     };
     let line = trace::caused_by(line, &envelope.params, &span, destination.renamed);
     let destination = Destination { renamed: None, ..destination };
-    forward(aggregator, to, &line, &crossing::scanned(&line), destination);
+    forward(aggregator, to, &line, &bridge::scanned(&line), destination);
 }
 
 fn forward(
     aggregator: &Arc<Aggregator>,
-    to: &Arc<Answering>,
+    to: &Arc<Responder>,
     line: &Bytes,
     envelope: &Envelope,
     destination: Destination<'_>,
 ) {
     let Destination { connection, renamed, alias } = destination;
     let id = id_of(envelope);
-    if era_of(&envelope.params) != connection.era() {
-        return crossing::send(aggregator, to, line, envelope, connection, renamed);
+    if lifecycle_of(&envelope.params) != connection.lifecycle() {
+        return bridge::send(aggregator, to, line, envelope, connection, renamed);
     }
-    let caller = attentive::caller(&aggregator.fleet, connection, to, line, envelope, alias);
+    let handler = response_rewriter::response_handler(&aggregator.fleet, connection, to, line, envelope, alias);
     let request = Request { line, id, known_as: id.of(line), renamed, progress: envelope.params.wanted_progress };
-    if let Err(error) = connection.forward(request, &caller) {
-        to.failed(id.of(line), &error);
+    if let Err(error) = connection.forward(request, &handler) {
+        to.on_failure(id.of(line), &error);
     }
 }
 
 /// Lets the call wait for its server to start. The server has a deadline, so the call has.
 pub fn wait(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, server: usize) {
-    let Incoming { client, to, line, touched } = message;
-    let call = WaitingCall {
+    let Incoming { client, to, line, flush_set } = message;
+    let call = QueuedCall {
         aggregator: Arc::clone(aggregator),
         client: Arc::clone(client),
         to: Arc::clone(to),
@@ -220,37 +221,37 @@ pub fn wait(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Enve
         id: id_of(envelope),
     };
     client.request_opened();
-    match aggregator.fleet.places.at(server).waiting.enter(call) {
-        Entry::Waits => aggregator.fleet.need(server),
-        Entry::Full(waiting) => {
+    match aggregator.fleet.slots.at(server).waiting.enter(call) {
+        Enqueued::Waits => aggregator.fleet.need(server),
+        Enqueued::Full(waiting) => {
             let server = aggregator.fleet.view().snapshot.servers()[server].name.clone();
-            to.failed(id_of(envelope).of(line), &CallError::Congested { server, waiting });
+            to.on_failure(id_of(envelope).of(line), &CallError::Congested { server, waiting });
         }
-        Entry::Settled => {
+        Enqueued::Settled => {
             client.request_closed();
-            aggregator.take(client, to, &protocol::Line::Whole(line.clone()), touched);
+            aggregator.take(client, to, &protocol::Line::Whole(line.clone()), flush_set);
         }
     }
 }
 
 /// Sends calls that have waited, now that their server is up or down.
-pub fn resume(calls: impl IntoIterator<Item = WaitingCall>) {
-    let mut touched = Touched::default();
-    for WaitingCall { aggregator, client, to, line, .. } in calls {
+pub fn resume(calls: impl IntoIterator<Item = QueuedCall>) {
+    let mut flush_set = FlushSet::default();
+    for QueuedCall { aggregator, client, to, line, .. } in calls {
         client.request_closed();
-        aggregator.take(&client, &to, &protocol::Line::Whole(line), &mut touched);
+        aggregator.take(&client, &to, &protocol::Line::Whole(line), &mut flush_set);
         to.flush();
     }
-    touched.flush();
+    flush_set.flush();
 }
 
 /// Gives up a call that somebody else than its client wants to end. What the client is told stands in its account.
 pub(crate) fn cut_short(aggregator: &Aggregator, client: &Client, id: &[u8], why: &str) -> bool {
     let fleet = &aggregator.fleet;
     let number = client.number();
-    client.cancel_parked(id)
-        || fleet.places.any(|place| place.waiting.cancel(number, id))
-        || aggregator.crossings.cut_short(number, id, why)
+    client.cancel_deferred(id)
+        || fleet.slots.any(|slot| slot.waiting.cancel(number, id))
+        || aggregator.parked_calls.cut_short(number, id, why)
         || fleet.at_work().iter().any(|connection| connection.abandon_call(number, id, why))
 }
 
@@ -259,9 +260,9 @@ pub fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) 
     let Some(id_at) = params.request_id else { return };
     let (id, client) = (id_at.of(message.line), message.client.number());
     let fleet = &aggregator.fleet;
-    if message.client.cancel_parked(id)
-        || fleet.places.any(|place| place.waiting.cancel(client, id))
-        || aggregator.crossings.cancel(client, id, message.line, id_at)
+    if message.client.cancel_deferred(id)
+        || fleet.slots.any(|slot| slot.waiting.cancel(client, id))
+        || aggregator.parked_calls.cancel(client, id, message.line, id_at)
     {
         return;
     }
@@ -296,8 +297,8 @@ fn not_found(view: &View, id: &[u8], kind: Kind, name: &str, why: Missing) -> Ve
             reply::object([reason(word), ("server", server(index))])
         }
         Missing::Down(index) => match &view.snapshot.servers()[index] {
-            server if matches!(server.state, ServerState::Down(_)) => return downtime::answer(id, server),
-            server => reply::object(downtime::describe(server)),
+            server if matches!(server.state, ServerState::Down(_)) => return unavailable::answer(id, server),
+            server => reply::object(unavailable::describe(server)),
         },
     };
     // The specification of both programs wants this code for tools; for prompts, that of the protocol is the only one.

@@ -8,27 +8,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use catalog::{Kind, NamePolicy, NameStyle, Scope};
-use protocol::era::meta::Introduction;
+use protocol::bridge::meta::ClientMeta;
 use protocol::reply::{self, code};
-use protocol::{Era, Revision};
+use protocol::{Lifecycle, Revision};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use upstream::Party;
+use upstream::Requester;
 
-use crate::answering::Answering;
+use crate::client_sink::{ClientSink, Message, Outbound};
 use crate::connected_clients::ConnectedClient;
 use crate::level::Level;
-use crate::questions::Questions;
-use crate::surface::{Found, Grown, Surface};
-use crate::way::{Message, Way, What};
+use crate::responder::Responder;
+use crate::server_requests::ServerRequests;
+use crate::surface::{DiscoveredTools, Found, Surface};
 
 /// So many requests may wait for servers to start; further ones get what there is.
-const MANY_WAITING: usize = 100;
+const MAX_DEFERRED: usize = 100;
 
 /// What is known of a client before it says anything.
 pub struct ClientSetup {
     /// The way for what is about none of its requests.
-    pub way: Arc<dyn Way>,
+    pub sink: Arc<dyn ClientSink>,
     /// Which names it is offered.
     pub names: NamePolicy,
     /// Which servers it sees.
@@ -42,18 +42,18 @@ pub struct ClientSetup {
 }
 
 /// Something that whoever made a client finds again with its calls.
-pub type Baggage = Arc<dyn Any + Send + Sync>;
+pub type CallOrigin = Arc<dyn Any + Send + Sync>;
 
 /// One connected client.
 pub struct Client {
     number: u64,
     /// Who is to be asked what servers want to know of it.
-    asker: u64,
+    respondent: u64,
     setup: ClientSetup,
-    baggage: Option<Baggage>,
+    call_origin: Option<CallOrigin>,
     state: Mutex<State>,
     /// What servers want to know of it.
-    pub(crate) questions: Questions,
+    pub(crate) server_requests: ServerRequests,
     /// Requests that will still be answered.
     open: AtomicUsize,
     answered: Notify,
@@ -66,7 +66,7 @@ struct State {
     style: NameStyle,
     revision: Revision,
     /// What it said of itself; a modern client says it with every request instead.
-    introduction: Option<Introduction>,
+    client_meta: Option<ClientMeta>,
     /// It said so itself; only then may we speak without being asked.
     is_initialized: bool,
     /// The lists it has asked for, so that it wants to know when they change.
@@ -75,15 +75,15 @@ struct State {
     /// What is kept of it where it is kept who is connected.
     connected: Option<Arc<ConnectedClient>>,
     /// What it has found, where that is added to its list.
-    grown: Grown,
+    discovered: DiscoveredTools,
     /// Requests that wait for something of ours, by ticket.
-    parked: HashMap<u64, Parked>,
+    deferred: HashMap<u64, DeferredRequest>,
     last_ticket: u64,
 }
 
-struct Parked {
+struct DeferredRequest {
     id: Bytes,
-    to: Arc<Answering>,
+    to: Arc<Responder>,
     task: AbortHandle,
     /// Nobody wants an answer any more.
     is_cancelled: bool,
@@ -96,34 +96,34 @@ impl Client {
         Self::make(setup, number, number, None)
     }
 
-    /// The same, made for a purpose that its [`Baggage`] tells. There is no person behind it who could be asked.
-    pub fn carrying(setup: ClientSetup, baggage: Baggage) -> Arc<Self> {
-        let client = Self::make(setup, next_number(), NOBODY, Some(baggage));
-        client.is_never_asked();
+    /// The same, made for a purpose that its [`CallOrigin`] tells. There is no person behind it who could be asked.
+    pub fn with_origin(setup: ClientSetup, call_origin: CallOrigin) -> Arc<Self> {
+        let client = Self::make(setup, next_number(), NOBODY, Some(call_origin));
+        client.refuse_server_requests();
         client
     }
 
-    fn make(setup: ClientSetup, number: u64, asker: u64, baggage: Option<Baggage>) -> Arc<Self> {
+    fn make(setup: ClientSetup, number: u64, respondent: u64, call_origin: Option<CallOrigin>) -> Arc<Self> {
         let state = State {
             name: Box::default(),
             style: setup.names.style_for(""),
-            revision: Revision::NEWEST,
-            introduction: None,
+            revision: Revision::NEWEST_WITH_SESSIONS,
+            client_meta: None,
             is_initialized: false,
             listed: [false; 4],
             level: None,
             connected: None,
-            grown: Grown::default(),
-            parked: HashMap::new(),
+            discovered: DiscoveredTools::default(),
+            deferred: HashMap::new(),
             last_ticket: 0,
         };
         Arc::new(Self {
             number,
-            asker,
+            respondent,
             setup,
-            baggage,
+            call_origin,
             state: Mutex::new(state),
-            questions: Questions::default(),
+            server_requests: ServerRequests::default(),
             open: AtomicUsize::new(0),
             answered: Notify::new(),
             left: watch::Sender::new(false),
@@ -147,14 +147,14 @@ impl Client {
 
     /// It has found these tools, the best first: they are on its list from now on.
     pub(crate) fn found(&self, tools: Vec<Found>) {
-        if self.lock().grown.add(tools) {
+        if self.lock().discovered.add(tools) {
             self.list_changed(Kind::Tool, false);
         }
     }
 
     /// What it has found, newest first.
-    pub(crate) fn grown(&self) -> Vec<Found> {
-        self.lock().grown.tools()
+    pub(crate) fn discovered(&self) -> Vec<Found> {
+        self.lock().discovered.tools()
     }
 
     /// What it calls itself.
@@ -168,8 +168,8 @@ impl Client {
     }
 
     /// What it was made for, if it was made for something.
-    pub fn baggage(&self) -> Option<&Baggage> {
-        self.baggage.as_ref()
+    pub fn call_origin(&self) -> Option<&CallOrigin> {
+        self.call_origin.as_ref()
     }
 
     /// Whether there is no other client.
@@ -178,28 +178,28 @@ impl Client {
     }
 
     /// Who is behind its requests.
-    pub fn party(&self) -> Party {
-        Party { client: self.number, asker: self.asker, is_alone: self.setup.is_alone }
+    pub fn requester(&self) -> Requester {
+        Requester { client: self.number, respondent: self.respondent, is_alone: self.setup.is_alone }
     }
 
     /// The way for what is about none of its requests.
-    pub fn way(&self) -> &Arc<dyn Way> {
-        &self.setup.way
+    pub fn sink(&self) -> &Arc<dyn ClientSink> {
+        &self.setup.sink
     }
 
     /// It introduced itself.
-    pub fn introduced(&self, name: &str, revision: Revision, introduction: Introduction) {
+    pub fn set_initialized_as(&self, name: &str, revision: Revision, client_meta: ClientMeta) {
         let mut state = self.lock();
         state.name = name.into();
         state.style = self.setup.names.style_for(name);
         state.revision = revision;
-        state.introduction = Some(introduction);
+        state.client_meta = Some(client_meta);
     }
 
     /// Its introduction was not accepted.
-    pub fn not_introduced(&self) {
+    pub fn clear_initialize(&self) {
         let mut state = self.lock();
-        state.introduction = None;
+        state.client_meta = None;
         state.connected = None;
     }
 
@@ -222,40 +222,40 @@ impl Client {
     }
 
     /// Whether it has introduced itself.
-    pub fn is_introduced(&self) -> bool {
-        self.lock().introduction.is_some()
+    pub fn has_initialize(&self) -> bool {
+        self.lock().client_meta.is_some()
     }
 
     /// What it said of itself, as a modern server wants to hear it with every request. Who is never asked offers nothing.
-    pub fn introduction(&self) -> Introduction {
-        let is_never_asked = self.questions.is_closed();
+    pub fn client_meta(&self) -> ClientMeta {
+        let refuse_server_requests = self.server_requests.is_closed();
         let state = self.lock();
-        let mut introduction = state.introduction.clone().unwrap_or_else(|| Introduction {
+        let mut client_meta = state.client_meta.clone().unwrap_or_else(|| ClientMeta {
             capabilities: Bytes::from_static(b"{}"),
             info: None,
             log_level: None,
         });
-        introduction.log_level = state.level.map(|level| level.as_str().to_owned());
-        if is_never_asked {
-            introduction.capabilities = Bytes::from_static(b"{}");
+        client_meta.log_level = state.level.map(|level| level.as_str().to_owned());
+        if refuse_server_requests {
+            client_meta.capabilities = Bytes::from_static(b"{}");
         }
-        introduction
+        client_meta
     }
 
     /// It is ready to hear from us.
     pub fn initialized(self: &Arc<Self>) {
         self.lock().is_initialized = true;
-        self.questions.put_waiting(self);
+        self.server_requests.send_waiting(self);
     }
 
     /// It is asked nothing, now or any more: what it offers is for who can relay it.
-    pub fn is_never_asked(&self) {
-        self.questions.close();
+    pub fn refuse_server_requests(&self) {
+        self.server_requests.close();
     }
 
     /// It speaks the newer way, in which nobody asks clients.
-    pub fn is_modern(&self) {
-        self.questions.close_to_strangers();
+    pub fn mark_modern(&self) {
+        self.server_requests.close_to_unrelated();
     }
 
     /// Whether it may be asked something.
@@ -295,25 +295,25 @@ impl Client {
             state.listed[kind as usize] || (state.is_initialized && !while_starting)
         };
         if cares {
-            self.tell(&reply::notification(kind.changed(), None));
+            self.notify(&reply::notification(kind.changed(), None));
         }
     }
 
     /// Tells it something that is about none of its requests. One that has stopped reading altogether misses it.
-    pub fn tell(&self, message: &[u8]) {
-        self.send_aside(Message::Own(message));
+    pub fn notify(&self, message: &[u8]) {
+        self.send_notification(Message::Own(message));
     }
 
     /// Passes on a line of a server that is about none of its requests. Those who are told the same share its bytes.
     pub fn pass(&self, line: &Bytes) {
-        self.send_aside(Message::Spliced { line, edits: &[] });
+        self.send_notification(Message::Spliced { line, edits: &[] });
     }
 
-    fn send_aside(&self, message: Message<'_>) {
-        let way = self.way();
-        if !*self.left.borrow() && !way.is_full() {
-            way.send(What::Aside, message);
-            way.flush();
+    fn send_notification(&self, message: Message<'_>) {
+        let sink = self.sink();
+        if !*self.left.borrow() && !sink.is_full() {
+            sink.send(Outbound::Notification, message);
+            sink.flush();
         }
     }
 
@@ -329,18 +329,18 @@ impl Client {
     }
 
     /// Waits until every request is answered.
-    pub async fn all_answered(&self) {
+    pub async fn wait_until_answered(&self) {
         self.until(|| self.open.load(Ordering::Relaxed) == 0).await;
     }
 
     /// Lets a request wait for something without holding up the others. It can be cancelled while it waits. If `task`
     /// breaks, the request is answered all the same.
-    pub fn park(self: &Arc<Self>, id: Bytes, to: &Arc<Answering>, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn defer(self: &Arc<Self>, id: Bytes, to: &Arc<Responder>, task: impl Future<Output = ()> + Send + 'static) {
         self.request_opened();
         // Held until the entry is made, so that the task cannot end before it is there to be removed.
         let mut state = self.lock();
         state.last_ticket += 1;
-        let mut waiting = Waiting { client: Arc::clone(self), ticket: state.last_ticket, is_done: false };
+        let mut waiting = DeferGuard { client: Arc::clone(self), ticket: state.last_ticket, is_done: false };
         let ticket = waiting.ticket;
         let task = tokio::spawn(async move {
             // The whole of it belongs to the task, not only the flag.
@@ -348,32 +348,34 @@ impl Client {
             task.await;
             waiting.is_done = true;
         });
-        state.parked.insert(ticket, Parked { id, to: Arc::clone(to), task: task.abort_handle(), is_cancelled: false });
+        state
+            .deferred
+            .insert(ticket, DeferredRequest { id, to: Arc::clone(to), task: task.abort_handle(), is_cancelled: false });
     }
 
     /// Whether it has let so many requests wait that further ones get what there is.
-    pub fn has_many_waiting(&self) -> bool {
-        self.lock().parked.len() >= MANY_WAITING
+    pub fn has_many_deferred(&self) -> bool {
+        self.lock().deferred.len() >= MAX_DEFERRED
     }
 
     /// Gives up a request that waits; whether there was one.
-    pub fn cancel_parked(&self, id: &[u8]) -> bool {
+    pub fn cancel_deferred(&self, id: &[u8]) -> bool {
         let mut state = self.lock();
-        let parked = state.parked.values_mut().find(|parked| &parked.id[..] == id && !parked.is_cancelled);
-        let Some(parked) = parked else { return false };
-        parked.cancel();
+        let deferred = state.deferred.values_mut().find(|deferred| &deferred.id[..] == id && !deferred.is_cancelled);
+        let Some(deferred) = deferred else { return false };
+        deferred.cancel();
         true
     }
 
     /// Gives up everything that waits.
-    pub fn cancel_all_parked(&self) {
-        self.lock().parked.values_mut().for_each(Parked::cancel);
+    pub fn cancel_all_deferred(&self) {
+        self.lock().deferred.values_mut().for_each(DeferredRequest::cancel);
     }
 
     /// It is leaving: what waits gets what there is, and it is told no more news.
     pub async fn leave(&self) {
         self.left.send_replace(true);
-        self.until(|| self.lock().parked.is_empty()).await;
+        self.until(|| self.lock().deferred.is_empty()).await;
     }
 
     /// Waits until it leaves.
@@ -403,7 +405,7 @@ impl Client {
     }
 }
 
-impl Parked {
+impl DeferredRequest {
     /// The rest goes with the task: what it still says on its way, such as taking a question back, comes first.
     fn cancel(&mut self) {
         self.is_cancelled = true;
@@ -416,23 +418,23 @@ impl Parked {
             return self.to.give_up(&self.id);
         }
         let text = "Internal error: the request broke";
-        self.to.say(&reply::error(&self.id, code::INTERNAL_ERROR, text, None));
+        self.to.respond(&reply::error(&self.id, code::INTERNAL_ERROR, text, None));
         self.to.flush();
     }
 }
 
 /// A request that waits. However its task ends, the request does too.
-struct Waiting {
+struct DeferGuard {
     client: Arc<Client>,
     ticket: u64,
     is_done: bool,
 }
 
-impl Drop for Waiting {
+impl Drop for DeferGuard {
     fn drop(&mut self) {
-        let parked = self.client.lock().parked.remove(&self.ticket);
-        if let Some(parked) = parked.filter(|_| !self.is_done) {
-            parked.end();
+        let deferred = self.client.lock().deferred.remove(&self.ticket);
+        if let Some(deferred) = deferred.filter(|_| !self.is_done) {
+            deferred.end();
         }
         self.client.request_closed();
     }
@@ -449,6 +451,6 @@ pub(crate) fn next_number() -> u64 {
 }
 
 /// In which way a message was meant, by what it carries.
-pub(crate) fn era_of(params: &protocol::Params) -> Era {
-    if params.version.is_some() { Era::Modern } else { Era::Legacy }
+pub(crate) fn lifecycle_of(params: &protocol::Params) -> Lifecycle {
+    if params.version.is_some() { Lifecycle::SelfContained } else { Lifecycle::Session }
 }

@@ -59,13 +59,13 @@ impl ClientLimits {
             let id = if what == "id" { b"null" } else { id.of(line) };
             return Some(reply::error(id, code::INVALID_REQUEST, &text, None));
         }
-        let introduction = protocol::era::meta::read(line, params);
+        let introduction = protocol::bridge::meta::read(line, params);
         let bytes = length(introduction.info) + length(introduction.capabilities);
         self.too_much_info(bytes).map(|text| reply::error(id.of(line), code::INVALID_PARAMS, &text, None))
     }
 
     /// Why an `initialize` with these parameters is refused.
-    pub(crate) fn refusal_of_introduction(&self, line: &[u8], params: &Params) -> Option<String> {
+    pub(crate) fn refusal_of_initialize(&self, line: &[u8], params: &Params) -> Option<String> {
         let whole = params.span?;
         if whole.end - whole.start <= self.info_bytes {
             return None;
@@ -87,7 +87,7 @@ impl ClientLimits {
     }
 
     /// Why no more can be subscribed to, if so many are known and these are to come.
-    pub(crate) fn refusal_of_subscriptions(&self, known: Subscriptions, more: &[&str]) -> Option<String> {
+    pub(crate) fn refusal_of_subscriptions(&self, known: SubscriptionCounts, more: &[&str]) -> Option<String> {
         if let Some(uri) = more.iter().find(|uri| uri.len() > self.uri_bytes) {
             let most = self.uri_bytes;
             return Some(format!("the URI has {} bytes; at most {most} are accepted (limit `uri-bytes`)", uri.len()));
@@ -104,7 +104,7 @@ impl ClientLimits {
 
 /// How many subscriptions there are.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Subscriptions {
+pub(crate) struct SubscriptionCounts {
     pub(crate) session: usize,
     pub(crate) identity: usize,
     pub(crate) all: usize,
@@ -157,12 +157,14 @@ mod tests {
             ..ClientLimits::default()
         };
         let refused = |session, identity, all| {
-            limits.refusal_of_subscriptions(Subscriptions { session, identity, all }, &["r://1"]).unwrap_or_default()
+            limits
+                .refusal_of_subscriptions(SubscriptionCounts { session, identity, all }, &["r://1"])
+                .unwrap_or_default()
         };
         assert_eq!(refused(1, 2, 3), "");
         assert!(refused(2, 2, 3).contains("this session may have 2"));
         assert!(refused(1, 3, 3).contains("subscriptions-per-token"));
         assert!(refused(1, 2, 4).contains("all clients together may have 4"));
-        assert!(limits.refusal_of_subscriptions(Subscriptions::default(), &[&"u".repeat(9000)]).is_some());
+        assert!(limits.refusal_of_subscriptions(SubscriptionCounts::default(), &[&"u".repeat(9000)]).is_some());
     }
 }

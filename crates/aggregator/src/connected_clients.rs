@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use protocol::era::meta::CLIENT_INFO;
-use protocol::revision::MODERN;
+use protocol::bridge::meta::CLIENT_INFO;
+use protocol::revision::SELF_CONTAINED_REVISION;
 use protocol::scan::{Span, member};
 use protocol::{Params, Revision, text};
 
 /// A client without a session is connected for so long after its last request.
 pub const SESSIONLESS_CLIENT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// So many clients without a session are kept; the one that was silent the longest makes room for a new one.
-const MOST_SESSIONLESS_CLIENTS: usize = 1000;
+const MAX_SESSIONLESS_CLIENTS: usize = 1000;
 /// Clients choose their names and versions; longer ones are cut.
-const LONGEST_WORD: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// A client that is connected, or was a moment ago.
 #[derive(Debug)]
@@ -129,8 +129,12 @@ impl ConnectedClients {
         make_room(&mut sessionless, now);
         let whole = Span { start: 0, end: said.len() };
         let word = |name| member(said, whole, name).and_then(|value| text::decode(value.of(said)));
-        let client =
-            ConnectedClient::new(&word("name").unwrap_or_default(), word("version").as_deref(), MODERN, principal);
+        let client = ConnectedClient::new(
+            &word("name").unwrap_or_default(),
+            word("version").as_deref(),
+            SELF_CONTAINED_REVISION,
+            principal,
+        );
         client.last_request.store(now, Ordering::Relaxed);
         let client = Arc::new(client);
         let of_principal = sessionless.entry(Arc::clone(principal)).or_default();
@@ -154,11 +158,11 @@ impl ConnectedClients {
 /// Forgets those that are silent; if there are still too many, the one that was silent the longest.
 fn make_room(sessionless: &mut Sessionless, now: u64) {
     let count = |all: &Sessionless| all.values().map(HashMap::len).sum::<usize>();
-    if count(sessionless) < MOST_SESSIONLESS_CLIENTS {
+    if count(sessionless) < MAX_SESSIONLESS_CLIENTS {
         return;
     }
     sessionless.values_mut().for_each(|clients| clients.retain(|_, client| !is_silent(client, now)));
-    if count(sessionless) >= MOST_SESSIONLESS_CLIENTS {
+    if count(sessionless) >= MAX_SESSIONLESS_CLIENTS {
         let last = |client: &Arc<ConnectedClient>| client.last_request.load(Ordering::Relaxed);
         let oldest = sessionless.values().flat_map(HashMap::values).map(last).min().unwrap_or_default();
         sessionless.values_mut().for_each(|clients| clients.retain(|_, client| last(client) > oldest));
@@ -172,7 +176,7 @@ fn is_silent(client: &ConnectedClient, now: u64) -> bool {
 }
 
 fn cut(word: &str) -> &str {
-    word.char_indices().nth(LONGEST_WORD).map_or(word, |(at, _)| &word[..at])
+    word.char_indices().nth(MAX_NAME_BYTES).map_or(word, |(at, _)| &word[..at])
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -216,17 +220,17 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         request(&clients, r#"{"name":"a","version":"2"}"#, "me");
         request(&clients, r#"{"name":"a","version":"1"}"#, "you");
-        assert_eq!((names(&clients), first.revision()), (vec!["a".to_owned(); 3], MODERN));
+        assert_eq!((names(&clients), first.revision()), (vec!["a".to_owned(); 3], SELF_CONTAINED_REVISION));
     }
 
     #[test]
     fn however_many_say_who_they_are_only_so_many_are_kept_and_names_are_cut() {
         let clients = ConnectedClients::default();
-        for number in 0..MOST_SESSIONLESS_CLIENTS + 10 {
+        for number in 0..MAX_SESSIONLESS_CLIENTS + 10 {
             request(&clients, &format!(r#"{{"name":"{number}"}}"#), "");
         }
-        assert!(clients.all().len() <= MOST_SESSIONLESS_CLIENTS, "{}", clients.all().len());
+        assert!(clients.all().len() <= MAX_SESSIONLESS_CLIENTS, "{}", clients.all().len());
         let long = request(&clients, &format!(r#"{{"name":"{}"}}"#, "x".repeat(5000)), "");
-        assert_eq!(long.name().map(|name| name.len()), Some(LONGEST_WORD));
+        assert_eq!(long.name().map(|name| name.len()), Some(MAX_NAME_BYTES));
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use upstream::stderr::CIRCLE;
+use upstream::stderr::LOOP_MESSAGE;
 
 /// The variable that holds the list: one resolved path a line, outermost first.
 pub const VARIABLE: &str = "MCP_AGGREGATOR_CONFIGS";
@@ -45,7 +45,7 @@ impl Chain {
 impl fmt::Display for Cycle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paths: Vec<_> = self.0.iter().map(|path| path.display().to_string()).collect();
-        write!(out, "{CIRCLE}: {}", paths.join(" → "))
+        write!(out, "{LOOP_MESSAGE}: {}", paths.join(" → "))
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_comes_back_shows_the_way_round() {
+    fn a_configuration_that_repeats_is_reported_with_its_cycle() {
         let cycle = Chain::enter(Some(OsStr::new("/x.json\n/a.json\n/b.json")), Path::new("/a.json")).unwrap_err();
         assert_eq!(cycle.to_string(), "this aggregator would start itself: /a.json → /b.json → /a.json");
         let cycle = Chain::enter(Some(OsStr::new("/a.json")), Path::new("/a.json")).unwrap_err();

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::{Kind as ItemKind, NamePolicy, Scope, Separator};
-use protocol::envelope::{Envelope, Fault, Kind, Reason, is_id};
-use protocol::era::problem::{self, Problem};
+use protocol::bridge::problem::{self, Problem};
+use protocol::envelope::{Envelope, EnvelopeError, Kind, Reason, is_id};
 use protocol::reply::{self, code};
-use protocol::{Era, Line, Params, Span, text};
+use protocol::{Lifecycle, Line, Params, Span, text};
 use upstream::{Connection, ServerLimits};
 
-use crate::answering::Answering;
-use crate::client::{Client, era_of};
+use crate::bridge::ParkedCalls;
+use crate::client::{Client, lifecycle_of};
 use crate::client_limits::ClientLimits;
 use crate::connected_clients::{ConnectedClient, ConnectedClients};
-use crate::crossing::Crossings;
 use crate::fleet::Fleet;
-use crate::ledger::Ledger;
-use crate::reach::Reach;
-use crate::surface::{self, Guide, Surface};
-use crate::{batch, call, listing, logs, resources, subscriptions, tasks};
+use crate::interceptor::CallInterceptor;
+use crate::method_set::MethodSet;
+use crate::responder::Responder;
+use crate::surface::{self, Surface, ToolFinder};
+use crate::{batch, call, lists, logs, resources, subscriptions, tasks};
 
 /// Characters of an unknown method that are repeated.
-const LONGEST_METHOD: usize = 200;
+const MAX_SHOWN_METHOD_CHARS: usize = 200;
 
 /// How the aggregator presents itself and treats its servers.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub struct Options {
     /// Servers may join and leave while we run.
     pub is_growing: bool,
     /// What is offered and asked for: the whole protocol, or nothing but tools.
-    pub reach: Reach,
+    pub method_set: MethodSet,
     /// How long a modern client may take to come back with what a legacy server wants to know.
     pub answer_timeout: Duration,
     /// How much of the tools clients see, unless they come another way.
@@ -54,7 +54,7 @@ pub struct Options {
     pub server_limits: Arc<ServerLimits>,
     /// What clients may make us keep.
     pub client_limits: ClientLimits,
-    /// There will be one client, and servers that speak both eras over a pipe are met in the era it speaks.
+    /// There will be one client, and servers that speak both lifecycles over a pipe are met in the lifecycle it speaks.
     pub awaits_client: bool,
 }
 
@@ -64,13 +64,13 @@ pub struct Aggregator {
     pub fleet: Arc<Fleet>,
     /// How we present ourselves.
     pub options: Options,
-    /// Calls between the eras.
-    pub(crate) crossings: Arc<Crossings>,
+    /// Calls between the lifecycles.
+    pub(crate) parked_calls: Arc<ParkedCalls>,
     /// Where calls are entered, if anywhere.
-    pub(crate) ledger: Option<Arc<dyn Ledger>>,
+    pub(crate) interceptor: Option<Arc<dyn CallInterceptor>>,
     /// Who is connected, where calls are accounted for.
     pub(crate) clients: Option<ConnectedClients>,
-    guide: OnceLock<Arc<dyn Guide>>,
+    tool_finder: OnceLock<Arc<dyn ToolFinder>>,
 }
 
 /// One message in hand: whose it is, where its answer goes, and the way to whoever it was sent to.
@@ -78,18 +78,18 @@ pub struct Incoming<'m> {
     /// Who sent it.
     pub client: &'m Arc<Client>,
     /// Where its answer goes.
-    pub to: &'m Arc<Answering>,
+    pub to: &'m Arc<Responder>,
     /// The message.
     pub line: &'m Bytes,
     /// Servers that were sent something and must be flushed when all that came in together is dispatched.
-    pub touched: &'m mut Touched,
+    pub flush_set: &'m mut FlushSet,
 }
 
 /// Connections with something to flush.
 #[derive(Default)]
-pub struct Touched(Vec<Arc<Connection>>);
+pub struct FlushSet(Vec<Arc<Connection>>);
 
-impl Touched {
+impl FlushSet {
     /// Flush this one later.
     pub fn add(&mut self, connection: &Arc<Connection>) {
         if !self.0.iter().any(|known| Arc::ptr_eq(known, connection)) {
@@ -108,20 +108,21 @@ impl Touched {
 impl Aggregator {
     /// The servers of `fleet`, presented as `options` say.
     pub fn new(fleet: Arc<Fleet>, options: Options) -> Arc<Self> {
-        let (ledger, clients, guide) = (None, None, OnceLock::new());
-        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger, clients, guide })
+        let (interceptor, clients, tool_finder) = (None, None, OnceLock::new());
+        Arc::new(Self { fleet, options, parked_calls: Arc::default(), interceptor, clients, tool_finder })
     }
 
-    /// The same, with every call of a tool entered in `ledger`.
-    pub fn accounting(fleet: Arc<Fleet>, options: Options, ledger: Arc<dyn Ledger>) -> Arc<Self> {
-        let (ledger, clients, guide) = (Some(ledger), Some(ConnectedClients::default()), OnceLock::new());
-        Arc::new(Self { fleet, options, crossings: Arc::default(), ledger, clients, guide })
+    /// The same, with every call of a tool entered in `interceptor`.
+    pub fn with_interceptor(fleet: Arc<Fleet>, options: Options, interceptor: Arc<dyn CallInterceptor>) -> Arc<Self> {
+        let (interceptor, clients, tool_finder) =
+            (Some(interceptor), Some(ConnectedClients::default()), OnceLock::new());
+        Arc::new(Self { fleet, options, parked_calls: Arc::default(), interceptor, clients, tool_finder })
     }
 
-    /// From now on, `guide` knows which tools fit a wish, and clients can have the small surface. Only the first one
+    /// From now on, `tool_finder` knows which tools fit a wish, and clients can have the small surface. Only the first one
     /// counts.
-    pub fn ask(&self, guide: Arc<dyn Guide>) {
-        self.guide.get_or_init(|| guide);
+    pub fn set_tool_finder(&self, tool_finder: Arc<dyn ToolFinder>) {
+        self.tool_finder.get_or_init(|| tool_finder);
     }
 
     /// Who is connected, in the order in which they came. Nobody where that is not kept.
@@ -130,8 +131,8 @@ impl Aggregator {
     }
 
     /// Who knows which tools fit a wish.
-    pub(crate) fn guide(&self) -> Option<&Arc<dyn Guide>> {
-        self.guide.get()
+    pub(crate) fn tool_finder(&self) -> Option<&Arc<dyn ToolFinder>> {
+        self.tool_finder.get()
     }
 
     /// Ends the call that `client` made under `id`, for a reason of ours; whether there was one. Its account says what
@@ -141,13 +142,13 @@ impl Aggregator {
     }
 
     /// Takes one line from a client. Answers go their way; the caller flushes.
-    pub fn take(self: &Arc<Self>, client: &Arc<Client>, to: &Arc<Answering>, line: &Line, touched: &mut Touched) {
+    pub fn take(self: &Arc<Self>, client: &Arc<Client>, to: &Arc<Responder>, line: &Line, flush_set: &mut FlushSet) {
         match line {
-            Line::Whole(line) => self.take_message(Incoming { client, to, line, touched }),
+            Line::Whole(line) => self.take_message(Incoming { client, to, line, flush_set }),
             Line::TooLong { head, tail, length } => {
                 let id = protocol::envelope::salvage_id(head, tail).unwrap_or(b"null");
                 let message = format!("Request too large: {} MB", length >> 20);
-                to.say(&reply::error(id, code::INVALID_REQUEST, &message, None));
+                to.respond(&reply::error(id, code::INVALID_REQUEST, &message, None));
             }
         }
     }
@@ -156,17 +157,17 @@ impl Aggregator {
     pub fn abandon(&self, client: &Arc<Client>) {
         const WHY: &str = "the client is gone";
         client.set_connected(None);
-        client.cancel_all_parked();
-        self.crossings.abandon(client.number());
-        self.fleet.places.for_each(|place| place.waiting.cancel_all(client.number()));
+        client.cancel_all_deferred();
+        self.parked_calls.abandon(client.number());
+        self.fleet.slots.for_each(|slot| slot.waiting.cancel_all(client.number()));
         for connection in self.fleet.at_work() {
             connection.abandon_all(client.number(), WHY);
         }
-        self.fleet.forget(client);
+        self.fleet.remove_client(client);
         if client.level().is_some() {
             self.fleet.settle_levels();
         }
-        client.questions.give_up();
+        client.server_requests.give_up();
         subscriptions::leave(&self.fleet, client);
         tasks::leave(&self.fleet, client);
     }
@@ -177,48 +178,48 @@ impl Aggregator {
     }
 
     /// Takes a line that was already looked at.
-    pub fn take_scanned(self: &Arc<Self>, message: Incoming<'_>, scanned: Result<Envelope, Fault>) {
+    pub fn take_scanned(self: &Arc<Self>, message: Incoming<'_>, scanned: Result<Envelope, EnvelopeError>) {
         match scanned {
             Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
                 self.request(message, &envelope, id, method);
             }
             Ok(Envelope { kind: Kind::Notification { method }, params }) => self.notice(&message, method, &params),
             Ok(Envelope { kind: Kind::Response { id, outcome }, .. }) => {
-                message.client.questions.answered(message.line, id, outcome);
+                message.client.server_requests.answered(message.line, id, outcome);
             }
-            Err(Fault { reason: Reason::Batch, .. }) if message.client.revision().has_batches() => {
+            Err(EnvelopeError { reason: Reason::Batch, .. }) if message.client.revision().has_batches() => {
                 batch::split(self, message);
             }
-            Err(fault) => message.to.say(&complaint(fault, message.line)),
+            Err(fault) => message.to.respond(&error_response(fault, message.line)),
         }
     }
 
     fn request(self: &Arc<Self>, message: Incoming<'_>, envelope: &Envelope, id: Span, method: Span) {
         if let Some(refusal) = self.options.client_limits.refusal(message.line, envelope) {
-            return message.to.say(&refusal);
+            return message.to.respond(&refusal);
         }
         let params = &envelope.params;
-        let era = era_of(params);
-        if era == Era::Modern
+        let lifecycle = lifecycle_of(params);
+        if lifecycle == Lifecycle::SelfContained
             && let Err(problem) = problem::check_modern(message.line, params)
         {
-            return message.to.say(&problem.answer(id.of(message.line)));
+            return message.to.respond(&problem.answer(id.of(message.line)));
         }
-        if era == Era::Modern
-            && let Some(clients) = self.clients.as_ref().filter(|_| message.client.baggage().is_none())
+        if lifecycle == Lifecycle::SelfContained
+            && let Some(clients) = self.clients.as_ref().filter(|_| message.client.call_origin().is_none())
         {
             let connected = clients.note_request(message.line, params, message.client.principal());
             message.client.set_connected(Some(connected));
         }
-        if era == Era::Modern && message.client.is_alone() {
-            message.client.is_modern();
-            self.fleet.note_client_era(era);
+        if lifecycle == Lifecycle::SelfContained && message.client.is_alone() {
+            message.client.mark_modern();
+            self.fleet.note_client_lifecycle(lifecycle);
         }
         let method = text::decode(method.of(message.line)).unwrap_or_default();
-        if era == Era::Legacy && needs_handshake(message.client, &method) {
-            return message.to.say(&Problem::NoHandshake.answer(id.of(message.line)));
+        if lifecycle == Lifecycle::Session && needs_handshake(message.client, &method) {
+            return message.to.respond(&Problem::NoHandshake.answer(id.of(message.line)));
         }
-        (self.options.reach.request)(self, message, envelope, id, &method);
+        (self.options.method_set.request)(self, message, envelope, id, &method);
     }
 
     /// What the larger program offers.
@@ -230,28 +231,28 @@ impl Aggregator {
         method: &str,
     ) {
         let params = &envelope.params;
-        let era = era_of(params);
-        match (method, era) {
+        let lifecycle = lifecycle_of(params);
+        match (method, lifecycle) {
             ("tools/call", _) => surface::take(self, message, envelope),
             ("prompts/get", _) => call::route(self, message, envelope, ItemKind::Prompt),
             ("resources/read", _) => resources::read(self, message, envelope),
             ("completion/complete", _) => resources::complete(self, message, envelope),
-            ("tools/list", _) => listing::answer(self, &message, id, params, ItemKind::Tool),
-            ("prompts/list", _) => listing::answer(self, &message, id, params, ItemKind::Prompt),
-            ("resources/list", _) => listing::answer(self, &message, id, params, ItemKind::Resource),
-            ("resources/templates/list", _) => listing::answer(self, &message, id, params, ItemKind::Template),
+            ("tools/list", _) => lists::answer(self, &message, id, params, ItemKind::Tool),
+            ("prompts/list", _) => lists::answer(self, &message, id, params, ItemKind::Prompt),
+            ("resources/list", _) => lists::answer(self, &message, id, params, ItemKind::Resource),
+            ("resources/templates/list", _) => lists::answer(self, &message, id, params, ItemKind::Template),
             ("tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update", _) => {
                 tasks::route(self, message, envelope, method);
             }
-            ("tasks/list", Era::Legacy) => tasks::list(self, &message, id),
-            ("resources/subscribe", Era::Legacy) => subscriptions::subscribe(self, &message, id, params),
-            ("resources/unsubscribe", Era::Legacy) => subscriptions::unsubscribe(self, &message, id, params),
-            ("logging/setLevel", Era::Legacy) => logs::set_level(self, &message, id, params),
-            ("ping", Era::Legacy) => message.to.say(&reply::result(id.of(message.line), b"{}")),
-            ("initialize", Era::Legacy) => self.initialize(&message, id, params),
-            ("server/discover", Era::Modern) => self.discover(&message, id),
-            ("subscriptions/listen", Era::Modern) => subscriptions::listen(self, &message, id, params),
-            (method, _) => self.unknown(message, envelope, id, method, era),
+            ("tasks/list", Lifecycle::Session) => tasks::list(self, &message, id),
+            ("resources/subscribe", Lifecycle::Session) => subscriptions::subscribe(self, &message, id, params),
+            ("resources/unsubscribe", Lifecycle::Session) => subscriptions::unsubscribe(self, &message, id, params),
+            ("logging/setLevel", Lifecycle::Session) => logs::set_level(self, &message, id, params),
+            ("ping", Lifecycle::Session) => message.to.respond(&reply::result(id.of(message.line), b"{}")),
+            ("initialize", Lifecycle::Session) => self.initialize(&message, id, params),
+            ("server/discover", Lifecycle::SelfContained) => self.discover(&message, id),
+            ("subscriptions/listen", Lifecycle::SelfContained) => subscriptions::listen(self, &message, id, params),
+            (method, _) => self.unknown(message, envelope, id, method, lifecycle),
         }
     }
 
@@ -263,28 +264,37 @@ impl Aggregator {
         id: Span,
         method: &str,
     ) {
-        match (method, era_of(&envelope.params)) {
+        match (method, lifecycle_of(&envelope.params)) {
             ("tools/call", _) => call::route(self, message, envelope, ItemKind::Tool),
-            ("tools/list", _) => listing::answer(self, &message, id, &envelope.params, ItemKind::Tool),
-            ("ping", Era::Legacy) => message.to.say(&reply::result(id.of(message.line), b"{}")),
-            ("initialize", Era::Legacy) => self.initialize(&message, id, &envelope.params),
-            ("server/discover", Era::Modern) => self.discover(&message, id),
-            ("subscriptions/listen", Era::Modern) => subscriptions::listen(self, &message, id, &envelope.params),
+            ("tools/list", _) => lists::answer(self, &message, id, &envelope.params, ItemKind::Tool),
+            ("ping", Lifecycle::Session) => message.to.respond(&reply::result(id.of(message.line), b"{}")),
+            ("initialize", Lifecycle::Session) => self.initialize(&message, id, &envelope.params),
+            ("server/discover", Lifecycle::SelfContained) => self.discover(&message, id),
+            ("subscriptions/listen", Lifecycle::SelfContained) => {
+                subscriptions::listen(self, &message, id, &envelope.params)
+            }
             (method, _) => not_found(&message, id, method),
         }
     }
 
     /// Where only one server can be meant, it is asked; nobody else can know the method.
-    fn unknown(self: &Arc<Self>, message: Incoming<'_>, envelope: &Envelope, id: Span, method: &str, era: Era) {
+    fn unknown(
+        self: &Arc<Self>,
+        message: Incoming<'_>,
+        envelope: &Envelope,
+        id: Span,
+        method: &str,
+        lifecycle: Lifecycle,
+    ) {
         const GONE: [&str; 5] =
             ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
         const NEW: [&str; 2] = ["server/discover", "subscriptions/listen"];
-        let is_of_other_era = match era {
-            Era::Modern => GONE.contains(&method) || method == "tasks/list",
-            Era::Legacy => NEW.contains(&method),
+        let is_of_other_lifecycle = match lifecycle {
+            Lifecycle::SelfContained => GONE.contains(&method) || method == "tasks/list",
+            Lifecycle::Session => NEW.contains(&method),
         };
         match message.client.scope() {
-            Scope::One(server) if !is_of_other_era => call::route_to(self, message, envelope, server),
+            Scope::One(server) if !is_of_other_lifecycle => call::route_to(self, message, envelope, server),
             Scope::One(_) | Scope::All => not_found(&message, id, method),
         }
     }
@@ -293,12 +303,12 @@ impl Aggregator {
         match text::decode(method.of(message.line)).as_deref() {
             Some("notifications/initialized") => message.client.initialized(),
             Some("notifications/cancelled") => call::cancel(self, message, params),
-            Some("notifications/progress") => message.client.questions.progressed(message.line, params),
+            Some("notifications/progress") => message.client.server_requests.progressed(message.line, params),
             Some("notifications/roots/list_changed") => self.pass_on_roots(message),
             method => match message.client.scope() {
                 Scope::One(server) => {
                     if let Some(connection) = &self.fleet.view().connections[server] {
-                        connection.towards(era_of(params)).pass(message.line);
+                        connection.for_lifecycle(lifecycle_of(params)).pass(message.line);
                     }
                 }
                 Scope::All => {
@@ -314,7 +324,7 @@ impl Aggregator {
             return;
         }
         for connection in self.fleet.view().connections.iter().flatten() {
-            if connection.era() == Era::Legacy {
+            if connection.lifecycle() == Lifecycle::Session {
                 connection.pass(message.line);
             }
         }
@@ -324,17 +334,17 @@ impl Aggregator {
 /// Whether a request without a revision in its `_meta` must be preceded by `initialize`. Over HTTP, sessions see to that.
 /// Legacy revisions allow `ping` at any time.
 fn needs_handshake(client: &Client, method: &str) -> bool {
-    client.is_alone() && !matches!(method, "initialize" | "ping") && !client.is_introduced()
+    client.is_alone() && !matches!(method, "initialize" | "ping") && !client.has_initialize()
 }
 
 fn not_found(message: &Incoming<'_>, id: Span, method: &str) {
-    let shown: String = method.chars().take(LONGEST_METHOD).collect();
+    let shown: String = method.chars().take(MAX_SHOWN_METHOD_CHARS).collect();
     let text = format!("Method not found: {shown}");
-    message.to.say(&reply::error(id.of(message.line), code::METHOD_NOT_FOUND, &text, None));
+    message.to.respond(&reply::error(id.of(message.line), code::METHOD_NOT_FOUND, &text, None));
 }
 
 /// The answer to a line that is no request.
-fn complaint(fault: Fault, line: &[u8]) -> Vec<u8> {
+fn error_response(fault: EnvelopeError, line: &[u8]) -> Vec<u8> {
     let (code, text) = match fault.reason {
         Reason::NotJson { .. } | Reason::NotUtf8 { .. } => (code::PARSE_ERROR, "Parse error"),
         Reason::NotAnObject | Reason::Batch | Reason::Invalid(_) => (code::INVALID_REQUEST, "Invalid Request"),

@@ -1,20 +1,20 @@
 //! All servers, and the current view of what exists.
 //!
 //! - here: the view, and who is told when it changes
-//! - `places`: where servers live: joining, starting, renaming, leaving
-//! - `shadows`: what cannot be listed because another server has it, too
-//! - `switched`: tools that are not on offer though their servers have them
+//! - `slots`: where servers live: joining, starting, renaming, leaving
+//! - `name_conflicts`: what cannot be listed because another server has it, too
+//! - `disabled_tools`: tools that are not on offer though their servers have them
 //! - `watching`: what becomes of them
 
-mod places;
-mod shadows;
-mod switched;
-mod watching;
+mod disabled_tools;
+mod name_conflicts;
+mod observer;
+mod slots;
 
-pub(crate) use places::Places;
-use places::raise;
-pub use places::{Happening, Lived};
-use shadows::Shadows;
+use name_conflicts::NameConflicts;
+pub(crate) use slots::ServerSlots;
+use slots::raise;
+pub use slots::{UpstreamEvent, UpstreamHandle};
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -24,14 +24,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::{Config, Kind, Offer, Scope, ServerEntry, ServerState, Snapshot};
-use protocol::{Envelope, Era};
+use protocol::{Envelope, Lifecycle};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use upstream::ancestry::Ancestry;
-use upstream::lineage::{self, Lineage};
+use upstream::loop_detection::LoopDetector;
+use upstream::process_mark::{self, InstanceMark};
 use upstream::watchdog::Watchdog;
-use upstream::{Connection, Life, Phase, Report, ServerLimits, Stop, Watcher as _};
+use upstream::{Connection, Connector, Phase, Report, ServerLimits, Stop, UpstreamObserver as _};
 
 use crate::call;
 use crate::client::Client;
@@ -40,16 +40,16 @@ use crate::cycle::Chain;
 use crate::dispatch::Options;
 use crate::level::Level;
 use crate::logs::{self, Levels};
-use crate::subscriptions::Followed;
+use crate::subscriptions::Subscriptions;
 use crate::surface::Surface;
 use crate::tasks::Tasks;
 
 /// How long a list waits for servers that are still starting, counted from our own start.
-const LIST_PATIENCE: Duration = Duration::from_secs(10);
+const LIST_START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a client that introduces itself waits for servers that are still starting, counted the same way: what they
 /// say of themselves can be told it only once.
-const INTRODUCTION_PATIENCE: Duration = Duration::from_secs(3);
+const INITIALIZE_START_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// So many names are made when somebody first looks one up, which takes about a millisecond. More are made before anybody
 /// can see the view.
@@ -73,20 +73,22 @@ pub struct View {
 
 impl View {
     fn new(snapshot: Snapshot, connections: Vec<Option<Arc<Connection>>>) -> Self {
-        let has_tasks =
-            snapshot.servers().iter().map(|server| ERAS.iter().any(|&era| offers_tasks(&server.offer, era)));
+        let has_tasks = snapshot
+            .servers()
+            .iter()
+            .map(|server| LIFECYCLES.iter().any(|&lifecycle| offers_tasks(&server.offer, lifecycle)));
         let has_tasks = has_tasks.collect();
         Self { snapshot, connections, has_tasks }
     }
 }
 
-const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+const LIFECYCLES: [Lifecycle; 2] = [Lifecycle::Session, Lifecycle::SelfContained];
 
-/// Whether a server has tasks that a client of `era` can use.
-fn offers_tasks(offer: &Offer, era: Era) -> bool {
-    let offer = offer.towards(era);
+/// Whether a server has tasks that a client of `lifecycle` can use.
+fn offers_tasks(offer: &Offer, lifecycle: Lifecycle) -> bool {
+    let offer = offer.for_lifecycle(lifecycle);
     let has_extension = || offer.has_within("extensions", "io.modelcontextprotocol/tasks");
-    offer.era == era && (offer.has("tasks") || has_extension())
+    offer.lifecycle == lifecycle && (offer.has("tasks") || has_extension())
 }
 
 /// All servers.
@@ -95,31 +97,31 @@ pub struct Fleet {
     views: watch::Sender<Arc<View>>,
     /// Serialises changes: a view is built from the one before.
     changing: Mutex<()>,
-    pub(crate) places: Places,
+    pub(crate) slots: ServerSlots,
     options: Options,
     /// Whether everything is to stop, and how urgently.
     stop: watch::Sender<Stop>,
-    lives: Mutex<JoinSet<()>>,
+    tasks_of_servers: Mutex<JoinSet<()>>,
     /// What every server is told of those above it.
     chain: OsString,
-    lineage: Arc<Lineage>,
-    ancestry: Arc<Ancestry>,
-    shadows: Shadows,
+    instance_mark: Arc<InstanceMark>,
+    loop_detector: Arc<LoopDetector>,
+    name_conflicts: NameConflicts,
     watchdog: Arc<Watchdog>,
     /// How servers that run elsewhere are reached, for programs that do.
-    remote: Option<Life>,
+    remote: Option<Connector>,
     /// Who is told news, by number.
     clients: Mutex<BTreeMap<u64, Weak<Client>>>,
     reports: Mutex<HashMap<usize, Arc<Report>>>,
     /// Connections that get nothing more to do, but may be at something.
     retired: Mutex<Vec<Weak<Connection>>>,
-    /// The era that the only client speaks, once it is known.
-    client_era: watch::Sender<Option<Era>>,
+    /// The lifecycle that the only client speaks, once it is known.
+    client_lifecycle: watch::Sender<Option<Lifecycle>>,
     list_deadline: Instant,
-    introduction_deadline: Instant,
+    initialize_deadline: Instant,
     /// The servers that the last list of each kind was answered without, because they were still starting.
     reported_missing: Mutex<[Vec<usize>; 4]>,
-    pub(crate) followed: Mutex<Followed>,
+    pub(crate) subscriptions: Mutex<Subscriptions>,
     /// Held while the owners of many URIs are searched for: one request at a time.
     pub(crate) searching: tokio::sync::Mutex<()>,
     /// Held while a large list is written: one at a time.
@@ -132,10 +134,10 @@ pub struct Fleet {
 impl Fleet {
     /// Starts every server of `config`, all at once, and returns without waiting for any. `remote` is how servers that
     /// run elsewhere are reached, for programs that do.
-    pub fn start(config: Config, options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
+    pub fn start(config: Config, options: Options, chain: &Chain, remote: Option<Connector>) -> Arc<Self> {
         let fleet = Self::empty(options, chain, remote);
         let names = config.servers.iter().map(|spec| &spec.name).chain(config.unset.iter().map(|server| &server.name));
-        fleet.enrol_all(names.cloned().collect());
+        fleet.register_all(names.cloned().collect());
         let first_unset = config.servers.len();
         for (index, spec) in config.servers.into_iter().enumerate() {
             fleet.begin(index, spec, None);
@@ -149,9 +151,9 @@ impl Fleet {
     /// A server whose variables are not set cannot start; it fails as one does whose program is not there.
     fn fail_unset(&self, index: usize, cause: String) {
         let phase = Phase::Startup;
-        self.stand(index, ServerState::Failed(format!("{phase}: {cause}").into()), None);
+        self.set_state(index, ServerState::Failed(format!("{phase}: {cause}").into()), None);
         let hint = Some("set it where this program is started, or give a default: `${NAME:-default}`");
-        self.reported(index, Report { phase, cause, last_words: Vec::new(), hint });
+        self.on_report(index, Report { phase, cause, stderr_lines: Vec::new(), hint });
     }
 
     /// What a server's tool is called among all.
@@ -160,27 +162,32 @@ impl Fleet {
     }
 
     /// Who we are among aggregators, and who uses us.
-    pub fn ancestry(&self) -> &Ancestry {
-        &self.ancestry
+    pub fn loop_detector(&self) -> &LoopDetector {
+        &self.loop_detector
     }
 
     /// No servers yet.
-    pub fn empty(options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
+    pub fn empty(options: Options, chain: &Chain, remote: Option<Connector>) -> Arc<Self> {
         Self::made(options, chain, remote, None)
     }
 
     /// Other servers of the same aggregator, apart from these; none yet.
-    pub fn beside(&self, options: Options, chain: &Chain, remote: Option<Life>) -> Arc<Self> {
+    pub fn beside(&self, options: Options, chain: &Chain, remote: Option<Connector>) -> Arc<Self> {
         // Servers are counted by their place, which others have here.
         let options = Options { server_limits: options.server_limits.apart(), ..options };
-        Self::made(options, chain, remote, Some(Arc::clone(&self.ancestry)))
+        Self::made(options, chain, remote, Some(Arc::clone(&self.loop_detector)))
     }
 
-    fn made(options: Options, chain: &Chain, remote: Option<Life>, ancestry: Option<Arc<Ancestry>>) -> Arc<Self> {
+    fn made(
+        options: Options,
+        chain: &Chain,
+        remote: Option<Connector>,
+        loop_detector: Option<Arc<LoopDetector>>,
+    ) -> Arc<Self> {
         let seed = RandomState::new().hash_one(std::time::SystemTime::now());
-        let above = std::env::var(lineage::VARIABLE).ok();
-        let lineage = Arc::new(Lineage::new(std::process::id(), seed, above.as_deref()));
-        let watchdog = Watchdog::start(&lineage.mark()).unwrap_or_else(|error| {
+        let above = std::env::var(process_mark::VARIABLE).ok();
+        let instance_mark = Arc::new(InstanceMark::new(std::process::id(), seed, above.as_deref()));
+        let watchdog = Watchdog::start(&instance_mark.mark()).unwrap_or_else(|error| {
             tracing::warn!(%error, "could not start the watchdog; servers may survive if this process is killed");
             Watchdog::absent()
         });
@@ -189,23 +196,23 @@ impl Fleet {
             itself: Weak::clone(itself),
             views: watch::Sender::new(Arc::new(View::new(nothing, Vec::new()))),
             changing: Mutex::default(),
-            places: Places::default(),
+            slots: ServerSlots::default(),
             stop: watch::Sender::new(Stop::Never),
-            lives: Mutex::new(JoinSet::new()),
+            tasks_of_servers: Mutex::new(JoinSet::new()),
             chain: chain.as_value(),
-            ancestry: ancestry.unwrap_or_else(|| Arc::new(Ancestry::new(&lineage))),
-            shadows: Shadows::default(),
-            lineage,
+            loop_detector: loop_detector.unwrap_or_else(|| Arc::new(LoopDetector::new(&instance_mark))),
+            name_conflicts: NameConflicts::default(),
+            instance_mark,
             watchdog: Arc::new(watchdog),
             remote,
             clients: Mutex::default(),
             reports: Mutex::default(),
             retired: Mutex::default(),
-            client_era: watch::Sender::new(None),
-            list_deadline: Instant::now() + LIST_PATIENCE,
-            introduction_deadline: Instant::now() + INTRODUCTION_PATIENCE,
+            client_lifecycle: watch::Sender::new(None),
+            list_deadline: Instant::now() + LIST_START_TIMEOUT,
+            initialize_deadline: Instant::now() + INITIALIZE_START_TIMEOUT,
             reported_missing: Mutex::default(),
-            followed: Mutex::default(),
+            subscriptions: Mutex::default(),
             searching: tokio::sync::Mutex::default(),
             writing: tokio::sync::Mutex::default(),
             tasks: Mutex::default(),
@@ -214,11 +221,11 @@ impl Fleet {
         })
     }
 
-    /// The only client speaks this era; what is heard first counts.
-    pub(crate) fn note_client_era(&self, era: Era) {
-        self.client_era.send_if_modified(|known| {
+    /// The only client speaks this lifecycle; what is heard first counts.
+    pub(crate) fn note_client_lifecycle(&self, lifecycle: Lifecycle) {
+        self.client_lifecycle.send_if_modified(|known| {
             let is_news = known.is_none();
-            known.get_or_insert(era);
+            known.get_or_insert(lifecycle);
             is_news
         });
     }
@@ -270,7 +277,7 @@ impl Fleet {
 
     /// Whether a client that introduces itself need not wait for anybody.
     pub fn is_known(&self, scope: Scope) -> bool {
-        has_settled(&self.view(), scope) || scope == Scope::All && Instant::now() >= self.introduction_deadline
+        has_settled(&self.view(), scope) || scope == Scope::All && Instant::now() >= self.initialize_deadline
     }
 
     /// Waits until a client that introduces itself can be told what there is. One that sees a single server waits for it.
@@ -278,16 +285,16 @@ impl Fleet {
         let mut views = self.views.subscribe();
         let settled = views.wait_for(|view| has_settled(view, scope));
         match scope {
-            Scope::All => drop(timeout_at(self.introduction_deadline, settled).await),
+            Scope::All => drop(timeout_at(self.initialize_deadline, settled).await),
             Scope::One(_) => drop(settled.await),
         }
     }
 
-    /// Whether any server in `scope` has tasks that a client of that era can use.
-    pub(crate) fn offers_tasks(&self, scope: Scope, era: Era) -> bool {
+    /// Whether any server in `scope` has tasks that a client of that lifecycle can use.
+    pub(crate) fn offers_tasks(&self, scope: Scope, lifecycle: Lifecycle) -> bool {
         let view = self.view();
         let mut seen = view.snapshot.servers().iter().enumerate().filter(|(index, _)| scope.sees(*index));
-        seen.any(|(_, server)| offers_tasks(&server.offer, era))
+        seen.any(|(_, server)| offers_tasks(&server.offer, lifecycle))
     }
 
     /// Whether a running server has tasks.
@@ -332,12 +339,12 @@ impl Fleet {
     }
 
     /// From now on `client` is told when tools change.
-    pub fn tell(&self, client: &Arc<Client>) {
+    pub fn add_client(&self, client: &Arc<Client>) {
         lock(&self.clients).insert(client.number(), Arc::downgrade(client));
     }
 
     /// `client` is gone, and told nothing any more.
-    pub(crate) fn forget(&self, client: &Client) {
+    pub(crate) fn remove_client(&self, client: &Client) {
         lock(&self.clients).remove(&client.number());
     }
 
@@ -349,13 +356,13 @@ impl Fleet {
     /// Asks every server to stop. Asking again, more urgently, is fine; less urgently has no effect.
     pub fn stop(&self, how: Stop) {
         raise(&self.stop, how);
-        self.places.for_each(|place| place.stop(how));
+        self.slots.for_each(|slot| slot.stop(how));
     }
 
     /// Waits until nothing of any server is left. Ask them to stop first.
     pub async fn ended(&self) {
-        let mut lives = std::mem::take(&mut *lock(&self.lives));
-        while let Some(life) = lives.join_next().await {
+        let mut tasks_of_servers = std::mem::take(&mut *lock(&self.tasks_of_servers));
+        while let Some(life) = tasks_of_servers.join_next().await {
             if let Err(error) = life {
                 tracing::error!(%error, "the task of a server broke");
             }
@@ -371,21 +378,21 @@ impl Fleet {
         for attempt in 0.. {
             // Names of many items take long. Nobody else waits for them, unless others change something all the time.
             let is_alone = attempt == MOST_ATTEMPTS;
-            let turn = is_alone.then(|| lock(&self.changing));
+            let permit = is_alone.then(|| lock(&self.changing));
             let before = self.view();
             let mut servers = before.snapshot.servers().to_vec();
             let mut connections = before.connections.clone();
             apply(&mut servers[index], &mut connections[index]);
             self.note_catalog(index, &servers[index].offer);
-            let sifted = self.places.at(index).sift(&mut servers[index]);
+            let enabled_offer = self.slots.at(index).remove_disabled(&mut servers[index]);
             let snapshot = self.snapshot(servers, &before);
             if snapshot.unnamed() > NAMED_BY_READERS {
                 snapshot.make_names();
             }
-            let turn = turn.unwrap_or_else(|| lock(&self.changing));
+            let permit = permit.unwrap_or_else(|| lock(&self.changing));
             if Arc::ptr_eq(&before, &self.view()) {
-                self.places.at(index).keep(sifted);
-                return self.publish(index, &before, snapshot, connections, turn);
+                self.slots.at(index).keep(enabled_offer);
+                return self.publish(index, &before, snapshot, connections, permit);
             }
         }
     }
@@ -405,9 +412,11 @@ impl Fleet {
         }
         let is_renamed = was.name != is.name;
         let differs = |&kind: &Kind| {
-            let is_other = |era| was.offer.towards(era).items(kind) != is.offer.towards(era).items(kind);
+            let is_other = |lifecycle| {
+                was.offer.for_lifecycle(lifecycle).items(kind) != is.offer.for_lifecycle(lifecycle).items(kind)
+            };
             let is_named_anew = is_renamed && kind.is_prefixed() && !is.offer.items(kind).is_empty();
-            ERAS.into_iter().any(is_other) || is_named_anew
+            LIFECYCLES.into_iter().any(is_other) || is_named_anew
         };
         let mut changed: Vec<Kind> = Kind::ALL.into_iter().filter(differs).collect();
         // Both lists of resources are announced with one word.
@@ -421,16 +430,16 @@ impl Fleet {
         // Not before all have started: until then nobody looks at the names, and each look has its price. Nor while they
         // are stopped one by one: what that uncovers is of no use to anybody.
         if snapshot.is_settled() && !is_stopped {
-            self.shadows.tell(&snapshot);
+            self.name_conflicts.report_new(&snapshot);
         }
         self.views.send_replace(Arc::new(View::new(snapshot, connections)));
         // While nothing else changes: a room must be open exactly as long as there is something to wait for.
         let waiting =
-            if is_decided { self.places.at(index).waiting.open() } else { self.places.at(index).waiting.close() };
+            if is_decided { self.slots.at(index).waiting.open() } else { self.slots.at(index).waiting.close() };
         drop(changing);
         call::resume(waiting);
         for kind in changed {
-            self.tell_clients(index, kind, was_starting);
+            self.notify_clients(index, kind, was_starting);
         }
     }
 
@@ -455,16 +464,16 @@ impl Fleet {
         for client in self.clients().into_iter().filter(|client| client.surface() != Surface::Full) {
             client.list_changed(Kind::Tool, false);
         }
-        self.tell_listeners(None, Kind::Tool);
+        self.notify_listeners(None, Kind::Tool);
     }
 
-    fn tell_clients(&self, server: usize, kind: Kind, while_starting: bool) {
+    fn notify_clients(&self, server: usize, kind: Kind, while_starting: bool) {
         for client in self.clients() {
             if client.scope().sees(server) {
                 client.list_changed(kind, while_starting);
             }
         }
-        self.tell_listeners(Some(server), kind);
+        self.notify_listeners(Some(server), kind);
     }
 
     /// Passes on what a server says to everybody, to all who want it.
@@ -487,11 +496,11 @@ impl Fleet {
             }
         }
         // A modern client hears it only while it waits for that server, and only if it can be nobody else's.
-        if let Some(caller) = server.only_caller()
-            && !self.clients().iter().any(|client| client.number() == caller.party().client)
+        if let Some(handler) = server.only_handler()
+            && !self.clients().iter().any(|client| client.number() == handler.requester().client)
         {
-            caller.noticed(upstream::Notice { server, line, envelope, progress: None });
-            caller.flush();
+            handler.on_notification(upstream::Notification { server, line, envelope, progress: None });
+            handler.flush();
         }
     }
 
@@ -500,14 +509,20 @@ impl Fleet {
         let id = envelope.params.span.and_then(|params| protocol::scan::member(line, params, "elicitationId"));
         let Some(id) = id.and_then(|id| protocol::text::decode(id.of(line))) else { return };
         for client in self.clients() {
-            if client.questions.knows_elicitation(server, &id) {
+            if client.server_requests.knows_elicitation(server, &id) {
                 client.pass(line);
             }
         }
     }
 
     /// What the larger program does with words that are about no open request.
-    pub(crate) fn heard_of_anything(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope) {
+    pub(crate) fn on_any_notification(
+        &self,
+        server: &Arc<Connection>,
+        method: &str,
+        line: &Bytes,
+        envelope: &Envelope,
+    ) {
         match method {
             "notifications/message" => self.log_message(server, line, envelope),
             "notifications/resources/updated" => self.resource_updated(server.index(), line, envelope),
@@ -518,7 +533,7 @@ impl Fleet {
     }
 
     /// What the tiny program does with them: they are not about tools.
-    pub(crate) fn heard_of_tools(&self, server: &Arc<Connection>, method: &str, _: &Bytes, _: &Envelope) {
+    pub(crate) fn on_tools_notification(&self, server: &Arc<Connection>, method: &str, _: &Bytes, _: &Envelope) {
         tracing::debug!(server = %server.server(), method, "notification not passed on");
     }
 
@@ -540,7 +555,7 @@ impl std::fmt::Debug for Fleet {
 
 /// The items of one kind that are kept for a server: those of its modern handshake too, where they are others.
 fn items_kept(offer: &Offer, kind: Kind) -> impl Iterator<Item = &catalog::Item> {
-    let (own, modern) = (offer.items(kind), offer.towards(Era::Modern).items(kind));
+    let (own, modern) = (offer.items(kind), offer.for_lifecycle(Lifecycle::SelfContained).items(kind));
     let others = (!Arc::ptr_eq(own, modern)).then_some(modern);
     own.iter().chain(others.into_iter().flat_map(|items| items.iter()))
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::Scope;
-use protocol::era::meta::Introduction;
+use protocol::bridge::meta::ClientMeta;
 use protocol::{Line, Lines, Revision};
 use tokio::task::JoinHandle;
 use upstream::Outbox;
 use upstream::stream::{Sink, Source};
 
-use crate::answering::Answering;
 use crate::client::{Client, ClientSetup};
-use crate::dispatch::{Aggregator, Touched};
-use crate::way::Way;
+use crate::client_sink::ClientSink;
+use crate::dispatch::{Aggregator, FlushSet};
+use crate::responder::Responder;
 
 /// What it calls itself: a name for which tools are listed by their canonical names.
 const NAME: &str = "mcp-aggregator";
@@ -23,7 +23,7 @@ const NAME: &str = "mcp-aggregator";
 pub struct Local {
     aggregator: Arc<Aggregator>,
     client: Arc<Client>,
-    to: Arc<Answering>,
+    to: Arc<Responder>,
     answers: Source,
     lines: Lines,
     draining: JoinHandle<()>,
@@ -36,7 +36,7 @@ impl Local {
         let (sink, _) = Sink::adopt(writer.into())?;
         let outbox = Arc::new(Outbox::new(sink));
         let client = Client::new(ClientSetup {
-            way: Arc::clone(&outbox) as Arc<dyn Way>,
+            sink: Arc::clone(&outbox) as Arc<dyn ClientSink>,
             names: aggregator.options.names,
             scope: Scope::All,
             principal: "".into(),
@@ -44,9 +44,9 @@ impl Local {
             surface: crate::Surface::Full,
         });
         // It is part of this program, so there is nothing to negotiate.
-        let introduction = Introduction { capabilities: Bytes::from_static(b"{}"), info: None, log_level: None };
-        client.introduced(NAME, Revision::NEWEST, introduction);
-        let to = Answering::to(&client, Arc::clone(&outbox) as Arc<dyn Way>);
+        let client_meta = ClientMeta { capabilities: Bytes::from_static(b"{}"), info: None, log_level: None };
+        client.set_initialized_as(NAME, Revision::NEWEST_WITH_SESSIONS, client_meta);
+        let to = Responder::to(&client, Arc::clone(&outbox) as Arc<dyn ClientSink>);
         let draining = tokio::spawn(async move { outbox.drain().await });
         let answers = Source::adopt(reader.into())?;
         Ok(Self { aggregator: Arc::clone(aggregator), client, to, answers, lines: Lines::default(), draining })
@@ -54,10 +54,10 @@ impl Local {
 
     /// Sends one message, a single line without its end, that wants no answer.
     pub fn tell(&self, message: Bytes) {
-        let mut touched = Touched::default();
-        self.aggregator.take(&self.client, &self.to, &Line::Whole(message), &mut touched);
-        touched.flush();
-        self.to.way().flush();
+        let mut flush_set = FlushSet::default();
+        self.aggregator.take(&self.client, &self.to, &Line::Whole(message), &mut flush_set);
+        flush_set.flush();
+        self.to.sink().flush();
     }
 
     /// Sends one request and returns the first message that comes back which `is_answer` accepts.

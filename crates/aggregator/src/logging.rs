@@ -50,13 +50,13 @@ impl Subscriber for Log {
 
     fn event(&self, event: &Event<'_>) {
         let mut line = format!("{} {:>5}", Moment(SystemTime::now()), event.metadata().level());
-        event.record(&mut Words(&mut line));
+        event.record(&mut EventText(&mut line));
         let mut line = contained(&line);
         line.push('\n');
         // Where a word about what is wrong cannot be written, another about that cannot be either.
         match &self.target {
             Target::File(file) => (&*file).write_all(line.as_bytes()).ok(),
-            Target::Stderr => Unhurried(io::stderr()).write_all(line.as_bytes()).ok(),
+            Target::Stderr => NonBlocking(io::stderr()).write_all(line.as_bytes()).ok(),
         };
     }
 
@@ -83,9 +83,9 @@ pub fn contained(record: &str) -> String {
 }
 
 /// The sentence of an event as it is, and its fields by name.
-struct Words<'l>(&'l mut String);
+struct EventText<'l>(&'l mut String);
 
-impl Visit for Words<'_> {
+impl Visit for EventText<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let written = match field.name() {
             "message" => write!(self.0, " {value:?}"),
@@ -116,22 +116,22 @@ fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_OF_400_YEARS: u64 = 146_097;
     // From 0000-03-01.
     let days = days + 719_468;
-    let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
+    let (lifecycle, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let march_month = (5 * day + 2) / 153;
     let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day - (153 * march_month + 2) / 5 + 1)
+    (lifecycle * 400 + year + u64::from(month <= 2), month, day - (153 * march_month + 2) / 5 + 1)
 }
 
 /// Writes only while somebody reads. Clients exist that open our stderr and never look at it; when that pipe is full,
 /// words are lost rather than calls held up.
-struct Unhurried<S>(S);
+struct NonBlocking<S>(S);
 
 /// A pipe that is ready takes at least this much at once.
-const TAKEN_AT_ONCE: usize = 4096;
+const PIPE_WRITE_BYTES: usize = 4096;
 
-impl<S: Write + AsFd> Write for Unhurried<S> {
+impl<S: Write + AsFd> Write for NonBlocking<S> {
     fn write(&mut self, words: &[u8]) -> io::Result<usize> {
         let mut ready = [PollFd::new(&self.0, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -139,7 +139,7 @@ impl<S: Write + AsFd> Write for Unhurried<S> {
         if !takes_some {
             return Ok(words.len());
         }
-        self.0.write(&words[..words.len().min(TAKEN_AT_ONCE)])
+        self.0.write(&words[..words.len().min(PIPE_WRITE_BYTES)])
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_told_by_the_calendar() {
+    fn times_are_written_as_dates() {
         for (seconds, told) in [
             (0, "1970-01-01T00:00:00.000001Z"),
             (951_782_400, "2000-02-29T00:00:00.000001Z"),
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn words_that_nobody_reads_are_lost_and_hold_nobody_up() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let mut log = Unhurried(writer);
+        let mut log = NonBlocking(writer);
         log.write_all(b"first\n").unwrap();
         log.write_all(&vec![b'x'; 1 << 20]).unwrap();
         drop(log);

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::Scope;
-use protocol::era::label;
+use protocol::bridge::label;
 use protocol::reply::{self, code};
 use protocol::scan::member;
-use protocol::{Envelope, Era, Kind, Params, Span, text};
+use protocol::{Envelope, Kind, Lifecycle, Params, Span, text};
 use upstream::Connection;
 
 use crate::client::Client;
@@ -19,7 +19,7 @@ use crate::level::Level;
 
 const METHOD: &str = "notifications/message";
 /// How long a server goes on saying what a modern request wanted to hear. The next one usually wants the same.
-const LINGERING: Duration = Duration::from_secs(3);
+const LEVEL_RESET_DELAY: Duration = Duration::from_secs(3);
 
 /// Whether this is a log message.
 pub(crate) fn is_message(line: &[u8], envelope: &Envelope) -> bool {
@@ -58,10 +58,10 @@ pub(crate) fn set_level(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
     let Some(level) = level.as_deref().and_then(Level::named) else {
         let known = Level::ALL.map(Level::as_str).join(", ");
         let text = format!("Invalid params: `level` must be one of {known}");
-        return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
+        return to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
     };
     client.set_level(level);
-    to.say(&reply::result(id.of(line), b"{}"));
+    to.respond(&reply::result(id.of(line), b"{}"));
     aggregator.fleet.settle_levels();
 }
 
@@ -69,60 +69,60 @@ pub(crate) fn set_level(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
     /// By server: what modern requests want while they run.
-    wishes: HashMap<usize, Vec<Level>>,
+    requested: HashMap<usize, Vec<Level>>,
     /// By server: what it was last asked for.
-    told: HashMap<usize, Level>,
+    applied: HashMap<usize, Level>,
 }
 
 impl Levels {
     /// The server is gone for good.
     pub(crate) fn forget(&mut self, server: usize) {
-        self.wishes.remove(&server);
-        self.told.remove(&server);
+        self.requested.remove(&server);
+        self.applied.remove(&server);
     }
 
     /// What a server is to be asked for when clients want `of_clients`, if that is something new.
     fn due(&self, server: usize, of_clients: Option<Level>) -> Option<Level> {
-        let wishes = self.wishes.get(&server).into_iter().flatten().copied();
-        let told = self.told.get(&server).copied();
+        let requested = self.requested.get(&server).into_iter().flatten().copied();
+        let applied = self.applied.get(&server).copied();
         // When nobody wants anything any more, there is no way to ask for what the server would say by itself. Clients
         // that never said what they want get this.
-        let wanted = of_clients.into_iter().chain(wishes).min().or(told.map(|_| Level::Info))?;
-        (told != Some(wanted)).then_some(wanted)
+        let wanted = of_clients.into_iter().chain(requested).min().or(applied.map(|_| Level::Info))?;
+        (applied != Some(wanted)).then_some(wanted)
     }
 }
 
 /// A modern request that wants log messages of a server while it runs.
-pub(crate) struct Wish {
+pub(crate) struct LevelRequest {
     fleet: Arc<Fleet>,
     connection: Arc<Connection>,
     level: Level,
 }
 
-impl Wish {
+impl LevelRequest {
     /// The server is asked for what the request wants, before that request. What others do not want of it is kept from
     /// them.
     pub(crate) fn new(fleet: &Arc<Fleet>, connection: &Arc<Connection>, level: Level) -> Self {
-        fleet.levels().wishes.entry(connection.index()).or_default().push(level);
+        fleet.levels().requested.entry(connection.index()).or_default().push(level);
         fleet.settle_level(connection);
         Self { fleet: Arc::clone(fleet), connection: Arc::clone(connection), level }
     }
 }
 
-impl Drop for Wish {
+impl Drop for LevelRequest {
     fn drop(&mut self) {
         let mut levels = self.fleet.levels();
-        if let Some(wishes) = levels.wishes.get_mut(&self.connection.index())
-            && let Some(at) = wishes.iter().position(|&level| level == self.level)
+        if let Some(requested) = levels.requested.get_mut(&self.connection.index())
+            && let Some(at) = requested.iter().position(|&level| level == self.level)
         {
-            wishes.swap_remove(at);
+            requested.swap_remove(at);
         }
         drop(levels);
         // At the very end there is nothing to run it on, and nobody to ask.
         if tokio::runtime::Handle::try_current().is_ok() {
             let (fleet, connection) = (Arc::clone(&self.fleet), Arc::clone(&self.connection));
             self.fleet.spawn(async move {
-                tokio::time::sleep(LINGERING).await;
+                tokio::time::sleep(LEVEL_RESET_DELAY).await;
                 fleet.settle_level(&connection);
             });
         }
@@ -140,7 +140,7 @@ impl Fleet {
     fn settle_level(&self, connection: &Arc<Connection>) {
         let server = connection.index();
         let has_logs = self.view().snapshot.servers()[server].offer.has("logging");
-        if !has_logs || connection.era() != Era::Legacy {
+        if !has_logs || connection.lifecycle() != Lifecycle::Session {
             return;
         }
         // Locked until it is asked: what is asked last must be what was noted last.
@@ -148,18 +148,18 @@ impl Fleet {
         let clients = self.clients();
         let seeing = clients.iter().filter(|client| client.scope().sees(server));
         let Some(level) = levels.due(server, seeing.filter_map(|client| client.level()).min()) else { return };
-        levels.told.insert(server, level);
+        levels.applied.insert(server, level);
         self.set_level_of(connection, level);
     }
 
     /// Whether `server` says more than it would by itself, because somebody wants to hear it.
     pub(crate) fn is_lowered(&self, server: usize) -> bool {
-        self.levels().told.contains_key(&server) || self.clients().iter().any(|client| client.level().is_some())
+        self.levels().applied.contains_key(&server) || self.clients().iter().any(|client| client.level().is_some())
     }
 
     /// A server that comes later, or has forgotten us, hears it as well.
     pub(crate) fn set_level_of_new(&self, connection: &Arc<Connection>) {
-        self.levels().told.remove(&connection.index());
+        self.levels().applied.remove(&connection.index());
         self.settle_level(connection);
     }
 
@@ -191,10 +191,10 @@ mod tests {
     fn a_server_is_asked_for_the_most_that_anybody_wants_and_for_less_when_they_are_gone() {
         let mut levels = Levels::default();
         assert_eq!(levels.due(0, None), None, "a server nobody wants anything of is left alone");
-        let mut ask = |wishes: &[Level], of_clients| {
-            levels.wishes.insert(0, wishes.to_vec());
+        let mut ask = |requested: &[Level], of_clients| {
+            levels.requested.insert(0, requested.to_vec());
             let due = levels.due(0, of_clients);
-            levels.told.extend(due.map(|level| (0, level)));
+            levels.applied.extend(due.map(|level| (0, level)));
             due
         };
         assert_eq!(ask(&[], Some(Level::Error)), Some(Level::Error));

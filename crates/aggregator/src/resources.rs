@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::Kind;
-use protocol::era::result::{self, ResultType};
-use protocol::era::{change, error, meta};
+use protocol::bridge::result::{self, ResultType};
+use protocol::bridge::{change, error, meta};
 use protocol::reply::{self, code};
 use protocol::scan::{Span, member};
 use protocol::splice::Edit;
-use protocol::{Envelope, Era, text};
+use protocol::{Envelope, Lifecycle, text};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use upstream::Connection;
-use upstream::connection::Answer;
+use upstream::connection::Response;
 
-use crate::answering::Answering;
 use crate::call::{self, Destination, id_of};
-use crate::client::era_of;
-use crate::dispatch::{Aggregator, Incoming, Touched};
-use crate::way::Message;
+use crate::client::lifecycle_of;
+use crate::client_sink::Message;
+use crate::dispatch::{Aggregator, FlushSet, Incoming};
+use crate::responder::Responder;
 
 /// How long one server may think about a resource before the next is asked as well.
 const HEAD_START: Duration = Duration::from_millis(500);
 /// How long the search may take in all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RESOURCE_SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `resources/read`: sent to the server that lists the resource; what nobody lists is searched for.
 pub fn read(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope) {
@@ -34,7 +34,7 @@ pub fn read(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Enve
     let id = id_of(envelope);
     let Some(uri) = envelope.params.uri.and_then(|uri| text::decode(uri.of(line))) else {
         let text = "Invalid params: `uri` must be a string";
-        return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
+        return to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
     };
     let view = aggregator.fleet.view();
     let owners = view.snapshot.owners_of_uri(client.scope(), &uri, &mut view.snapshot.uri_budget(1));
@@ -45,11 +45,11 @@ pub fn read(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Enve
     let mut candidates = owners;
     candidates.extend(others.into_iter().filter(|server| !candidates.contains(server)).collect::<Vec<_>>());
     // While servers start, nobody can say that they do not have it.
-    if !aggregator.fleet.is_settled(client.scope()) && !client.has_many_waiting() {
+    if !aggregator.fleet.is_settled(client.scope()) && !client.has_many_deferred() {
         return wait_and_read(aggregator, &message, id);
     }
     match candidates[..] {
-        [] => to.say(&not_found(id.of(line), &uri, era_of(&envelope.params))),
+        [] => to.respond(&not_found(id.of(line), &uri, lifecycle_of(&envelope.params))),
         [only] => call::route_to(aggregator, message, envelope, only),
         _ => search(aggregator, &message, envelope, &uri, &candidates),
     }
@@ -59,14 +59,14 @@ fn wait_and_read(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span)
     let Incoming { client, to, line, .. } = message;
     let (aggregator, owner, answer_to, line) =
         (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), (*line).clone());
-    client.park(line.slice(id.start..id.end), to, async move {
+    client.defer(line.slice(id.start..id.end), to, async move {
         tokio::select! {
             () = aggregator.fleet.all_settled(owner.scope()) => {}
             () = owner.leaving() => {}
         }
-        let mut touched = Touched::default();
-        aggregator.take(&owner, &answer_to, &protocol::Line::Whole(line), &mut touched);
-        touched.flush();
+        let mut flush_set = FlushSet::default();
+        aggregator.take(&owner, &answer_to, &protocol::Line::Whole(line), &mut flush_set);
+        flush_set.flush();
         answer_to.flush();
     });
 }
@@ -75,26 +75,29 @@ fn wait_and_read(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span)
 fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envelope, uri: &str, candidates: &[usize]) {
     let Incoming { client, to, line, .. } = message;
     let view = aggregator.fleet.view();
-    let era = era_of(&envelope.params);
+    let lifecycle = lifecycle_of(&envelope.params);
     let connections = candidates.iter().filter_map(|&server| view.connections[server].as_ref());
-    let connections: Vec<_> = connections.map(|connection| Arc::clone(connection.towards(era))).collect();
+    let connections: Vec<_> = connections.map(|connection| Arc::clone(connection.for_lifecycle(lifecycle))).collect();
     let (id, envelope, uri) = (id_of(envelope), *envelope, uri.to_owned());
     let (aggregator, owner, answer_to, line) =
         (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), (*line).clone());
-    client.park(line.slice(id.start..id.end), to, async move {
-        let found = timeout(PATIENCE, first_to_have(connections, bare_params(&line, &envelope))).await.ok().flatten();
+    client.defer(line.slice(id.start..id.end), to, async move {
+        let found = timeout(RESOURCE_SEARCH_TIMEOUT, first_to_have(connections, bare_params(&line, &envelope)))
+            .await
+            .ok()
+            .flatten();
         let Some((connection, answer)) = found else {
-            answer_to.say(&not_found(id.of(&line), &uri, era));
+            answer_to.respond(&not_found(id.of(&line), &uri, lifecycle));
             return answer_to.flush();
         };
         if needs_the_client(&answer) {
             // It has something to ask: now that we know who has it, the request itself goes there.
-            let mut touched = Touched::default();
-            let message = Incoming { client: &owner, to: &answer_to, line: &line, touched: &mut touched };
+            let mut flush_set = FlushSet::default();
+            let message = Incoming { client: &owner, to: &answer_to, line: &line, flush_set: &mut flush_set };
             call::send(&aggregator, message, &envelope, Destination::as_it_is(&connection));
-            return touched.flush();
+            return flush_set.flush();
         }
-        pass_on(&answer_to, id.of(&line), &answer, connection.era(), era);
+        pass_on(&answer_to, id.of(&line), &answer, connection.lifecycle(), lifecycle);
     });
 }
 
@@ -112,7 +115,7 @@ fn bare_params(line: &Bytes, envelope: &Envelope) -> Bytes {
     change.apply()
 }
 
-async fn first_to_have(connections: Vec<Arc<Connection>>, params: Bytes) -> Option<(Arc<Connection>, Answer)> {
+async fn first_to_have(connections: Vec<Arc<Connection>>, params: Bytes) -> Option<(Arc<Connection>, Response)> {
     let mut asked = JoinSet::new();
     let mut waiting = connections.into_iter();
     loop {
@@ -141,17 +144,17 @@ async fn first_to_have(connections: Vec<Arc<Connection>>, params: Bytes) -> Opti
     }
 }
 
-fn needs_the_client(answer: &Answer) -> bool {
+fn needs_the_client(answer: &Response) -> bool {
     answer.outcome.is_ok_and(|found| result::kind(&answer.line, found) == ResultType::InputRequired)
 }
 
-fn pass_on(to: &Answering, id: &[u8], answer: &Answer, from: Era, era: Era) {
+fn pass_on(to: &Responder, id: &[u8], answer: &Response, from: Lifecycle, lifecycle: Lifecycle) {
     const METHOD: &str = "resources/read";
-    let translated = match (from, era, answer.outcome) {
-        (Era::Modern, Era::Legacy, Ok(found)) => result::to_legacy(&answer.line, found, METHOD),
-        (Era::Legacy, Era::Modern, Ok(found)) => result::to_modern(&answer.line, found, METHOD),
-        (Era::Modern, Era::Legacy, Err(found)) => error::to_legacy(&answer.line, found, METHOD),
-        (Era::Legacy, Era::Modern, Err(found)) => error::to_modern(&answer.line, found, METHOD),
+    let translated = match (from, lifecycle, answer.outcome) {
+        (Lifecycle::SelfContained, Lifecycle::Session, Ok(found)) => result::to_legacy(&answer.line, found, METHOD),
+        (Lifecycle::Session, Lifecycle::SelfContained, Ok(found)) => result::to_modern(&answer.line, found, METHOD),
+        (Lifecycle::SelfContained, Lifecycle::Session, Err(found)) => error::to_legacy(&answer.line, found, METHOD),
+        (Lifecycle::Session, Lifecycle::SelfContained, Err(found)) => error::to_modern(&answer.line, found, METHOD),
         _ => None,
     };
     let line = translated.unwrap_or_else(|| answer.line.clone());
@@ -159,7 +162,7 @@ fn pass_on(to: &Answering, id: &[u8], answer: &Answer, from: Era, era: Era) {
     let mut message = Vec::with_capacity(line.len() + 16);
     Message::Spliced { line: &line, edits: &[Edit { span: id_at, with: id }] }.write_to(&mut message);
     message.push(b'\n');
-    to.say_parts(&[Bytes::from(message)]);
+    to.respond_parts(&[Bytes::from(message)]);
     to.flush();
 }
 
@@ -185,7 +188,7 @@ pub fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
                 return call::route_to(aggregator, message, envelope, server);
             }
             let text = format!("Prompt not found: {name}");
-            to.say(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
+            to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
         }
         Some("ref/resource") if let Some((_, uri)) = text_of("uri") => {
             let owner = view.snapshot.template_owner(scope, &uri);
@@ -194,7 +197,7 @@ pub fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
             let alone = if let catalog::Scope::One(server) = scope { Some(server) } else { None };
             match owner.or(alone) {
                 Some(server) => call::route_to(aggregator, message, envelope, server),
-                None => to.say(&not_found(id.of(line), &uri, era_of(&envelope.params))),
+                None => to.respond(&not_found(id.of(line), &uri, lifecycle_of(&envelope.params))),
             }
         }
         _ => {
@@ -202,16 +205,16 @@ pub fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
                 return call::route_to(aggregator, message, envelope, server);
             }
             let text = "Invalid params: `ref` must name a prompt (`ref/prompt`) or a resource (`ref/resource`)";
-            to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
+            to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
         }
     }
 }
 
-/// Nobody has it, as each era says so.
-pub(crate) fn not_found(id: &[u8], uri: &str, era: Era) -> Vec<u8> {
-    let code = match era {
-        Era::Legacy => code::RESOURCE_NOT_FOUND,
-        Era::Modern => code::INVALID_PARAMS,
+/// Nobody has it, as each lifecycle says so.
+pub(crate) fn not_found(id: &[u8], uri: &str, lifecycle: Lifecycle) -> Vec<u8> {
+    let code = match lifecycle {
+        Lifecycle::Session => code::RESOURCE_NOT_FOUND,
+        Lifecycle::SelfContained => code::INVALID_PARAMS,
     };
     reply::error(id, code, "Resource not found", Some(&reply::object([("uri", reply::string(uri))])))
 }

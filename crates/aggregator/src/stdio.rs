@@ -12,13 +12,13 @@ use tokio::time::timeout;
 use upstream::stream::{Pump, Sink, Source};
 use upstream::{Outbox, Stop};
 
-use crate::answering::Answering;
 use crate::client::{Client, ClientSetup};
-use crate::dispatch::{Aggregator, Touched};
-use crate::way::Way;
+use crate::client_sink::ClientSink;
+use crate::dispatch::{Aggregator, FlushSet};
+use crate::responder::Responder;
 
 /// How long a client that has said its last word still gets answers to what it asked.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves the client on stdin and stdout until it leaves or one of the signals comes; then stops every server.
 pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Result<()> {
@@ -26,17 +26,17 @@ pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Res
     let (sink, pump) = Sink::adopt(own(io::stdout())?)?;
     let outbox = Arc::new(Outbox::new(sink));
     let client = Client::new(ClientSetup {
-        way: Arc::clone(&outbox) as Arc<dyn Way>,
+        sink: Arc::clone(&outbox) as Arc<dyn ClientSink>,
         names: aggregator.options.names,
         scope: Scope::All,
         principal: "".into(),
         is_alone: true,
         surface: aggregator.options.surface,
     });
-    if aggregator.options.reach.is_tools_only {
-        client.is_never_asked();
+    if aggregator.options.method_set.is_tools_only {
+        client.refuse_server_requests();
     }
-    aggregator.fleet.tell(&client);
+    aggregator.fleet.add_client(&client);
     let draining = tokio::spawn({
         let outbox = Arc::clone(&outbox);
         async move { outbox.drain().await }
@@ -48,7 +48,7 @@ pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Res
         () = outbox.closed() => Stop::Gently,
         () = signals.next() => Stop::Promptly,
     };
-    drop(timeout(FAREWELL, client.leave()).await);
+    drop(timeout(SHUTDOWN_RESPONSE_TIMEOUT, client.leave()).await);
     let is_urgent = stop(&aggregator, how, &mut signals).await;
     if !is_urgent {
         tokio::select! {
@@ -62,25 +62,25 @@ pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Res
 
 /// Takes what the client says until it has said everything and been answered, or is gone.
 async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, outbox: &Arc<Outbox>, mut source: Source) {
-    let to = Answering::to(client, Arc::clone(outbox) as Arc<dyn Way>);
+    let to = Responder::to(client, Arc::clone(outbox) as Arc<dyn ClientSink>);
     let mut lines = Lines::default();
-    let mut touched = Touched::default();
+    let mut flush_set = FlushSet::default();
     let mut is_open = true;
     while is_open {
         is_open = matches!(source.read_into(lines.space()).await, Ok(1..));
         while let Some(line) = if is_open { lines.next_line() } else { lines.rest() } {
-            aggregator.take(client, &to, &line, &mut touched);
+            aggregator.take(client, &to, &line, &mut flush_set);
         }
         // One write a server for all that came in one read.
-        touched.flush();
+        flush_set.flush();
         outbox.flush();
         // A client that asks faster than it reads answers is made to wait.
         outbox.caught_up().await;
     }
     // Who says no more answers no question either; the calls that need it end now.
-    client.is_never_asked();
+    client.refuse_server_requests();
     tokio::select! {
-        _ = timeout(FAREWELL, client.all_answered()) => {}
+        _ = timeout(SHUTDOWN_RESPONSE_TIMEOUT, client.wait_until_answered()) => {}
         () = outbox.closed() => {}
     }
 }
@@ -106,11 +106,11 @@ async fn stop(aggregator: &Aggregator, how: Stop, signals: &mut Signals) -> bool
 
 /// Lets the last answers out, as far as the client still reads.
 async fn hang_up(outbox: &Outbox, pump: Option<Pump>) {
-    drop(timeout(FAREWELL, outbox.emptied()).await);
+    drop(timeout(SHUTDOWN_RESPONSE_TIMEOUT, outbox.emptied()).await);
     outbox.abort();
     if let Some(pump) = pump {
         // Not with a blocking task, which the runtime would wait for however long it takes.
-        drop(timeout(FAREWELL, pump.ended()).await);
+        drop(timeout(SHUTDOWN_RESPONSE_TIMEOUT, pump.ended()).await);
     }
 }
 

@@ -6,45 +6,45 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::{Kind, Scope, ServerState, UriBudget};
-use protocol::era::listen::{self, Filter};
+use protocol::bridge::listen::{self, Filter};
 use protocol::reply::{self, code};
-use protocol::{Envelope, Era, Params, Span, text};
+use protocol::{Envelope, Lifecycle, Params, Span, text};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use upstream::Connection;
 
-use crate::answering::Answering;
 use crate::client::Client;
-use crate::client_limits::Subscriptions;
+use crate::client_limits::SubscriptionCounts;
+use crate::client_sink::Message;
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::{Fleet, View};
 use crate::resources::not_found;
+use crate::responder::Responder;
 use crate::surface::Surface;
-use crate::way::Message;
 
 /// The owners of more URIs than these are searched for on a thread of their own.
 const SEARCH_IN_PLACE: usize = 4;
 
 /// How long servers may take to say that they will tell us of changes, before a client is told so anyway.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Who follows what.
 #[derive(Default)]
-pub(crate) struct Followed {
-    resources: Vec<Follower>,
+pub(crate) struct Subscriptions {
+    resources: Vec<Subscriber>,
     listeners: Vec<Arc<Listener>>,
 }
 
 /// A client that wants to know when one resource changes.
-struct Follower {
+struct Subscriber {
     server: usize,
     uri: String,
     client: u64,
     principal: Arc<str>,
-    how: How,
+    delivery: Delivery,
 }
 
-enum How {
+enum Delivery {
     Subscribed(Weak<Client>),
     Listening(Arc<Listener>),
 }
@@ -52,7 +52,7 @@ enum How {
 /// A modern client's stream of news.
 struct Listener {
     client: Arc<Client>,
-    to: Arc<Answering>,
+    to: Arc<Responder>,
     id: Bytes,
     filter: Filter,
     /// Nothing may be told before that.
@@ -65,20 +65,20 @@ pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
     let Incoming { client, to, line, .. } = message;
     if let Some(why) = aggregator.fleet.refusal_of_subscriptions(client, &[&uri]) {
         let text = format!("Too many subscriptions: {why}");
-        return to.say(&reply::error(id.of(line), code::INVALID_REQUEST, &text, None));
+        return to.respond(&reply::error(id.of(line), code::INVALID_REQUEST, &text, None));
     }
     let (aggregator, follower, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
     let id = line.slice(id.start..id.end);
-    client.park(id.clone(), to, async move {
+    client.defer(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
         // One after the other: what is asked of the server must be in the order of what is noted here.
-        let place = fleet.places.at(server);
-        let _alone = place.subscribing.lock().await;
+        let slot = fleet.slots.at(server);
+        let _alone = slot.subscribing.lock().await;
         // Noted first: a change may be told in the same breath as the answer.
-        let is_first = fleet.follow(server, &uri, &follower, How::Subscribed(Arc::downgrade(&follower)));
+        let is_first = fleet.follow(server, &uri, &follower, Delivery::Subscribed(Arc::downgrade(&follower)));
         let answer = if is_first { start(&connection, &uri).await } else { Ok(()) };
         if answer.is_err() {
-            fleet.followed().resources.retain(|known| !known.is(server, &uri, follower.number()));
+            fleet.subscriptions().resources.retain(|known| !known.is(server, &uri, follower.number()));
         }
         respond(&answer_to, &id, answer);
     });
@@ -90,28 +90,28 @@ pub(crate) fn unsubscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, 
     let Incoming { client, to, line, .. } = message;
     let (aggregator, number, answer_to) = (Arc::clone(aggregator), client.number(), Arc::clone(to));
     let id = line.slice(id.start..id.end);
-    client.park(id.clone(), to, async move {
+    client.defer(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
-        let place = fleet.places.at(server);
-        let _alone = place.subscribing.lock().await;
-        fleet.followed().resources.retain(|known| !known.is(server, &uri, number));
+        let slot = fleet.slots.at(server);
+        let _alone = slot.subscribing.lock().await;
+        fleet.subscriptions().resources.retain(|known| !known.is(server, &uri, number));
         let answer = if fleet.has_follower(server, &uri) { Ok(()) } else { stop(&connection, &uri).await };
         respond(&answer_to, &id, answer);
     });
 }
 
-fn respond(to: &Answering, id: &[u8], answer: Result<(), Option<Bytes>>) {
+fn respond(to: &Responder, id: &[u8], answer: Result<(), Option<Bytes>>) {
     match answer {
-        Ok(()) => to.say(&reply::result(id, b"{}")),
+        Ok(()) => to.respond(&reply::result(id, b"{}")),
         Err(Some(error)) => {
             let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
             line.extend_from_slice(id);
             line.extend_from_slice(b",\"error\":");
             line.extend_from_slice(&error);
             line.extend_from_slice(b"}\n");
-            to.say(&line);
+            to.respond(&line);
         }
-        Err(None) => to.say(&reply::error(id, code::INTERNAL_ERROR, "The server ended before it answered", None)),
+        Err(None) => to.respond(&reply::error(id, code::INTERNAL_ERROR, "The server ended before it answered", None)),
     }
     to.flush();
 }
@@ -126,7 +126,7 @@ fn owner(
     let Incoming { client, to, line, .. } = message;
     let Some(uri) = params.uri.and_then(|uri| text::decode(uri.of(line))) else {
         let text = "Invalid params: `uri` must be a string";
-        to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
+        to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
         return None;
     };
     let view = aggregator.fleet.view();
@@ -134,7 +134,7 @@ fn owner(
     match server.and_then(|server| Some((server, view.connections[server].clone()?))) {
         Some((server, connection)) => Some((uri.into_owned(), server, connection)),
         None => {
-            to.say(&not_found(id.of(line), &uri, Era::Legacy));
+            to.respond(&not_found(id.of(line), &uri, Lifecycle::Session));
             None
         }
     }
@@ -142,7 +142,7 @@ fn owner(
 
 /// Asks the server to tell of changes, and waits until it will; the error is the server's own.
 async fn start(connection: &Connection, uri: &str) -> Result<(), Option<Bytes>> {
-    if connection.era() == Era::Modern {
+    if connection.lifecycle() == Lifecycle::SelfContained {
         connection.listen_for(uri).await;
         return Ok(());
     }
@@ -150,7 +150,7 @@ async fn start(connection: &Connection, uri: &str) -> Result<(), Option<Bytes>> 
 }
 
 async fn stop(connection: &Connection, uri: &str) -> Result<(), Option<Bytes>> {
-    if connection.era() == Era::Modern {
+    if connection.lifecycle() == Lifecycle::SelfContained {
         connection.stop_listening_for(uri);
         return Ok(());
     }
@@ -171,19 +171,19 @@ pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
         Ok(wanted) => wanted,
         Err(problem) => {
             let text = format!("Invalid params: {problem}");
-            return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
+            return to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
         }
     };
     let uris: Vec<&str> = wanted.uris.iter().map(String::as_str).collect();
     if let Some(why) = aggregator.fleet.refusal_of_subscriptions(client, &uris) {
         let text = format!("Too many subscriptions: {why}");
-        return to.say(&reply::error(id.of(line), code::INVALID_REQUEST, &text, None));
+        return to.respond(&reply::error(id.of(line), code::INVALID_REQUEST, &text, None));
     }
     // A copy: the stream may stay open for long, and must not keep the whole request.
     let id = Bytes::copy_from_slice(id.of(line));
     let (aggregator, client, to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
     let owner = Arc::clone(&client);
-    owner.park(id.clone(), &to.clone(), async move {
+    owner.defer(id.clone(), &to.clone(), async move {
         let fleet = &aggregator.fleet;
         let (filter, owned) = fleet.honoured(client.scope(), wanted).await;
         let listener = Listener {
@@ -194,23 +194,23 @@ pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
             is_acknowledged: Mutex::new(false),
         };
         // Noted before it is acknowledged: from then on nothing may be missed.
-        let (listening, followed) = match Listening::begin(fleet, Arc::new(listener), owned) {
+        let (listening, subscriptions) = match Listening::begin(fleet, Arc::new(listener), owned) {
             Ok(begun) => begun,
             Err(why) => {
                 let text = format!("Too many subscriptions: {why}");
-                to.say(&reply::error(&id, code::INVALID_REQUEST, &text, None));
+                to.respond(&reply::error(&id, code::INVALID_REQUEST, &text, None));
                 return to.flush();
             }
         };
-        if timeout(PATIENCE, listening.start(followed)).await.is_err() {
+        if timeout(SUBSCRIBE_TIMEOUT, listening.start(subscriptions)).await.is_err() {
             tracing::warn!("a server does not answer whether it will tell of changes");
         }
         listening.listener.acknowledge();
         client.leaving().await;
         drop(listening);
-        let meta = reply::object([(protocol::era::meta::SUBSCRIPTION_ID, id.to_vec())]);
+        let meta = reply::object([(protocol::bridge::meta::SUBSCRIPTION_ID, id.to_vec())]);
         let end = reply::object([("resultType", reply::string("complete")), ("_meta", meta)]);
-        to.say(&reply::result(&id, &end));
+        to.respond(&reply::result(&id, &end));
         to.flush();
     });
 }
@@ -228,16 +228,16 @@ impl Listening {
         listener: Arc<Listener>,
         owned: Vec<(usize, String)>,
     ) -> Result<(Self, Vec<(usize, String, bool)>), String> {
-        let followed = fleet.follow_all(&listener, owned)?;
-        Ok((Self { fleet: Arc::clone(fleet), listener }, followed))
+        let subscriptions = fleet.follow_all(&listener, owned)?;
+        Ok((Self { fleet: Arc::clone(fleet), listener }, subscriptions))
     }
 
-    async fn start(&self, followed: Vec<(usize, String, bool)>) {
-        for (server, uri, is_first) in followed {
+    async fn start(&self, subscriptions: Vec<(usize, String, bool)>) {
+        for (server, uri, is_first) in subscriptions {
             let Some(connection) = self.fleet.view().connections[server].clone() else { continue };
             // Who is not the first waits until the first has been answered.
-            let place = self.fleet.places.at(server);
-            let _alone = place.subscribing.lock().await;
+            let slot = self.fleet.slots.at(server);
+            let _alone = slot.subscribing.lock().await;
             if !is_first {
                 continue;
             }
@@ -250,11 +250,11 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let gone = |how: &How| matches!(how, How::Listening(listener) if Arc::ptr_eq(listener, &self.listener));
-        let ended: Vec<Follower> = {
-            let mut followed = self.fleet.followed();
-            followed.listeners.retain(|listener| !Arc::ptr_eq(listener, &self.listener));
-            followed.resources.extract_if(.., |follower| gone(&follower.how)).collect()
+        let gone = |delivery: &Delivery| matches!(delivery, Delivery::Listening(listener) if Arc::ptr_eq(listener, &self.listener));
+        let ended: Vec<Subscriber> = {
+            let mut subscriptions = self.fleet.subscriptions();
+            subscriptions.listeners.retain(|listener| !Arc::ptr_eq(listener, &self.listener));
+            subscriptions.resources.extract_if(.., |follower| gone(&follower.delivery)).collect()
         };
         self.fleet.stop_following(ended);
     }
@@ -262,11 +262,11 @@ impl Drop for Listening {
 
 /// A client is gone: what it followed is followed no more.
 pub(crate) fn leave(fleet: &Arc<Fleet>, client: &Client) {
-    let ended = fleet.followed().resources.extract_if(.., |known| known.client == client.number()).collect();
+    let ended = fleet.subscriptions().resources.extract_if(.., |known| known.client == client.number()).collect();
     fleet.stop_following(ended);
 }
 
-impl Follower {
+impl Subscriber {
     fn is(&self, server: usize, uri: &str, client: u64) -> bool {
         self.server == server && self.client == client && self.uri == uri
     }
@@ -275,9 +275,9 @@ impl Follower {
 impl Fleet {
     /// A list has changed, by this server or by nobody's doing but ours: whoever keeps a stream of news open for it is told
     /// on that stream.
-    pub(crate) fn tell_listeners(&self, server: Option<usize>, kind: Kind) {
+    pub(crate) fn notify_listeners(&self, server: Option<usize>, kind: Kind) {
         let listeners: Vec<_> = {
-            let followed = self.followed();
+            let subscriptions = self.subscriptions();
             let wants = |listener: &&Arc<Listener>| match kind {
                 Kind::Tool => listener.filter.tools,
                 Kind::Prompt => listener.filter.prompts,
@@ -287,7 +287,7 @@ impl Fleet {
                 Some(server) => listener.client.scope().sees(server),
                 None => listener.client.surface() != Surface::Full,
             };
-            followed.listeners.iter().filter(wants).filter(sees).cloned().collect()
+            subscriptions.listeners.iter().filter(wants).filter(sees).cloned().collect()
         };
         for listener in listeners {
             listener.tell(&listen::tagged(kind.changed(), None, &listener.id));
@@ -298,18 +298,18 @@ impl Fleet {
     pub(crate) fn resource_updated(&self, server: usize, line: &Bytes, envelope: &Envelope) {
         let Some(uri) = envelope.params.uri.and_then(|uri| text::decode(uri.of(line))) else { return };
         let (mut subscribed, mut listening) = (Vec::<Arc<Client>>::new(), Vec::<Arc<Listener>>::new());
-        for follower in &self.followed().resources {
+        for follower in &self.subscriptions().resources {
             // A part of what is followed may be named instead.
             if follower.server != server || !uri.starts_with(&follower.uri) {
                 continue;
             }
-            match &follower.how {
-                How::Subscribed(client) => {
+            match &follower.delivery {
+                Delivery::Subscribed(client) => {
                     let client = client.upgrade();
                     subscribed
                         .extend(client.filter(|client| !subscribed.iter().any(|known| Arc::ptr_eq(known, client))));
                 }
-                How::Listening(listener) => {
+                Delivery::Listening(listener) => {
                     if !listening.iter().any(|known| Arc::ptr_eq(known, listener)) {
                         listening.push(Arc::clone(listener));
                     }
@@ -328,14 +328,15 @@ impl Fleet {
     }
 
     /// Notes who follows a resource; whether nobody did before.
-    fn follow(&self, server: usize, uri: &str, client: &Client, how: How) -> bool {
+    fn follow(&self, server: usize, uri: &str, client: &Client, delivery: Delivery) -> bool {
         let (client, principal) = (client.number(), Arc::clone(client.principal()));
-        let mut followed = self.followed();
-        let is_first = !followed.resources.iter().any(|known| known.server == server && known.uri == uri);
+        let mut subscriptions = self.subscriptions();
+        let is_first = !subscriptions.resources.iter().any(|known| known.server == server && known.uri == uri);
         // Subscribing twice is following once.
-        let is_repeated = |known: &How| matches!((known, &how), (How::Subscribed(_), How::Subscribed(_)));
-        followed.resources.retain(|known| !(known.is(server, uri, client) && is_repeated(&known.how)));
-        followed.resources.push(Follower { server, uri: uri.to_owned(), client, principal, how });
+        let is_repeated =
+            |known: &Delivery| matches!((known, &delivery), (Delivery::Subscribed(_), Delivery::Subscribed(_)));
+        subscriptions.resources.retain(|known| !(known.is(server, uri, client) && is_repeated(&known.delivery)));
+        subscriptions.resources.push(Subscriber { server, uri: uri.to_owned(), client, principal, delivery });
         is_first
     }
 
@@ -346,48 +347,48 @@ impl Fleet {
         owned: Vec<(usize, String)>,
     ) -> Result<Vec<(usize, String, bool)>, String> {
         let (client, principal) = (listener.client.number(), listener.client.principal());
-        let mut followed = self.followed();
+        let mut subscriptions = self.subscriptions();
         // Others may have come since the request was read.
         let more: Vec<&str> = owned.iter().map(|(_, uri)| uri.as_str()).collect();
-        if let Some(why) = self.client_limits().refusal_of_subscriptions(followed.count(&listener.client), &more) {
+        if let Some(why) = self.client_limits().refusal_of_subscriptions(subscriptions.count(&listener.client), &more) {
             return Err(why);
         }
         let known: HashSet<(usize, &str)> =
-            followed.resources.iter().map(|known| (known.server, known.uri.as_str())).collect();
+            subscriptions.resources.iter().map(|known| (known.server, known.uri.as_str())).collect();
         let mut seen = HashSet::new();
         let is_first: Vec<bool> = owned
             .iter()
             .map(|(server, uri)| !known.contains(&(*server, uri)) && seen.insert((*server, uri.as_str())))
             .collect();
         drop((known, seen));
-        followed.resources.extend(owned.iter().map(|(server, uri)| Follower {
+        subscriptions.resources.extend(owned.iter().map(|(server, uri)| Subscriber {
             server: *server,
             uri: uri.clone(),
             client,
             principal: Arc::clone(principal),
-            how: How::Listening(Arc::clone(listener)),
+            delivery: Delivery::Listening(Arc::clone(listener)),
         }));
-        followed.listeners.push(Arc::clone(listener));
+        subscriptions.listeners.push(Arc::clone(listener));
         Ok(owned.into_iter().zip(is_first).map(|((server, uri), is_first)| (server, uri, is_first)).collect())
     }
 
     /// Why `client` cannot subscribe to these as well, if it cannot.
     fn refusal_of_subscriptions(&self, client: &Client, more: &[&str]) -> Option<String> {
-        let known = self.followed().count(client);
+        let known = self.subscriptions().count(client);
         self.client_limits().refusal_of_subscriptions(known, more)
     }
 
     fn has_follower(&self, server: usize, uri: &str) -> bool {
-        self.followed().resources.iter().any(|known| known.server == server && known.uri == uri)
+        self.subscriptions().resources.iter().any(|known| known.server == server && known.uri == uri)
     }
 
-    fn stop_following(self: &Arc<Self>, ended: Vec<Follower>) {
-        for Follower { server, uri, .. } in ended {
+    fn stop_following(self: &Arc<Self>, ended: Vec<Subscriber>) {
+        for Subscriber { server, uri, .. } in ended {
             let Some(connection) = self.view().connections[server].clone() else { continue };
             let fleet = Arc::clone(self);
             self.spawn(async move {
-                let place = fleet.places.at(server);
-                let _alone = place.subscribing.lock().await;
+                let slot = fleet.slots.at(server);
+                let _alone = slot.subscribing.lock().await;
                 if !fleet.has_follower(server, &uri)
                     && let Err(error) = stop(&connection, &uri).await
                 {
@@ -398,18 +399,18 @@ impl Fleet {
     }
 
     /// The server has forgotten whatever it was asked to tell of, so it is asked again.
-    pub(crate) fn follow_anew(self: &Arc<Self>, connection: &Arc<Connection>) {
+    pub(crate) fn resubscribe(self: &Arc<Self>, connection: &Arc<Connection>) {
         let server = connection.index();
-        if !self.followed().resources.iter().any(|known| known.server == server) {
+        if !self.subscriptions().resources.iter().any(|known| known.server == server) {
             return;
         }
         let (fleet, connection) = (Arc::clone(self), Arc::clone(connection));
         self.spawn(async move {
-            let place = fleet.places.at(server);
-            let _alone = place.subscribing.lock().await;
+            let slot = fleet.slots.at(server);
+            let _alone = slot.subscribing.lock().await;
             let uris: BTreeSet<String> = {
-                let followed = fleet.followed();
-                followed
+                let subscriptions = fleet.subscriptions();
+                subscriptions
                     .resources
                     .iter()
                     .filter(|known| known.server == server)
@@ -420,7 +421,7 @@ impl Fleet {
             for uri in uris {
                 let connection = Arc::clone(&connection);
                 asked.spawn(async move {
-                    let answer = timeout(PATIENCE, start(&connection, &uri)).await;
+                    let answer = timeout(SUBSCRIBE_TIMEOUT, start(&connection, &uri)).await;
                     if !matches!(answer, Ok(Ok(()))) {
                         tracing::warn!(server = %connection.server(), %uri, ?answer, "could not subscribe again");
                     }
@@ -468,8 +469,8 @@ impl Fleet {
         }
     }
 
-    fn followed(&self) -> MutexGuard<'_, Followed> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -480,11 +481,11 @@ fn owner_of(view: &View, scope: Scope, uri: &str, budget: &mut UriBudget) -> Opt
     owners.into_iter().find(tells).or_else(|| view.snapshot.resource_servers(scope).into_iter().find(tells))
 }
 
-impl Followed {
+impl Subscriptions {
     /// How much is followed: by this client, by whoever it belongs to, and by all.
-    fn count(&self, client: &Client) -> Subscriptions {
-        let count = |of: &dyn Fn(&Follower) -> bool| self.resources.iter().filter(|known| of(known)).count();
-        Subscriptions {
+    fn count(&self, client: &Client) -> SubscriptionCounts {
+        let count = |of: &dyn Fn(&Subscriber) -> bool| self.resources.iter().filter(|known| of(known)).count();
+        SubscriptionCounts {
             session: count(&|known| known.client == client.number()),
             identity: count(&|known| known.principal == *client.principal()),
             all: self.resources.len(),
@@ -495,19 +496,22 @@ impl Followed {
 impl Listener {
     fn acknowledge(&self) {
         let mut is_acknowledged = self.is_acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
-        let way = self.to.way();
-        way.send(crate::way::What::Aside, Message::Own(&listen::acknowledged(&self.id, &self.filter)));
-        way.flush();
+        let sink = self.to.sink();
+        sink.send(
+            crate::client_sink::Outbound::Notification,
+            Message::Own(&listen::acknowledged(&self.id, &self.filter)),
+        );
+        sink.flush();
         *is_acknowledged = true;
     }
 
     fn tell(&self, message: &[u8]) {
         // Locked, so that what is told while it is acknowledged is told afterwards.
         let is_acknowledged = self.is_acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
-        let way = self.to.way();
-        if *is_acknowledged && !way.is_full() {
-            way.send(crate::way::What::Aside, Message::Own(message));
-            way.flush();
+        let sink = self.to.sink();
+        if *is_acknowledged && !sink.is_full() {
+            sink.send(crate::client_sink::Outbound::Notification, Message::Own(message));
+            sink.flush();
         }
     }
 }

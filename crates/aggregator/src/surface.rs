@@ -4,16 +4,16 @@
 //! small surface a client is offered `search_tools`, `describe_tool` and `call_tool`, and what the user has pinned. The
 //! arguments and the result of a call through `call_tool` are the same bytes as without it.
 //!
-//! - here: which surface a client has, and who knows what fits a wish ([`Guide`])
-//! - [`own`]: our own tools: what they are called, how they are described
-//! - [`grown`]: what a client has found, where that is added to its list
-//! - [`taking`]: calls of them; [`showing`]: what is told of the tools of servers; [`signature`]: one, in a line
+//! - here: which surface a client has, and who knows what fits a wish ([`ToolFinder`])
+//! - [`meta_tools`]: our own tools: what they are called, how they are described
+//! - [`discovered`]: what a client has found, where that is added to its list
+//! - [`dispatch`]: calls of them; [`render`]: what is told of the tools of servers; [`signature`]: one, in a line
 
-mod grown;
-mod own;
-mod showing;
+mod discovered;
+mod dispatch;
+mod meta_tools;
+mod render;
 mod signature;
-mod taking;
 
 use std::fmt;
 use std::future::Future;
@@ -23,14 +23,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::{Kind, Scope};
-use protocol::Era;
+use protocol::Lifecycle;
 
 use crate::client::Client;
 use crate::dispatch::Aggregator;
 use crate::fleet::View;
 
-pub(crate) use grown::Grown;
-pub(crate) use taking::take;
+pub(crate) use discovered::DiscoveredTools;
+pub(crate) use dispatch::take;
 
 /// How much of the catalogue a client sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,9 +47,9 @@ pub enum Surface {
 }
 
 /// Who knows which tools fit a wish.
-pub trait Guide: Send + Sync {
+pub trait ToolFinder: Send + Sync {
     /// The tools that fit best, the best first.
-    fn find(&self, wish: Wish) -> Finding;
+    fn find(&self, tool_query: ToolQuery) -> FoundTools;
     /// What tools, of this server or of all, are good for, with how many are: the most first.
     fn skills(&self, server: Option<usize>) -> Vec<(String, usize)>;
     /// The tools that are listed on every surface, by the names they have in the merged list.
@@ -57,11 +57,11 @@ pub trait Guide: Send + Sync {
 }
 
 /// Something that is being looked for.
-pub type Finding = Pin<Box<dyn Future<Output = Result<Vec<Found>, String>> + Send>>;
+pub type FoundTools = Pin<Box<dyn Future<Output = Result<Vec<Found>, String>> + Send>>;
 
 /// What somebody looks for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
+pub struct ToolQuery {
     /// In their own words.
     pub query: String,
     /// So many at most.
@@ -87,13 +87,13 @@ pub struct Found {
 
 /// Whether this client is shown the small surface now.
 fn is_small(aggregator: &Aggregator, client: &Client, view: &View) -> bool {
-    if aggregator.guide().is_none() {
+    if aggregator.tool_finder().is_none() {
         return false;
     }
     match client.surface() {
         Surface::Full => false,
         Surface::Search | Surface::Grow => true,
-        Surface::Auto => count(view, client) > comfort_of(&client.name()),
+        Surface::Auto => count(view, client) > max_tools_for(&client.name()),
     }
 }
 
@@ -106,20 +106,20 @@ fn count(view: &View, client: &Client) -> usize {
 }
 
 /// The list of tools for a client that is shown the small surface: the JSON of a `result`.
-pub(crate) fn page(aggregator: &Aggregator, client: &Client, era: Era) -> Option<Bytes> {
+pub(crate) fn page(aggregator: &Aggregator, client: &Client, lifecycle: Lifecycle) -> Option<Bytes> {
     let view = aggregator.fleet.view();
-    let guide = aggregator.guide().filter(|_| is_small(aggregator, client, &view))?;
-    Some(own::page(&view, client, &**guide, era))
+    let tool_finder = aggregator.tool_finder().filter(|_| is_small(aggregator, client, &view))?;
+    Some(meta_tools::page(&view, client, &**tool_finder, lifecycle))
 }
 
 /// With how many tools a client gets along that calls itself so. Measured by what their makers say, where they do.
-fn comfort_of(client_name: &str) -> usize {
+fn max_tools_for(client_name: &str) -> usize {
     const KNOWN: [(&str, usize); 5] =
         [("cursor", 40), ("visual studio code", 128), ("github-copilot", 128), ("windsurf", 100), ("codex", 100)];
     /// About 15,000 tokens of ordinary definitions: less than a tenth of a usual context.
     const OTHERS: usize = 100;
     let client_name = client_name.to_ascii_lowercase();
-    KNOWN.iter().find(|(start, _)| client_name.starts_with(start)).map_or(OTHERS, |&(_, comfort)| comfort)
+    KNOWN.iter().find(|(start, _)| client_name.starts_with(start)).map_or(OTHERS, |&(_, max_tools)| max_tools)
 }
 
 /// A `--surface` that is none of the four.
@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn clients_cope_with_what_their_makers_say() {
-        assert_eq!(comfort_of("cursor-vscode"), 40);
-        assert_eq!(comfort_of("Visual Studio Code - Insiders"), 128);
-        assert_eq!(comfort_of("my own agent"), 100);
+        assert_eq!(max_tools_for("cursor-vscode"), 40);
+        assert_eq!(max_tools_for("Visual Studio Code - Insiders"), 128);
+        assert_eq!(max_tools_for("my own agent"), 100);
     }
 }

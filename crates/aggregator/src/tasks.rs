@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::Scope;
-use protocol::era::change::Change;
-use protocol::era::meta;
+use protocol::bridge::change::Change;
+use protocol::bridge::meta;
 use protocol::reply::{self, code};
 use protocol::scan::{elements, member};
 use protocol::splice::Edit;
-use protocol::{Envelope, Era, Span, text};
+use protocol::{Envelope, Lifecycle, Span, text};
 use tokio::time::timeout;
 use upstream::Connection;
-use upstream::connection::Answer;
+use upstream::connection::Response;
 
 use crate::call::{self, Destination, id_of};
-use crate::client::{Client, era_of};
+use crate::client::{Client, lifecycle_of};
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::Fleet;
 
 /// So many tasks are remembered, and so many of one token. One more makes the oldest forgotten, of the token that has the
 /// most: nobody loses a task because somebody else begins many.
-const MOST_TASKS: usize = 10_000;
-const MOST_TASKS_OF_TOKEN: usize = 5_000;
+const MAX_TASKS: usize = 10_000;
+const MAX_TASKS_PER_TOKEN: usize = 5_000;
 /// Bytes of a task's id. One that is longer cannot be asked for again.
-const LONGEST_ID: usize = 1 << 10;
+const MAX_TASK_ID_BYTES: usize = 1 << 10;
 /// How long a server may take to say that a task nobody wants any more is cancelled.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
+const TASK_CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whose tasks run where.
 #[derive(Default)]
@@ -48,7 +48,7 @@ struct Task {
     client: Weak<Client>,
     number: u64,
     principal: Arc<str>,
-    era: Era,
+    lifecycle: Lifecycle,
 }
 
 /// The two names of a task, where they differ.
@@ -63,9 +63,9 @@ pub(crate) struct Alias {
 impl Task {
     /// A legacy task belongs to the session that began it; a modern one to everybody who acts for the same.
     fn is(&self, client: &Client) -> bool {
-        match self.era {
-            Era::Legacy => self.number == client.number(),
-            Era::Modern => self.principal == *client.principal(),
+        match self.lifecycle {
+            Lifecycle::Session => self.number == client.number(),
+            Lifecycle::SelfContained => self.principal == *client.principal(),
         }
     }
 }
@@ -80,17 +80,17 @@ pub(crate) fn may_begin(line: &[u8], envelope: &Envelope) -> bool {
 pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, method: &str) {
     let Incoming { client, to, line, .. } = &message;
     let id = id_of(envelope);
-    let (scope, era) = (client.scope(), era_of(&envelope.params));
-    if !aggregator.fleet.offers_tasks(scope, era) {
+    let (scope, lifecycle) = (client.scope(), lifecycle_of(&envelope.params));
+    if !aggregator.fleet.offers_tasks(scope, lifecycle) {
         let text = format!("Method not found: {method}");
-        return to.say(&reply::error(id.of(line), code::METHOD_NOT_FOUND, &text, None));
+        return to.respond(&reply::error(id.of(line), code::METHOD_NOT_FOUND, &text, None));
     }
     let Some((task_at, task)) = envelope.params.task_id.and_then(|at| Some((at, text::decode(at.of(line))?))) else {
         let text = "Invalid params: `taskId` must be a string";
-        return to.say(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
+        return to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
     };
-    let place = aggregator.fleet.tasks().place(client, scope, &task);
-    if let Some((server, original)) = place {
+    let slot = aggregator.fleet.tasks().slot(client, scope, &task);
+    if let Some((server, original)) = slot {
         let view = aggregator.fleet.view();
         let Some(connection) = &view.connections[server] else {
             return call::route_to(aggregator, message, envelope, server);
@@ -110,7 +110,7 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelop
         }
         Scope::One(_) | Scope::All => {
             let text = format!("Task not found: {task}");
-            to.say(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
+            to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
         }
     }
 }
@@ -118,20 +118,20 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelop
 /// `tasks/list` of a legacy client: its own tasks at all servers.
 pub(crate) fn list(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span) {
     let Incoming { client, to, line, .. } = message;
-    if !aggregator.fleet.offers_tasks(client.scope(), Era::Legacy) {
+    if !aggregator.fleet.offers_tasks(client.scope(), Lifecycle::Session) {
         let text = "Method not found: tasks/list";
-        return to.say(&reply::error(id.of(line), code::METHOD_NOT_FOUND, text, None));
+        return to.respond(&reply::error(id.of(line), code::METHOD_NOT_FOUND, text, None));
     }
     let view = aggregator.fleet.view();
     let servers = view.snapshot.servers().iter().zip(&view.connections).enumerate();
     let asked: Vec<_> = servers
         .filter(|(index, (server, _))| client.scope().sees(*index) && server.offer.has_within("tasks", "list"))
         .filter_map(|(_, (_, connection))| connection.clone())
-        .filter(|connection| connection.era() == Era::Legacy)
+        .filter(|connection| connection.lifecycle() == Lifecycle::Session)
         .collect();
     let id = line.slice(id.start..id.end);
     let (aggregator, owner, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
-    client.park(id.clone(), to, async move {
+    client.defer(id.clone(), to, async move {
         let mut tasks = Vec::new();
         for connection in asked {
             // A server that cannot tell has no say in what the others have.
@@ -141,7 +141,7 @@ pub(crate) fn list(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Spa
         let mut list = b"{\"tasks\":[".to_vec();
         list.extend(tasks.join(&b','));
         list.extend_from_slice(b"]}");
-        answer_to.say(&reply::result(&id, &list));
+        answer_to.respond(&reply::result(&id, &list));
         answer_to.flush();
     });
 }
@@ -162,9 +162,9 @@ pub(crate) fn leave(fleet: &Fleet, client: &Client) {
 
 async fn cancel(connection: Arc<Connection>, task: String) {
     let params = reply::object([("taskId", reply::string(&task))]);
-    let answer = timeout(CANCEL_PATIENCE, connection.ask("tasks/cancel", Some(&params))).await;
+    let answer = timeout(TASK_CANCEL_TIMEOUT, connection.ask("tasks/cancel", Some(&params))).await;
     // Most tasks were over before their client left, and then there is nothing to cancel.
-    let is_cancelled = matches!(answer, Ok(Some(Answer { outcome: Ok(_), .. })));
+    let is_cancelled = matches!(answer, Ok(Some(Response { outcome: Ok(_), .. })));
     tracing::debug!(server = %connection.server(), is_cancelled, "a task whose client is gone");
 }
 
@@ -172,7 +172,7 @@ impl Tasks {
     /// Forgets the legacy tasks of a client, and tells which they were.
     fn take_legacy_of(&mut self, client: u64) -> Vec<Task> {
         let Self { known, visible, .. } = self;
-        let own = known.extract_if(|_, task| task.era == Era::Legacy && task.number == client);
+        let own = known.extract_if(|_, task| task.lifecycle == Lifecycle::Session && task.number == client);
         let own: Vec<Task> = own.map(|(_, task)| task).collect();
         for task in &own {
             visible.remove(&(task.server, task.original.clone()));
@@ -200,7 +200,7 @@ impl Tasks {
             client: Arc::downgrade(client),
             number: client.number(),
             principal: Arc::clone(client.principal()),
-            era: connection.era(),
+            lifecycle: connection.lifecycle(),
         };
         self.visible.insert((server, original.to_owned()), visible.clone());
         let principal = Arc::clone(&task.principal);
@@ -214,10 +214,10 @@ impl Tasks {
     /// Forgets the oldest task if there are too many now that `principal` has one more.
     fn forget_surplus(&mut self, principal: &Arc<str>) {
         let own = self.order.get(principal).map_or(0, VecDeque::len);
-        let of_token = if principal.is_empty() { MOST_TASKS } else { MOST_TASKS_OF_TOKEN };
+        let of_token = if principal.is_empty() { MAX_TASKS } else { MAX_TASKS_PER_TOKEN };
         let whose = if own > of_token {
             Some(Arc::clone(principal))
-        } else if self.known.len() > MOST_TASKS {
+        } else if self.known.len() > MAX_TASKS {
             self.order.iter().max_by_key(|(_, ids)| ids.len()).map(|(principal, _)| Arc::clone(principal))
         } else {
             None
@@ -233,7 +233,7 @@ impl Tasks {
     }
 
     /// Where a task of this client runs, and what it is called there.
-    fn place(&self, client: &Client, scope: Scope, visible: &str) -> Option<(usize, String)> {
+    fn slot(&self, client: &Client, scope: Scope, visible: &str) -> Option<(usize, String)> {
         let task = self.known.get(visible).filter(|task| scope.sees(task.server) && task.is(client))?;
         Some((task.server, task.original.clone()))
     }
@@ -257,7 +257,7 @@ impl Tasks {
                 return Some(definition.to_vec());
             }
             let mut change = Change::new(&definition);
-            change.set_member(protocol::era::change::whole(&definition), "taskId", &reply::string(visible));
+            change.set_member(protocol::bridge::change::whole(&definition), "taskId", &reply::string(visible));
             Some(change.apply().to_vec())
         };
         tasks.into_iter().filter_map(own).collect()
@@ -273,13 +273,13 @@ impl Fleet {
         line: &[u8],
         result: Span,
     ) -> Option<Alias> {
-        let task = match connection.era() {
-            Era::Legacy => member(line, result, "task")?,
-            Era::Modern => result,
+        let task = match connection.lifecycle() {
+            Lifecycle::Session => member(line, result, "task")?,
+            Lifecycle::SelfContained => result,
         };
         let id = member(line, task, "taskId")?;
-        if id.end - id.start > LONGEST_ID {
-            tracing::warn!(server = %connection.server(), most = LONGEST_ID, "a task whose id is too long is not remembered");
+        if id.end - id.start > MAX_TASK_ID_BYTES {
+            tracing::warn!(server = %connection.server(), most = MAX_TASK_ID_BYTES, "a task whose id is too long is not remembered");
             return None;
         }
         let original = text::decode(id.of(line))?;
@@ -295,9 +295,9 @@ impl Fleet {
         let mut message = Vec::with_capacity(line.len() + 16);
         let token = reply::string(&visible);
         let with = if visible == original { task_at.of(line) } else { &token };
-        crate::way::Message::Spliced { line, edits: &[Edit { span: task_at, with }] }.write_to(&mut message);
+        crate::client_sink::Message::Spliced { line, edits: &[Edit { span: task_at, with }] }.write_to(&mut message);
         message.push(b'\n');
-        client.tell(&message);
+        client.notify(&message);
     }
 
     /// Whose task a question of a server is about, if it says so.
@@ -324,7 +324,7 @@ mod tests {
             client: Weak::new(),
             number: 1,
             principal: Arc::clone(&principal),
-            era: Era::Modern,
+            lifecycle: Lifecycle::SelfContained,
         };
         tasks.visible.insert((0, id.clone()), id.clone());
         tasks.known.insert(id.clone(), task);
@@ -336,12 +336,12 @@ mod tests {
     fn a_token_that_begins_many_tasks_makes_nobody_elses_forgotten() {
         let mut tasks = Tasks::default();
         begin(&mut tasks, "ben", 0);
-        (0..MOST_TASKS_OF_TOKEN + 10).for_each(|number| begin(&mut tasks, "ann", number));
-        assert_eq!(tasks.known.len(), MOST_TASKS_OF_TOKEN + 1);
+        (0..MAX_TASKS_PER_TOKEN + 10).for_each(|number| begin(&mut tasks, "ann", number));
+        assert_eq!(tasks.known.len(), MAX_TASKS_PER_TOKEN + 1);
         assert!(tasks.known.contains_key("ben-0") && !tasks.known.contains_key("ann-9"));
         // Three tokens together have more than there may be: the one with the most loses its oldest.
-        (0..MOST_TASKS_OF_TOKEN).for_each(|number| begin(&mut tasks, "cid", number));
-        assert_eq!((tasks.known.len(), tasks.visible.len()), (MOST_TASKS, MOST_TASKS));
+        (0..MAX_TASKS_PER_TOKEN).for_each(|number| begin(&mut tasks, "cid", number));
+        assert_eq!((tasks.known.len(), tasks.visible.len()), (MAX_TASKS, MAX_TASKS));
         assert!(tasks.known.contains_key("ben-0"));
     }
 }

@@ -5,9 +5,9 @@
 //! - `tools`: who makes its calls; `running`: a run, from what is wanted to its answer, in one piece or as events
 //! - `foresight`: what stands in the way of blocks, told before anybody runs them; `following`: news of a file
 
-mod following;
-mod foresight;
-mod running;
+mod file_events;
+mod preflight;
+mod run;
 mod tools;
 
 use std::path::Path;
@@ -17,18 +17,18 @@ use notebook::{
     Binding, FileError, Folder, FolderError, Interrupt, MAX_DOCUMENT_BYTES, NotDone, Origin, Section, Server,
 };
 use registry::Page;
-use service::bindings::ShownBinding;
+use service::bindings::BindingView;
 use service::{Error, Service};
 
-use crate::asked::{Asked, refuse};
-pub(crate) use following::news;
-pub use foresight::open_document;
-pub(crate) use running::{Output, Run, Wanted, planned};
-pub(crate) use tools::{Asking, ServiceTools, own_session};
+use crate::request::{ApiRequest, refuse};
+pub(crate) use file_events::change_events;
+pub use preflight::open_document;
+pub(crate) use run::{Output, Run, RunRequest, planned};
+pub(crate) use tools::{AssistantOptions, ServiceTools, own_session};
 
 /// A document that is meant.
 #[derive(Debug, Clone)]
-pub(crate) struct Meant {
+pub(crate) struct RequestedDocument {
     pub(crate) text: String,
     /// Where it is, for bindings and the account of calls; as it was said, or the whole path of a file of ours.
     pub(crate) path: Option<String>,
@@ -36,17 +36,17 @@ pub(crate) struct Meant {
     pub(crate) file: Option<String>,
 }
 
-impl Meant {
+impl RequestedDocument {
     /// The document that a body has, or names.
-    pub(crate) async fn by_body(asked: &Asked) -> Result<Self, Error> {
-        let path = asked.body.text("path");
-        match (asked.body.text("text"), path) {
+    pub(crate) async fn by_body(request: &ApiRequest) -> Result<Self, Error> {
+        let path = request.body.text("path");
+        match (request.body.text("text"), path) {
             (Some(text), _) if text.len() > MAX_DOCUMENT_BYTES => {
                 let why = format!("the text has {} bytes; a document has at most {MAX_DOCUMENT_BYTES}", text.len());
                 Err(refuse(&["body", "text"], "value_error", why))
             }
             (Some(text), path) => Ok(Self { text, path, file: None }),
-            (None, Some(path)) => Self::in_folder(asked.documents.as_ref(), path).await,
+            (None, Some(path)) => Self::in_folder(request.documents.as_ref(), path).await,
             (None, None) => {
                 Err(refuse(&["body", "text"], "missing", "send `text`, or the `path` of a served document"))
             }
@@ -59,7 +59,7 @@ impl Meant {
             let why = "no folder of documents is served; `mcp-aggregator serve --documents DIR` names one";
             return Err(Error::DocumentNotFound { path, why: why.to_owned() });
         };
-        away(move || {
+        run_blocking(move || {
             let path = folder.relative(&path).unwrap_or(path);
             let text = folder.read(&path).map_err(|error| not_found(&path, &error))?;
             let whole = folder.whole_path(&path).map_err(|error| not_found(&path, &error))?;
@@ -76,14 +76,14 @@ impl Meant {
 
 /// What surrounds a document.
 #[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct DocumentContext {
     /// All servers, in their order.
     pub(crate) servers: Vec<Server>,
     /// What the registry binds parts of it to.
     pub(crate) registered: Vec<Binding>,
 }
 
-impl Surroundings {
+impl DocumentContext {
     pub(crate) async fn of(service: &Service, path: Option<&str>) -> Result<Self, Error> {
         let servers = service.servers(None, false, Page::ALL).await?.items;
         let servers =
@@ -100,7 +100,7 @@ impl Surroundings {
 }
 
 /// The document that a binding is for, and what it says.
-fn binding(shown: ShownBinding) -> (String, Binding) {
+fn binding(shown: BindingView) -> (String, Binding) {
     let kept = shown.record.binding;
     let line = |line: u32| usize::try_from(line).unwrap_or(usize::MAX);
     let section = match kept.section {
@@ -163,7 +163,7 @@ pub(crate) async fn compute_until<T: Send + 'static>(
 }
 
 /// Does what takes a disk away from the threads that move calls.
-pub(crate) async fn away<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;

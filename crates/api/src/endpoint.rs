@@ -5,12 +5,12 @@ use std::pin::Pin;
 use http::Method;
 use service::{Error, Problem};
 
-use crate::answer::Answer;
-use crate::asked::{Asked, Members};
+use crate::request::{ApiRequest, Members};
+use crate::response::ApiResponse;
 use crate::schema::Schema;
 
 /// Who answers.
-pub(crate) type Handler = fn(Asked) -> Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>;
+pub(crate) type Handler = fn(ApiRequest) -> Pin<Box<dyn Future<Output = Result<ApiResponse, Error>> + Send>>;
 
 /// One thing that can be asked for.
 pub(crate) struct Endpoint {
@@ -22,7 +22,7 @@ pub(crate) struct Endpoint {
     pub(crate) about: &'static str,
     pub(crate) query: Vec<Parameter>,
     pub(crate) body: Option<Content>,
-    pub(crate) answers: Vec<Reply>,
+    pub(crate) answers: Vec<DocumentedResponse>,
     /// The codes of what can go wrong here and not everywhere.
     pub(crate) fails: Vec<&'static str>,
     /// Whoever asks need not say who they are: everybody gets the same, and it tells nothing.
@@ -44,11 +44,11 @@ pub(crate) struct Content {
     pub(crate) schema: Schema,
     pub(crate) is_optional: bool,
     /// What else is wrong with a body that is not as described: who sent it is to hear of everything at once.
-    pub(crate) looks_further: Option<fn(&Members) -> Vec<Problem>>,
+    pub(crate) extra_checks: Option<fn(&Members) -> Vec<Problem>>,
 }
 
 /// A good answer.
-pub(crate) struct Reply {
+pub(crate) struct DocumentedResponse {
     pub(crate) status: u16,
     pub(crate) about: &'static str,
     pub(crate) content_type: &'static str,
@@ -59,7 +59,7 @@ pub(crate) struct Reply {
 
 /// Where most of it is.
 pub(crate) const PREFIX: &str = "/api/v1/aggregator";
-const MOST_AT_ONCE: i64 = 1000;
+const MAX_PAGE_SIZE: i64 = 1000;
 
 impl Endpoint {
     pub(crate) fn get(path: &str, summary: &'static str, run: Handler) -> Self {
@@ -125,7 +125,7 @@ impl Endpoint {
 
     /// It answers with a part of a list.
     pub(crate) fn pages(self, about: &'static str, item: Schema) -> Self {
-        let limit = Schema::integer(1, MOST_AT_ONCE).by_default(100).about("At most so many.");
+        let limit = Schema::integer(1, MAX_PAGE_SIZE).by_default(100).about("At most so many.");
         self.asks("limit", limit).asks("offset", offset()).listing(about, item)
     }
 
@@ -145,21 +145,21 @@ impl Endpoint {
 
     /// It takes this body, and no members that the schema does not name: a member that is misspelt would mean nothing.
     pub(crate) fn takes(mut self, schema: Schema) -> Self {
-        self.body = Some(Content { schema: schema.and_no_more(), is_optional: false, looks_further: None });
+        self.body = Some(Content { schema: schema.and_no_more(), is_optional: false, extra_checks: None });
         self
     }
 
     /// What only the service knows to be wrong with a body is told together with what its description tells.
-    pub(crate) fn looking_further(mut self, look: fn(&Members) -> Vec<Problem>) -> Self {
+    pub(crate) fn with_extra_checks(mut self, look: fn(&Members) -> Vec<Problem>) -> Self {
         if let Some(content) = &mut self.body {
-            content.looks_further = Some(look);
+            content.extra_checks = Some(look);
         }
         self
     }
 
     /// It takes this body, or none.
-    pub(crate) fn may_take(mut self, schema: Schema) -> Self {
-        self.body = Some(Content { schema: schema.and_no_more(), is_optional: true, looks_further: None });
+    pub(crate) fn takes_optional(mut self, schema: Schema) -> Self {
+        self.body = Some(Content { schema: schema.and_no_more(), is_optional: true, extra_checks: None });
         self
     }
 
@@ -181,7 +181,7 @@ impl Endpoint {
         content_type: &'static str,
         schema: Option<Schema>,
     ) -> Self {
-        self.answers.push(Reply { status, about, content_type, schema, is_page: false });
+        self.answers.push(DocumentedResponse { status, about, content_type, schema, is_page: false });
         self
     }
 
@@ -231,5 +231,5 @@ fn offset() -> Schema {
 }
 
 fn decode(value: &str) -> String {
-    crate::asked::percent_decoded(value)
+    crate::request::percent_decoded(value)
 }

@@ -13,11 +13,11 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::answer::Pieces;
+use crate::response::BodyStream;
 
 /// How often a silent stream says that it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-pub(crate) const STILL_HERE: &[u8] = b": still here\n\n";
+pub(crate) const KEEP_ALIVE_COMMENT: &[u8] = b": still here\n\n";
 
 /// What follows next; made when it is asked for.
 type Next = Pin<Box<dyn Future<Output = (Sources, Option<Bytes>)> + Send>>;
@@ -49,7 +49,7 @@ impl Stream {
     }
 }
 
-impl Pieces for Stream {
+impl BodyStream for Stream {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(opening) = self.opening.take() {
             return Poll::Ready(Some(opening));
@@ -71,7 +71,7 @@ impl Sources {
             told = timeout(KEEP_ALIVE, self.events.recv()) => Some(told),
         };
         let bytes = match told {
-            Some(Err(_)) => Bytes::from_static(STILL_HERE),
+            Some(Err(_)) => Bytes::from_static(KEEP_ALIVE_COMMENT),
             Some(Ok(Ok(event))) => self.frame(&event.name(), &event).into(),
             Some(Ok(Err(RecvError::Lagged(missed)))) => {
                 self.frame("events.missed", &json!({ "missed": missed })).into()
@@ -116,7 +116,7 @@ mod tests {
         let (events, closing) = (Events::default(), watch::Sender::new(false));
         let mut stream = Stream::new(events.listen(), closing.subscribe(), None);
         assert!(next(&mut stream).await.unwrap().starts_with(": hello\n"));
-        events.tell(registered(1));
+        events.emit(registered(1));
         let told = next(&mut stream).await.unwrap();
         assert!(told.starts_with("id: "), "{told}");
         let rest = "event: server.registered\ndata: {\"server_id\":\"1\",\"name\":\"a\"}\n\n";
@@ -133,7 +133,7 @@ mod tests {
         let mut stream = Stream::new(events.listen(), closing.subscribe(), Some("1"));
         assert!(next(&mut stream).await.unwrap().contains("event: events.missed\n"));
         for number in 0..2000 {
-            events.tell(registered(number));
+            events.emit(registered(number));
         }
         let told = next(&mut stream).await.unwrap();
         assert!(told.contains("event: events.missed\ndata: {\"missed\":976}\n"), "{told}");

@@ -5,32 +5,32 @@
 //!
 //! # Layout, in the order a request travels
 //! - [`Api`] (here): from a request to its answer
-//! - `routes`: which endpoint it is for; `asked`: what its path, query and body say; `schema`, `schemas`: whether they
+//! - `routes`: which endpoint it is for; `request`: what its path, query and body say; `schema`, `schemas`: whether they
 //!   may
 //! - `endpoint`: one thing that can be asked for; `endpoints` and below: all of them, and what they do
 //! - `result`: what a tool answered, with a note on how it got there; `events`: what happens, as a stream; `log`: what a
 //!   server writes to stderr; `metrics`: numbers
-//! - `documents`: Markdown documents that run tools, and who makes their calls; `helper`: the assistant, and who makes its;
+//! - `documents`: Markdown documents that run tools, and who makes their calls; `assistant_context`: the assistant, and who makes its;
 //!   `work`: what takes its time, told as it goes on
-//! - `answer`: what is sent back; `mistake`: what can go wrong
+//! - `answer`: what is sent back; `known_error`: what can go wrong
 //! - `openapi`: the document, made from the endpoints; `page.html` shows it
 
-mod answer;
-mod asked;
+mod assistant;
 mod documents;
 mod endpoint;
 mod endpoints;
+mod error;
 mod events;
-mod helper;
 mod log;
 mod metrics;
-mod mistake;
 mod openapi;
+mod request;
+mod response;
 mod result;
 mod routes;
 mod schema;
 mod schemas;
-mod work;
+mod sse_job;
 
 use std::sync::Arc;
 
@@ -42,18 +42,18 @@ use notebook::Folder;
 use service::{Actor, Service};
 use tokio::sync::watch;
 
-use answer::Answer;
-pub use answer::Body;
-use asked::Asked;
 pub use documents::open_document;
 use endpoint::Endpoint;
+use request::ApiRequest;
+use response::ApiResponse;
+pub use response::Body;
 
 /// Whose name is written down where there are no tokens: only which way they came is known.
-const NOBODY: &str = "rest";
+const ANONYMOUS_ACTOR: &str = "rest";
 
 /// Requests that were not let in, as whoever lets them in has counted them.
 #[derive(Debug, Clone, Default)]
-pub struct AuthNumbers {
+pub struct AuthCounts {
     /// How many, by reason.
     pub failures: Vec<(&'static str, u64)>,
     /// Those of them that were told to wait.
@@ -61,7 +61,7 @@ pub struct AuthNumbers {
 }
 
 /// Who has counted them.
-pub type AuthCounter = Arc<dyn Fn() -> AuthNumbers + Send + Sync>;
+pub type AuthCounter = Arc<dyn Fn() -> AuthCounts + Send + Sync>;
 
 /// The API. It lives as long as the program.
 pub struct Api {
@@ -112,30 +112,31 @@ impl Api {
         answered.unwrap_or_else(|refused| refused).into_response()
     }
 
-    async fn find_and_run(&self, parts: Parts, body: &Bytes, principal: Arc<str>) -> Result<Answer, Answer> {
+    async fn find_and_run(&self, parts: Parts, body: &Bytes, principal: Arc<str>) -> Result<ApiResponse, ApiResponse> {
         let (endpoint, path) = routes::find(&self.endpoints, &parts.method, parts.uri.path())?;
         if let Some((_, value)) = path.iter().find(|(_, value)| value.contains('\0')) {
             let why = format!("nothing is called `{}`", value.escape_debug());
-            return Err(mistake::refused(StatusCode::NOT_FOUND, &why));
+            return Err(error::refused(StatusCode::NOT_FOUND, &why));
         }
-        let query = asked::query(endpoint, parts.uri.query()).map_err(|problems| mistake::invalid(&problems))?;
+        let query = request::query(endpoint, parts.uri.query()).map_err(|problems| error::invalid(&problems))?;
         let body = match &endpoint.body {
-            Some(content) => asked::body(content, &parts.headers, body)?,
-            None => asked::Members::default(),
+            Some(content) => request::body(content, &parts.headers, body)?,
+            None => request::Members::default(),
         };
         let service = Arc::clone(&self.service);
-        let name = if principal.is_empty() { Arc::from(NOBODY) } else { principal };
+        let name = if principal.is_empty() { Arc::from(ANONYMOUS_ACTOR) } else { principal };
         let (actor, closing) = (Actor { name }, self.closing.subscribe());
         let (documents, model) = (self.documents.clone(), self.model.clone());
         let auth_counter = self.auth_counter.clone();
         let headers = parts.headers;
-        let asked = Asked { service, actor, headers, closing, documents, model, auth_counter, path, query, body };
-        let running = (endpoint.run)(asked);
+        let request =
+            ApiRequest { service, actor, headers, closing, documents, model, auth_counter, path, query, body };
+        let running = (endpoint.run)(request);
         let done = match endpoint.ends_with_client {
             true => running.await,
             false => service::servers::to_the_end(running).await,
         };
-        done.map_err(|error| mistake::answer(&error))
+        done.map_err(|error| error::answer(&error))
     }
 
     /// Runs a document as a request for that would, and waits until it is over: `wanted` is what its body would be.
@@ -144,7 +145,7 @@ impl Api {
         actor: Actor,
         wanted: &serde_json::Value,
     ) -> Result<serde_json::Value, service::Error> {
-        let asked = Asked {
+        let request = ApiRequest {
             service: Arc::clone(&self.service),
             actor,
             headers: http::HeaderMap::new(),
@@ -154,14 +155,14 @@ impl Api {
             auth_counter: None,
             path: Vec::new(),
             query: serde_json::Map::new(),
-            body: asked::Members::of(wanted)?,
+            body: request::Members::of(wanted)?,
         };
-        endpoints::documents::run_to_the_end(asked).await
+        endpoints::documents::run_to_the_end(request).await
     }
 
     /// The answer to a request that is not let in.
     pub fn refuse(&self, status: StatusCode, why: &str) -> Response<Body> {
-        mistake::refused(status, why).into_response()
+        error::refused(status, why).into_response()
     }
 
     /// Ends the streams that have no end: we stop.

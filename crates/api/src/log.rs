@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use service::usage::{Heard, LogReader};
+use service::usage::{LogReader, NewLines};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::answer::Pieces;
-use crate::events::STILL_HERE;
+use crate::events::KEEP_ALIVE_COMMENT;
+use crate::response::BodyStream;
 
 /// How often a silent stream says that it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -19,7 +19,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What was said, as it is told.
-pub(crate) fn told(heard: &Heard) -> Value {
+pub(crate) fn told(heard: &NewLines) -> Value {
     json!({ "lines": heard.lines, "missed": heard.missed })
 }
 
@@ -46,7 +46,7 @@ impl LogStream {
     }
 }
 
-impl Pieces for LogStream {
+impl BodyStream for LogStream {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(opening) = self.opening.take() {
             return Poll::Ready(Some(opening));
@@ -73,7 +73,7 @@ impl Source {
             heard = timeout(KEEP_ALIVE, lines) => Some(heard),
         };
         let bytes = match heard {
-            Some(Err(_)) => Some(Bytes::from_static(STILL_HERE)),
+            Some(Err(_)) => Some(Bytes::from_static(KEEP_ALIVE_COMMENT)),
             Some(Ok(heard)) => heard.map(|heard| frame("log.lines", &told(&heard)).into()),
             None => None,
         };

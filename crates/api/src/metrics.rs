@@ -7,11 +7,11 @@ mod exposition;
 use notebook::WorkCounts;
 use registry::{Page, Status};
 use service::Service;
-use service::finding::FinderReading;
 use service::metrics::{OUTCOMES, Reading};
 use service::servers::State;
+use service::tool_search::SearchCounters;
 
-use crate::{AuthCounter, AuthNumbers};
+use crate::{AuthCounter, AuthCounts};
 use exposition::Exposition;
 
 /// What Prometheus expects.
@@ -25,7 +25,7 @@ pub(crate) async fn text(service: &Service, auth_counter: Option<&AuthCounter>) 
         servers(&mut out, &statuses);
     }
     state(&mut out, &service.state());
-    finding(&mut out, service.finder_reading());
+    search(&mut out, service.search_counters());
     calls(&mut out, &service.reading());
     if let Some(count) = auth_counter {
         authentication(&mut out, &count());
@@ -51,7 +51,7 @@ fn state(out: &mut Exposition, state: &State) {
     out.number("", &[], state.uptime_seconds);
 }
 
-fn finding(out: &mut Exposition, reading: FinderReading) {
+fn search(out: &mut Exposition, reading: SearchCounters) {
     out.counter("mcp_tools_embedded_total", "Tools that vectors were made for since the start.");
     out.number("", &[], reading.embedded as f64);
     out.counter("mcp_tools_classified_total", "Tools that were classified since the start, with or without success.");
@@ -122,7 +122,7 @@ fn computations(out: &mut Exposition, counts: WorkCounts) {
     }
 }
 
-fn authentication(out: &mut Exposition, numbers: &AuthNumbers) {
+fn authentication(out: &mut Exposition, numbers: &AuthCounts) {
     out.counter("mcp_authentication_failures_total", "Requests that were not let in, by reason.");
     for (reason, count) in &numbers.failures {
         out.number("", &[("reason", reason)], *count as f64);

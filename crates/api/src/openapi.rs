@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::endpoint::{Endpoint, PREFIX, Reply};
-use crate::mistake::{self, Mistake};
+use crate::endpoint::{DocumentedResponse, Endpoint, PREFIX};
+use crate::error::{self, ErrorCode};
 use crate::schema::Schema;
 use crate::schemas;
 
@@ -73,7 +73,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
         _ => "An execution, by id.",
     };
     let names = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let of_path = names.map(|name| {
+    let path_parameter = names.map(|name| {
         let schema = json!({"type": "string", "minLength": 1});
         json!({"name": name, "in": "path", "required": true, "description": about(name), "schema": schema})
     });
@@ -81,7 +81,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
         .query
         .iter()
         .map(|it| json!({"name": it.name, "in": "query", "required": it.is_required, "schema": it.schema.shown()}));
-    of_path.chain(of_query).collect()
+    path_parameter.chain(of_query).collect()
 }
 
 fn responses(endpoint: &Endpoint) -> Map<String, Value> {
@@ -97,16 +97,16 @@ fn responses(endpoint: &Endpoint) -> Map<String, Value> {
             _ => drop(responses.insert(reply.status.to_string(), told)),
         }
     }
-    for (status, mistakes) in mistakes(endpoint) {
+    for (status, error_codes) in error_codes(endpoint) {
         let about: Vec<String> =
-            mistakes.iter().map(|mistake| format!("`{}`: {}", mistake.code, mistake.about)).collect();
+            error_codes.iter().map(|known_error| format!("`{}`: {}", known_error.code, known_error.about)).collect();
         let content = json!({"application/json": {"schema": Schema::named("Error").shown()}});
         responses.insert(status.to_string(), json!({"description": about.join("; "), "content": content}));
     }
     responses
 }
 
-fn response(reply: &Reply) -> Value {
+fn response(reply: &DocumentedResponse) -> Value {
     let mut response = json!({"description": reply.about});
     if let Some(schema) = &reply.schema {
         response["content"] = json!({reply.content_type: {"schema": schema.shown()}});
@@ -119,12 +119,12 @@ fn response(reply: &Reply) -> Value {
 }
 
 /// What can go wrong, by status.
-fn mistakes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<&'static Mistake>> {
-    let with_body = endpoint.body.iter().flat_map(|_| mistake::WITH_BODY);
-    let everywhere = mistake::EVERYWHERE.iter().filter(|_| !endpoint.is_public);
-    let mut by_status: BTreeMap<u16, Vec<&'static Mistake>> = BTreeMap::new();
+fn error_codes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<&'static ErrorCode>> {
+    let with_body = endpoint.body.iter().flat_map(|_| error::WITH_BODY);
+    let everywhere = error::EVERYWHERE.iter().filter(|_| !endpoint.is_public);
+    let mut by_status: BTreeMap<u16, Vec<&'static ErrorCode>> = BTreeMap::new();
     for code in endpoint.fails.iter().chain(with_body).chain(everywhere) {
-        let known = mistake::known(code).expect("endpoints name codes that there are");
+        let known = error::known(code).expect("endpoints name codes that there are");
         let of_status = by_status.entry(known.status).or_default();
         if !of_status.iter().any(|other| other.code == known.code) {
             of_status.push(known);
@@ -141,7 +141,7 @@ mod tests {
     use crate::endpoints;
 
     #[test]
-    fn every_endpoint_is_told_with_an_id_of_its_own() {
+    fn every_endpoint_is_reported_with_an_id_of_its_own() {
         let endpoints = endpoints::all();
         let document = document(&endpoints);
         let mut ids = HashSet::new();

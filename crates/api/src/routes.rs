@@ -2,15 +2,15 @@
 
 use http::Method;
 
-use crate::answer::Answer;
 use crate::endpoint::Endpoint;
-use crate::mistake;
+use crate::error;
+use crate::response::ApiResponse;
 
 /// An endpoint, and what the path says in place of its names.
 pub(crate) type Found<'e> = (&'e Endpoint, Vec<(String, String)>);
 
 /// The endpoint for a request, or the answer that there is none.
-pub(crate) fn find<'e>(endpoints: &'e [Endpoint], method: &Method, path: &str) -> Result<Found<'e>, Answer> {
+pub(crate) fn find<'e>(endpoints: &'e [Endpoint], method: &Method, path: &str) -> Result<Found<'e>, ApiResponse> {
     let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     // Who asks for the head only is answered like who asks for all of it; the body is left out further down.
     let method = if method == Method::HEAD { &Method::GET } else { method };
@@ -21,9 +21,9 @@ pub(crate) fn find<'e>(endpoints: &'e [Endpoint], method: &Method, path: &str) -
     let methods: Vec<&Method> = fitting.iter().map(|(endpoint, _)| &endpoint.method).collect();
     if methods.is_empty() {
         let why = format!("nothing is at `{path}`; /api/docs tells what is where");
-        return Err(mistake::refused(http::StatusCode::NOT_FOUND, &why));
+        return Err(error::refused(http::StatusCode::NOT_FOUND, &why));
     }
     let allowed = methods.iter().map(|method| method.as_str()).collect::<Vec<_>>().join(", ");
     let wanted = fitting.into_iter().find(|(endpoint, _)| endpoint.method == *method);
-    wanted.ok_or_else(|| mistake::not_allowed(&allowed))
+    wanted.ok_or_else(|| error::not_allowed(&allowed))
 }

@@ -4,7 +4,7 @@
 //! - `check`: what is wrong with a value; `show`: the same as JSON Schema
 
 mod check;
-mod show;
+mod json_schema;
 
 pub(crate) use check::problem;
 use serde_json::Value;
@@ -143,7 +143,7 @@ impl Schema {
         Self::of(Kind::AnyObject { told: Vec::new(), at_least_one_of: Vec::new() })
     }
 
-    /// An object; its members are added by [`Schema::with`] and [`Schema::may_have`]. Others are ignored.
+    /// An object; its members are added by [`Schema::with`] and [`Schema::with_optional`]. Others are ignored.
     pub(crate) fn object() -> Self {
         Self::of(Kind::Object { members: Vec::new(), either_of: Vec::new(), is_open: true })
     }
@@ -177,7 +177,7 @@ impl Schema {
     }
 
     /// The object may have this member.
-    pub(crate) fn may_have(self, name: &'static str, schema: Self) -> Self {
+    pub(crate) fn with_optional(self, name: &'static str, schema: Self) -> Self {
         self.member(Member { name, schema, is_required: false })
     }
 

@@ -1,9 +1,9 @@
 //! What comes and goes, by name: the schemas of the document, one file for each kind of thing.
 
+mod backup;
 pub(crate) mod documents;
 mod executions;
 mod items;
-mod keeping;
 mod overview;
 mod servers;
 mod tools;
@@ -11,11 +11,11 @@ mod tools;
 use serde_json::json;
 
 use crate::schema::Schema;
+pub(crate) use backup::{backup, new_binding};
 pub(crate) use executions::call;
 pub(crate) use items::{prompt_request, resource_request};
-pub(crate) use keeping::{backup, new_binding};
 pub(crate) use overview::changed_settings;
-pub(crate) use servers::{force, registration, trial, update};
+pub(crate) use servers::{force, registration, test_request, update};
 pub(crate) use tools::{changed_skill, search, suggestion, switched};
 
 /// One of the words that an enum of ours knows.
@@ -42,14 +42,14 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("TestReport", servers::test_report()),
         ("Result", executions::result()),
         ("Execution", executions::execution()),
-        ("Binding", keeping::binding()),
+        ("Binding", backup::binding()),
         ("Stopped", executions::stopped()),
         ("State", overview::state()),
         ("ServiceHealth", overview::service_health()),
         ("Settings", overview::settings()),
         ("AuditRecord", overview::audit_record()),
-        ("Registry", keeping::backup()),
-        ("ImportReport", keeping::import_report()),
+        ("Registry", backup::backup()),
+        ("ImportReport", backup::import_report()),
         ("Problem", problem()),
         ("Error", error()),
     ]
@@ -114,7 +114,7 @@ mod tests {
             total_tools: 1,
             classified_tools: 0,
             unclassified_tools: 1,
-            tool_states: service::finding::ToolStates::default(),
+            tool_states: service::tool_search::ToolStates::default(),
             last_sync: Some(registry::Timestamp::now()),
             uptime_seconds: 1.5,
             executions_stopped: false,
@@ -182,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn a_member_of_a_server_that_is_misspelt_is_told() {
-        for schema in [super::registration(), super::update(), super::trial()] {
+    fn a_member_of_a_server_that_is_misspelt_is_reported() {
+        for schema in [super::registration(), super::update(), super::test_request()] {
             let given = [
                 ("name", r#""a""#),
                 ("nmae", r#""a""#),

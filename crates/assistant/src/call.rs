@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use models::{ToolCall, ToolResult};
 
 use crate::content;
-use crate::offer::{Hands, Mishap, Offer, Permission};
+use crate::executor::{OfferedTool, Permission, ToolCallError, ToolExecutor};
 use crate::search_surface;
 
 /// A call that can be made.
@@ -20,7 +20,7 @@ pub(crate) enum Prepared {
 }
 
 /// A call that is not made.
-pub(crate) struct Unmade {
+pub(crate) struct RejectedCall {
     /// What the model is told instead of a result.
     pub(crate) why: String,
     pub(crate) kind: Kind,
@@ -38,59 +38,61 @@ pub(crate) enum Kind {
 }
 
 /// How a call went.
-pub(crate) enum Went {
+pub(crate) enum CallOutcome {
     /// It was made, and gave this.
     Made(ToolResult),
     /// It was not made; the model is told why.
-    Unmade(ToolResult),
+    RejectedCall(ToolResult),
     /// Somebody stopped it: everything ends.
     Stopped(String),
 }
 
 /// The same was asked for before.
-pub(crate) fn repeated() -> Unmade {
+pub(crate) fn rejected_repeat() -> RejectedCall {
     let why = "this was called with the same arguments before, and its result is above. Do not call it again; answer with \
                what you know, or try something else.";
-    Unmade { why: why.to_owned(), kind: Kind::Repeat }
+    RejectedCall { why: why.to_owned(), kind: Kind::Repeat }
 }
 
 /// Makes one call, if it may be made; and how long that took.
-pub(crate) async fn one_call(
+pub(crate) async fn execute_call(
     call: &ToolCall,
-    prepared: &Result<Prepared, Unmade>,
-    offers: &[Offer],
-    hands: &impl Hands,
-) -> (Went, Duration) {
+    prepared: &Result<Prepared, RejectedCall>,
+    offers: &[OfferedTool],
+    executor: &impl ToolExecutor,
+) -> (CallOutcome, Duration) {
     let (offer, arguments) = match prepared {
         Ok(Prepared::Call { place, arguments }) => (&offers[*place], arguments),
         Ok(Prepared::Describe { place }) => {
             let text = search_surface::described(&offers[*place].tool);
-            return (Went::Made(ToolResult::text(call, text)), Duration::ZERO);
+            return (CallOutcome::Made(ToolResult::text(call, text)), Duration::ZERO);
         }
         Ok(Prepared::Search { query, limit }) => {
             let began = Instant::now();
-            let result = match hands.find(query, *limit).await {
+            let result = match executor.find(query, *limit).await {
                 Ok(names) => {
                     let named = |name: &String| offers.iter().find(|offer| offer.tool.name == *name);
                     ToolResult::text(call, search_surface::found(names.iter().filter_map(named)))
                 }
                 Err(why) => ToolResult::error(call, format!("the search failed: {why}")),
             };
-            return (Went::Made(result), began.elapsed());
+            return (CallOutcome::Made(result), began.elapsed());
         }
-        Err(Unmade { why, .. }) => return (Went::Unmade(ToolResult::error(call, why)), Duration::ZERO),
+        Err(RejectedCall { why, .. }) => {
+            return (CallOutcome::RejectedCall(ToolResult::error(call, why)), Duration::ZERO);
+        }
     };
     if offer.is_destructive
-        && let Permission::Refused(why) = hands.permit(offer, arguments).await
+        && let Permission::Refused(why) = executor.permit(offer, arguments).await
     {
-        return (Went::Unmade(ToolResult::error(call, why)), Duration::ZERO);
+        return (CallOutcome::RejectedCall(ToolResult::error(call, why)), Duration::ZERO);
     }
     // Whoever thinks about a permission takes their time; that is no time of the call.
     let began = Instant::now();
-    let went = match hands.call(&offer.tool.name, arguments).await {
-        Ok(result) => Went::Made(content::result(call, &result)),
-        Err(Mishap::Failed(why)) => Went::Made(ToolResult::error(call, why)),
-        Err(Mishap::Stopped(why)) => Went::Stopped(why),
+    let outcome = match executor.call(&offer.tool.name, arguments).await {
+        Ok(result) => CallOutcome::Made(content::result(call, &result)),
+        Err(ToolCallError::Failed(why)) => CallOutcome::Made(ToolResult::error(call, why)),
+        Err(ToolCallError::Stopped(why)) => CallOutcome::Stopped(why),
     };
-    (went, began.elapsed())
+    (outcome, began.elapsed())
 }

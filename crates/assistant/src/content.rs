@@ -4,7 +4,7 @@ use models::{Part, ToolCall, ToolResult};
 use serde_json::Value;
 
 /// So many characters of one result are given to a model.
-const MOST_CHARACTERS: usize = 40_000;
+const MAX_RESULT_CHARS: usize = 40_000;
 
 /// The result of a call, from the server's `result`.
 pub(crate) fn result(call: &ToolCall, result: &str) -> ToolResult {
@@ -16,7 +16,7 @@ pub(crate) fn result(call: &ToolCall, result: &str) -> ToolResult {
     if parts.is_empty() {
         parts.push(Part::Text("(the tool gave nothing)".to_owned()));
     }
-    let mut room = MOST_CHARACTERS;
+    let mut room = MAX_RESULT_CHARS;
     for part in &mut parts {
         if let Part::Text(text) = part {
             *text = cut_to(text, room);
@@ -47,7 +47,7 @@ fn part(item: &Value) -> Option<Part> {
 }
 
 /// The first words of a result, for people.
-pub(crate) fn first_words(result: &ToolResult) -> String {
+pub(crate) fn excerpt(result: &ToolResult) -> String {
     let text = result.parts.iter().find_map(|part| match part {
         Part::Text(text) => Some(text.as_str()),
         Part::Image { .. } => None,
@@ -56,7 +56,7 @@ pub(crate) fn first_words(result: &ToolResult) -> String {
 }
 
 fn cut(text: &str) -> String {
-    cut_to(text, MOST_CHARACTERS)
+    cut_to(text, MAX_RESULT_CHARS)
 }
 
 fn cut_to(text: &str, most: usize) -> String {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
-        let long = "é".repeat(MOST_CHARACTERS + 5);
+        let long = "é".repeat(MAX_RESULT_CHARS + 5);
         let result = given(&json!({"content": [{"type": "text", "text": long}], "isError": true}));
         let Part::Text(text) = &result.parts[0] else { panic!("no words") };
         assert!(text.ends_with("[cut here: 5 characters more]") && result.is_error);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_result_without_content_is_its_structure_or_says_that_there_is_none() {
-        let text = |result: &Value| first_words(&given(result));
+        let text = |result: &Value| excerpt(&given(result));
         assert_eq!(text(&json!({"structuredContent": {"a": 1}, "content": []})), r#"{"a":1}"#);
         assert_eq!(text(&json!({})), "(the tool gave nothing)");
     }

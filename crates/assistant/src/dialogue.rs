@@ -4,32 +4,35 @@
 use std::cmp::Reverse;
 
 use futures_util::future::join_all;
-use models::{Answer, Ask, Conversation, Failure, Heard, Model, SafeNames, Stop, Tool, ToolCall, ToolResult, Usage};
+use models::{
+    Answer, Conversation, Model, ModelError, ModelRequest, SafeNames, Stop, StreamEvent, Tool, ToolCall, ToolResult,
+    Usage,
+};
 use serde_json::{Map, Value};
 
-use crate::call::{Kind, Prepared, Unmade, Went, one_call, repeated};
+use crate::call::{CallOutcome, Kind, Prepared, RejectedCall, execute_call, rejected_repeat};
 use crate::content;
-use crate::offer::{Hands, Offer, Told};
+use crate::executor::{DialogueEvent, OfferedTool, ToolExecutor};
 use crate::repeats::Repeats;
-use crate::search_surface::{self, DESCRIBE, MOST_LISTED, SEARCH};
+use crate::search_surface::{self, DESCRIBE, MAX_LISTED_TOOLS, SEARCH};
 
 /// How many calls of one turn run at once, where that is safe.
-const MOST_AT_ONCE: usize = 8;
+const MAX_PARALLEL_CALLS: usize = 8;
 /// So many rounds in a row may bring nothing new: the first time the model is told, and may answer with what it knows.
-const MOST_FRUITLESS: usize = 2;
+const MAX_UNPRODUCTIVE_ROUNDS: usize = 2;
 /// So many names are told to a model that calls a tool that is not there.
-const MOST_NAMED: usize = 30;
+const MAX_NAMED: usize = 30;
 
 /// How far a dialogue may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct DialogueLimits {
     /// How often the model is asked.
     pub rounds: usize,
     /// How many calls are made in all; no limit, if whoever makes them has one.
     pub calls: Option<usize>,
 }
 
-impl Default for Bounds {
+impl Default for DialogueLimits {
     fn default() -> Self {
         Self { rounds: 10, calls: None }
     }
@@ -37,7 +40,7 @@ impl Default for Bounds {
 
 /// How a dialogue ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum DialogueEnd {
     /// The model has said what it had to say.
     Answered,
     /// It had no room for more words: what it said is not whole.
@@ -47,7 +50,7 @@ pub enum Ended {
     /// It was asked as often as it may be, and still wanted tools.
     RoundsSpent(usize),
     /// It asked for the same again and again.
-    GoesInCircles,
+    Repeating,
     /// It had nothing to say.
     Silent,
     /// As many calls were made as may be, and it still wanted more.
@@ -62,7 +65,7 @@ pub struct Outcome {
     /// The model's last words.
     pub answer: String,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: DialogueEnd,
     /// What it cost.
     pub usage: Usage,
 }
@@ -74,12 +77,12 @@ pub struct Dialogue {
     pub conversation: Conversation,
     /// The words of an answer that is not over, or broke off.
     pub(crate) unfinished: String,
-    offers: Vec<Offer>,
+    offers: Vec<OfferedTool>,
     /// What the model is told of: the tools that are offered, or our own, with which it finds them.
     tools: Vec<Tool>,
     searches: bool,
     names: SafeNames,
-    bounds: Bounds,
+    bounds: DialogueLimits,
     repeats: Repeats,
     calls_made: usize,
     usage: Usage,
@@ -89,7 +92,7 @@ pub struct Dialogue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
     /// Something new was tried.
-    Fruitful,
+    Productive,
     /// Nothing but what was asked for before.
     OnlyRepeats,
     /// Nothing new, and no more calls may be made.
@@ -98,10 +101,15 @@ enum Round {
 
 impl Dialogue {
     /// Nothing was said yet. If there are many tools, the model is told how to find them instead of all their definitions.
-    pub fn new(system: impl Into<String>, question: impl Into<String>, offers: Vec<Offer>, bounds: Bounds) -> Self {
+    pub fn new(
+        system: impl Into<String>,
+        question: impl Into<String>,
+        offers: Vec<OfferedTool>,
+        bounds: DialogueLimits,
+    ) -> Self {
         let mut conversation = Conversation::new(system);
         conversation.ask(question);
-        let searches = offers.len() > MOST_LISTED;
+        let searches = offers.len() > MAX_LISTED_TOOLS;
         let all = || offers.iter().map(|offer| offer.tool.clone()).collect();
         let tools: Vec<Tool> = if searches { search_surface::tools(&offers) } else { all() };
         let offered = offers.iter().map(|offer| offer.tool.name.as_str());
@@ -125,14 +133,14 @@ impl Dialogue {
     pub async fn run(
         &mut self,
         model: &Model,
-        hands: &impl Hands,
-        tell: &mut (dyn FnMut(Told<'_>) + Send),
-    ) -> Result<Outcome, Failure> {
+        executor: &impl ToolExecutor,
+        tell: &mut (dyn FnMut(DialogueEvent<'_>) + Send),
+    ) -> Result<Outcome, ModelError> {
         let mut last_words = String::new();
-        let mut fruitless = 0;
+        let mut unproductive = 0;
         let rounds = self.bounds.rounds.max(1);
         for round in 1..=rounds {
-            let answer = self.hear(model, tell).await?;
+            let answer = self.receive_answer(model, tell).await?;
             if !answer.text.is_empty() {
                 last_words.clone_from(&answer.text);
             }
@@ -143,37 +151,42 @@ impl Dialogue {
                 // Nobody would hear what these calls give.
                 break;
             }
-            match self.use_tools(&answer.calls, hands, tell).await {
-                Ok(Round::Fruitful) => fruitless = 0,
-                Ok(_) if fruitless + 1 < MOST_FRUITLESS => fruitless += 1,
-                Ok(Round::OnlyRepeats) => return Ok(self.outcome(last_words, Ended::GoesInCircles)),
+            match self.use_tools(&answer.calls, executor, tell).await {
+                Ok(Round::Productive) => unproductive = 0,
+                Ok(_) if unproductive + 1 < MAX_UNPRODUCTIVE_ROUNDS => unproductive += 1,
+                Ok(Round::OnlyRepeats) => return Ok(self.outcome(last_words, DialogueEnd::Repeating)),
                 Ok(Round::OnlySpent) => {
-                    let ended = Ended::CallsSpent(self.calls_made);
+                    let ended = DialogueEnd::CallsSpent(self.calls_made);
                     return Ok(self.outcome(last_words, ended));
                 }
-                Err(why) => return Ok(self.outcome(last_words, Ended::Stopped(why))),
+                Err(why) => return Ok(self.outcome(last_words, DialogueEnd::Stopped(why))),
             }
         }
-        Ok(self.outcome(last_words, Ended::RoundsSpent(rounds)))
+        Ok(self.outcome(last_words, DialogueEnd::RoundsSpent(rounds)))
     }
 
-    fn outcome(&self, answer: String, ended: Ended) -> Outcome {
+    fn outcome(&self, answer: String, ended: DialogueEnd) -> Outcome {
         Outcome { answer, ended, usage: self.usage }
     }
 
-    async fn hear(&mut self, model: &Model, tell: &mut (dyn FnMut(Told<'_>) + Send)) -> Result<Answer, Failure> {
-        let ask = Ask { conversation: &self.conversation, tools: &self.tools, names: &self.names, most_tokens: None };
+    async fn receive_answer(
+        &mut self,
+        model: &Model,
+        tell: &mut (dyn FnMut(DialogueEvent<'_>) + Send),
+    ) -> Result<Answer, ModelError> {
+        let ask =
+            ModelRequest { conversation: &self.conversation, tools: &self.tools, names: &self.names, max_tokens: None };
         let unfinished = &mut self.unfinished;
         unfinished.clear();
-        let mut hear = |heard: Heard<'_>| {
-            if let Heard::Text(text) = heard {
+        let mut hear = |heard: StreamEvent<'_>| {
+            if let StreamEvent::Text(text) = heard {
                 unfinished.push_str(text);
-                tell(Told::Words(text));
+                tell(DialogueEvent::Words(text));
             }
         };
         let answer = model.answer(ask, &mut hear).await;
         if !self.unfinished.is_empty() {
-            tell(Told::EndOfWords);
+            tell(DialogueEvent::EndOfWords);
         }
         let answer = answer?;
         self.unfinished.clear();
@@ -188,15 +201,15 @@ impl Dialogue {
     async fn use_tools(
         &mut self,
         calls: &[ToolCall],
-        hands: &impl Hands,
-        tell: &mut (dyn FnMut(Told<'_>) + Send),
+        executor: &impl ToolExecutor,
+        tell: &mut (dyn FnMut(DialogueEvent<'_>) + Send),
     ) -> Result<Round, String> {
         let (mut meant, mut prepared) = (Vec::with_capacity(calls.len()), Vec::with_capacity(calls.len()));
         for call in calls {
-            let inner = if self.searches { search_surface::meant(call) } else { Ok(call.clone()) };
+            let inner = if self.searches { search_surface::inner_call(call) } else { Ok(call.clone()) };
             prepared.push(match &inner {
-                Ok(inner) => self.prepare(inner, hands).await,
-                Err(why) => Err(self.mistake(call, why.clone())),
+                Ok(inner) => self.prepare(inner, executor).await,
+                Err(why) => Err(self.rejected_mistake(call, why.clone())),
             });
             meant.push(inner.unwrap_or_else(|_| call.clone()));
         }
@@ -204,64 +217,67 @@ impl Dialogue {
         let mut stopped = None;
         let mut next = 0;
         while next < calls.len() && stopped.is_none() {
-            let beside = |at: usize| match &prepared[at] {
-                Ok(Prepared::Call { place, .. }) => self.offers[*place].is_safe_beside_others(),
+            let is_parallel = |at: usize| match &prepared[at] {
+                Ok(Prepared::Call { place, .. }) => self.offers[*place].is_parallel_safe(),
                 Ok(Prepared::Search { .. } | Prepared::Describe { .. }) | Err(_) => true,
             };
-            let together = (next..calls.len()).take(MOST_AT_ONCE).take_while(|&at| beside(at)).count().max(1);
+            let together =
+                (next..calls.len()).take(MAX_PARALLEL_CALLS).take_while(|&at| is_parallel(at)).count().max(1);
             for call in &meant[next..next + together] {
-                tell(Told::Calling { tool: self.original(&call.name), arguments: &call.arguments });
+                tell(DialogueEvent::Calling { tool: self.original(&call.name), arguments: &call.arguments });
             }
-            let batch = (next..next + together).map(|at| one_call(&meant[at], &prepared[at], &self.offers, hands));
-            for (at, (went, took)) in (next..).zip(join_all(batch).await) {
-                let result = match went {
-                    Went::Made(result) => result,
-                    Went::Unmade(result) => {
+            let batch =
+                (next..next + together).map(|at| execute_call(&meant[at], &prepared[at], &self.offers, executor));
+            for (at, (outcome, took)) in (next..).zip(join_all(batch).await) {
+                let result = match outcome {
+                    CallOutcome::Made(result) => result,
+                    CallOutcome::RejectedCall(result) => {
                         // It was counted when it was prepared.
                         self.calls_made -= usize::from(matches!(prepared[at], Ok(Prepared::Call { .. })));
                         result
                     }
-                    Went::Stopped(why) => {
+                    CallOutcome::Stopped(why) => {
                         stopped = Some(why.clone());
                         ToolResult::error(&meant[at], why)
                     }
                 };
                 let tool = self.original(&meant[at].name);
-                let problem = result.is_error.then(|| content::first_words(&result));
-                tell(Told::Called { tool, took, problem: problem.as_deref() });
+                let problem = result.is_error.then(|| content::excerpt(&result));
+                tell(DialogueEvent::Called { tool, took, problem: problem.as_deref() });
                 // The model gets it under the name that it called.
                 results[at] = Some(ToolResult { name: calls[at].name.clone(), ..result });
             }
             next += together;
         }
-        let unmade = |call: &ToolCall| ToolResult::error(call, "not called: everything was stopped");
-        let results = results.into_iter().zip(calls).map(|(result, call)| result.unwrap_or_else(|| unmade(call)));
+        let rejected = |call: &ToolCall| ToolResult::error(call, "not called: everything was stopped");
+        let results = results.into_iter().zip(calls).map(|(result, call)| result.unwrap_or_else(|| rejected(call)));
         self.conversation.results(results.collect());
         match stopped {
             Some(why) => Err(why),
-            None => Ok(worth(&prepared)),
+            None => Ok(round_value(&prepared)),
         }
     }
 
     /// What is to be called, or what the model is told instead.
-    async fn prepare(&mut self, call: &ToolCall, hands: &impl Hands) -> Result<Prepared, Unmade> {
+    async fn prepare(&mut self, call: &ToolCall, executor: &impl ToolExecutor) -> Result<Prepared, RejectedCall> {
         if self.searches && [SEARCH, DESCRIBE].contains(&call.name.as_str()) {
             return self.prepare_own(call);
         }
         let place = self.place_of(&call.name).ok_or_else(|| match call.parsed() {
-            Err(error) => self.mistake(call, format!("{error}; and {}", self.no_such_tool(&call.name))),
-            Ok(_) => self.mistake(call, self.no_such_tool(&call.name)),
+            Err(error) => self.rejected_mistake(call, format!("{error}; and {}", self.no_such_tool(&call.name))),
+            Ok(_) => self.rejected_mistake(call, self.no_such_tool(&call.name)),
         })?;
-        let parsed: Map<String, Value> = call.parsed().map_err(|error| self.misfit(call, place, &error.to_string()))?;
+        let parsed: Map<String, Value> =
+            call.parsed().map_err(|error| self.rejected_arguments(call, place, &error.to_string()))?;
         if self.bounds.calls.is_some_and(|most| self.calls_made >= most) {
             let why =
                 format!("no further calls may be made: the limit is {}. Answer with what you know.", self.calls_made);
-            return Err(Unmade { why, kind: Kind::Spent });
+            return Err(RejectedCall { why, kind: Kind::Spent });
         }
-        let checked = hands.check(&self.offers[place], &parsed).await;
-        checked.map_err(|why| self.misfit(call, place, &why))?;
+        let checked = executor.check(&self.offers[place], &parsed).await;
+        checked.map_err(|why| self.rejected_arguments(call, place, &why))?;
         if !self.repeats.may_call(&self.offers[place].tool.name, &parsed) {
-            return Err(repeated());
+            return Err(rejected_repeat());
         }
         self.calls_made += 1;
         let is_object = call.arguments.trim_start().starts_with('{');
@@ -270,17 +286,18 @@ impl Dialogue {
     }
 
     /// The same for a tool of ours. It is no call of a server's, so it does not count as one.
-    fn prepare_own(&mut self, call: &ToolCall) -> Result<Prepared, Unmade> {
-        let parsed = call.parsed().map_err(|error| self.mistake(call, error.to_string()))?;
+    fn prepare_own(&mut self, call: &ToolCall) -> Result<Prepared, RejectedCall> {
+        let parsed = call.parsed().map_err(|error| self.rejected_mistake(call, error.to_string()))?;
         let prepared = if call.name == SEARCH {
-            let (query, limit) = search_surface::wish(&parsed).map_err(|why| self.mistake(call, why))?;
+            let (query, limit) =
+                search_surface::search_arguments(&parsed).map_err(|why| self.rejected_mistake(call, why))?;
             Prepared::Search { query, limit }
         } else {
             let name = parsed.get("name").and_then(Value::as_str).unwrap_or_default();
-            let place = self.place_of(name).ok_or_else(|| self.mistake(call, self.no_such_tool(name)))?;
+            let place = self.place_of(name).ok_or_else(|| self.rejected_mistake(call, self.no_such_tool(name)))?;
             Prepared::Describe { place }
         };
-        if self.repeats.may_call(&call.name, &parsed) { Ok(prepared) } else { Err(repeated()) }
+        if self.repeats.may_call(&call.name, &parsed) { Ok(prepared) } else { Err(rejected_repeat()) }
     }
 
     /// The place of a tool among those offered, by either name.
@@ -292,16 +309,16 @@ impl Dialogue {
     }
 
     /// A call that the model got wrong. Who makes the same mistake again and again goes in circles, too.
-    fn mistake(&mut self, call: &ToolCall, why: String) -> Unmade {
+    fn rejected_mistake(&mut self, call: &ToolCall, why: String) -> RejectedCall {
         let kind = if self.repeats.may_err(call) { Kind::Mistake } else { Kind::Repeat };
-        Unmade { why, kind }
+        RejectedCall { why, kind }
     }
 
     /// The same, where the tool is there and its arguments are wrong.
-    fn misfit(&mut self, call: &ToolCall, place: usize, why: &str) -> Unmade {
+    fn rejected_arguments(&mut self, call: &ToolCall, place: usize, why: &str) -> RejectedCall {
         let schema = &self.offers[place].tool.schema;
         let why = format!("{why}. Call it again with arguments that fit this schema: {schema}");
-        self.mistake(call, why)
+        self.rejected_mistake(call, why)
     }
 
     /// Names what there is, what looks most like it first.
@@ -309,11 +326,11 @@ impl Dialogue {
         let mut known: Vec<&str> = self.offers.iter().filter_map(|offer| self.names.safe(&offer.tool.name)).collect();
         let wanted: Vec<&str> = words(name).collect();
         known.sort_by_key(|known| Reverse(words(known).filter(|word| wanted.contains(word)).count()));
-        let more = match known.len().saturating_sub(MOST_NAMED) {
+        let more = match known.len().saturating_sub(MAX_NAMED) {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
-        known.truncate(MOST_NAMED);
+        known.truncate(MAX_NAMED);
         match known.as_slice() {
             [] => format!("there is no tool `{name}`; there are no tools at all"),
             known => format!("there is no tool `{name}`; there are {}{more}", known.join(", ")),
@@ -327,23 +344,23 @@ fn words(name: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether an answer is the last.
-fn end_of(answer: &Answer) -> Option<Ended> {
+fn end_of(answer: &Answer) -> Option<DialogueEnd> {
     if !answer.calls.is_empty() && answer.stop != Stop::Length {
         return None;
     }
     Some(match &answer.stop {
-        Stop::Length => Ended::CutShort,
-        Stop::Refused => Ended::Refused(answer.text.clone()),
-        Stop::Done | Stop::Tools | Stop::Other(_) if answer.text.trim().is_empty() => Ended::Silent,
-        Stop::Done | Stop::Tools | Stop::Other(_) => Ended::Answered,
+        Stop::Length => DialogueEnd::CutShort,
+        Stop::Refused => DialogueEnd::Refused(answer.text.clone()),
+        Stop::Done | Stop::Tools | Stop::Other(_) if answer.text.trim().is_empty() => DialogueEnd::Silent,
+        Stop::Done | Stop::Tools | Stop::Other(_) => DialogueEnd::Answered,
     })
 }
 
 /// What a round was good for, by the calls that were wanted in it.
-fn worth(prepared: &[Result<Prepared, Unmade>]) -> Round {
-    let is = |kind: Kind| prepared.iter().any(|it| it.as_ref().err().is_some_and(|unmade| unmade.kind == kind));
+fn round_value(prepared: &[Result<Prepared, RejectedCall>]) -> Round {
+    let is = |kind: Kind| prepared.iter().any(|it| it.as_ref().err().is_some_and(|rejected| rejected.kind == kind));
     match () {
-        () if prepared.iter().any(Result::is_ok) || is(Kind::Mistake) => Round::Fruitful,
+        () if prepared.iter().any(Result::is_ok) || is(Kind::Mistake) => Round::Productive,
         () if is(Kind::Spent) => Round::OnlySpent,
         () => Round::OnlyRepeats,
     }

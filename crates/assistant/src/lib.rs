@@ -4,11 +4,11 @@
 //! of ours, so it is the same for a service, for the servers of a config and for a document.
 //!
 //! # Layout
-//! - [`Offer`]: a tool that may be used; [`Hands`]: who makes calls, and says what may be called; [`Told`]: what happens
+//! - [`OfferedTool`]: a tool that may be used; [`ToolExecutor`]: who makes calls, and says what may be called; [`DialogueEvent`]: what happens
 //! - [`Dialogue`]: a question on its way to its answer, round by round
 //! - `search_surface`: where there are many tools, the model searches for them instead of being told of all
 //! - `call`: one call that a model wants
-//! - [`Bounds`]: how far it may go; `repeats`: calls that were made before
+//! - [`DialogueLimits`]: how far it may go; `repeats`: calls that were made before
 //! - [`task`]: what a model is told before it is asked
 //! - `content`: what a tool gave, for a model
 //! - `transcript`: all that was said, to be kept
@@ -16,12 +16,12 @@
 mod call;
 mod content;
 mod dialogue;
-mod offer;
+mod executor;
 mod repeats;
 mod search_surface;
 mod task;
 mod transcript;
 
-pub use dialogue::{Bounds, Dialogue, Ended, Outcome};
-pub use offer::{Hands, Mishap, Offer, Permission, Told};
+pub use dialogue::{Dialogue, DialogueEnd, DialogueLimits, Outcome};
+pub use executor::{DialogueEvent, OfferedTool, Permission, ToolCallError, ToolExecutor};
 pub use task::task;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use models::ToolCall;
 
 /// How often the same may be called; the next time the model is told so instead.
-const MOST: usize = 2;
+const MAX_REPEATS: usize = 2;
 
 /// What was called so far.
 #[derive(Debug, Default)]
@@ -24,14 +24,14 @@ impl Repeats {
         members.sort();
         let count = self.calls.entry((tool.to_owned(), format!("{members:?}"))).or_default();
         *count += 1;
-        *count <= MOST
+        *count <= MAX_REPEATS
     }
 
     /// Counts a call that makes no sense; whether it may still come to sense.
     pub(crate) fn may_err(&mut self, call: &ToolCall) -> bool {
         let count = self.mistakes.entry((call.name.clone(), call.arguments.clone())).or_default();
         *count += 1;
-        *count <= MOST
+        *count <= MAX_REPEATS
     }
 }
 

@@ -7,24 +7,24 @@ use models::{Tool, ToolCall};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::offer::Offer;
+use crate::executor::OfferedTool;
 
 /// With more tools than this a model has to search for them. As many are listed for MCP clients of which nothing is known.
-pub(crate) const MOST_LISTED: usize = 100;
+pub(crate) const MAX_LISTED_TOOLS: usize = 100;
 
 pub(crate) const SEARCH: &str = "search_tools";
 pub(crate) const DESCRIBE: &str = "describe_tool";
 pub(crate) const CALL: &str = "call_tool";
 
 /// How many tools a search names unless the model says how many, and how many at most.
-const USUAL_FOUND: usize = 8;
-const MOST_FOUND: usize = 50;
+const DEFAULT_FOUND: usize = 8;
+const MAX_FOUND: usize = 50;
 /// How much of a description a search shows, in characters, and up to how many bytes a schema is shown there.
-const LONGEST_DESCRIPTION: usize = 300;
-const LONGEST_SCHEMA: usize = 2_000;
+const MAX_DESCRIPTION_LEN: usize = 300;
+const MAX_SCHEMA_LEN: usize = 2_000;
 
 /// Our own tools, for a model that may use these.
-pub(crate) fn tools(offers: &[Offer]) -> Vec<Tool> {
+pub(crate) fn tools(offers: &[OfferedTool]) -> Vec<Tool> {
     let name = json!({ "type": "string", "description": "The tool's name as search_tools gives it" });
     let about = format!(
         "Finds tools by what they do. {} tools can be used here although they are not listed. Search before you say that \
@@ -45,8 +45,8 @@ pub(crate) fn tools(offers: &[Offer]) -> Vec<Tool> {
                     "limit": {
                         "type": "integer",
                         "minimum": 1,
-                        "maximum": MOST_FOUND,
-                        "description": format!("At most so many (default {USUAL_FOUND})")
+                        "maximum": MAX_FOUND,
+                        "description": format!("At most so many (default {DEFAULT_FOUND})")
                     }
                 },
                 "required": ["query"]
@@ -75,7 +75,7 @@ pub(crate) fn tools(offers: &[Offer]) -> Vec<Tool> {
 
 /// The call that a model means: with `call_tool`, the inner one, with the inner arguments as they were written. Any other
 /// call is meant itself.
-pub(crate) fn meant(call: &ToolCall) -> Result<ToolCall, String> {
+pub(crate) fn inner_call(call: &ToolCall) -> Result<ToolCall, String> {
     if call.name != CALL {
         return Ok(call.clone());
     }
@@ -90,7 +90,7 @@ pub(crate) fn meant(call: &ToolCall) -> Result<ToolCall, String> {
 }
 
 /// What a search is for, and how many tools it may name.
-pub(crate) fn wish(arguments: &Map<String, Value>) -> Result<(String, usize), String> {
+pub(crate) fn search_arguments(arguments: &Map<String, Value>) -> Result<(String, usize), String> {
     let query = arguments.get("query").and_then(Value::as_str).filter(|query| !query.trim().is_empty());
     let query = query.ok_or_else(|| format!("{SEARCH} needs `query`: what you want to do, in plain words"))?;
     let limit = match arguments.get("limit") {
@@ -99,11 +99,11 @@ pub(crate) fn wish(arguments: &Map<String, Value>) -> Result<(String, usize), St
         Some(number) => number.as_u64().and_then(|number| usize::try_from(number).ok()),
         None => None,
     };
-    Ok((query.to_owned(), limit.unwrap_or(USUAL_FOUND).clamp(1, MOST_FOUND)))
+    Ok((query.to_owned(), limit.unwrap_or(DEFAULT_FOUND).clamp(1, MAX_FOUND)))
 }
 
 /// What a model is told of the tools that were found.
-pub(crate) fn found<'o>(offers: impl Iterator<Item = &'o Offer>) -> String {
+pub(crate) fn found<'o>(offers: impl Iterator<Item = &'o OfferedTool>) -> String {
     let shown: Vec<String> = offers.map(|offer| shown(&offer.tool)).collect();
     if shown.is_empty() {
         return "No tool fits. Try other words.".to_owned();
@@ -113,12 +113,12 @@ pub(crate) fn found<'o>(offers: impl Iterator<Item = &'o Offer>) -> String {
 
 fn shown(tool: &Tool) -> String {
     let words = tool.description.split_whitespace().collect::<Vec<_>>().join(" ");
-    let about = match words.char_indices().nth(LONGEST_DESCRIPTION) {
+    let about = match words.char_indices().nth(MAX_DESCRIPTION_LEN) {
         Some((end, _)) => format!("{}…", &words[..end]),
         None => words,
     };
     let schema = tool.schema.to_string();
-    let schema = if schema.len() > LONGEST_SCHEMA { format!("{DESCRIBE} shows its arguments") } else { schema };
+    let schema = if schema.len() > MAX_SCHEMA_LEN { format!("{DESCRIBE} shows its arguments") } else { schema };
     format!("{}: {about}\narguments: {schema}", tool.name)
 }
 
@@ -138,24 +138,27 @@ mod tests {
     #[test]
     fn the_inner_arguments_are_taken_as_they_were_written() {
         let inner =
-            meant(&call(r#"{"arguments": {"n": 1.50, "n2": 12345678901234567890123}, "name": "a.b"}"#)).unwrap();
+            inner_call(&call(r#"{"arguments": {"n": 1.50, "n2": 12345678901234567890123}, "name": "a.b"}"#)).unwrap();
         assert_eq!(
             (inner.name.as_str(), inner.arguments.as_str()),
             ("a.b", r#"{"n": 1.50, "n2": 12345678901234567890123}"#)
         );
-        assert_eq!(meant(&call(r#"{"name": "a.b"}"#)).unwrap().arguments, "{}");
-        assert_eq!(meant(&call(r#"{"name": "a.b", "arguments": "{\"a\": 1}"}"#)).unwrap().arguments, r#"{"a": 1}"#);
+        assert_eq!(inner_call(&call(r#"{"name": "a.b"}"#)).unwrap().arguments, "{}");
+        assert_eq!(
+            inner_call(&call(r#"{"name": "a.b", "arguments": "{\"a\": 1}"}"#)).unwrap().arguments,
+            r#"{"a": 1}"#
+        );
         for wrong in ["", "{}", "[]", r#"{"name": 5}"#, r#"{"name": ""}"#, "{"] {
-            assert!(meant(&call(wrong)).unwrap_err().contains(CALL), "{wrong}");
+            assert!(inner_call(&call(wrong)).unwrap_err().contains(CALL), "{wrong}");
         }
     }
 
     #[test]
-    fn a_wish_needs_words() {
-        let wish = |arguments: Value| wish(arguments.as_object().unwrap());
-        assert_eq!(wish(json!({ "query": "read" })), Ok(("read".to_owned(), USUAL_FOUND)));
+    fn a_search_needs_a_query() {
+        let wish = |arguments: Value| search_arguments(arguments.as_object().unwrap());
+        assert_eq!(wish(json!({ "query": "read" })), Ok(("read".to_owned(), DEFAULT_FOUND)));
         assert_eq!(wish(json!({ "query": "read", "limit": "3" })).unwrap().1, 3);
-        assert_eq!(wish(json!({ "query": "read", "limit": 1000 })).unwrap().1, MOST_FOUND);
+        assert_eq!(wish(json!({ "query": "read", "limit": 1000 })).unwrap().1, MAX_FOUND);
         assert!(wish(json!({ "query": " " })).unwrap_err().contains("`query`"));
     }
 

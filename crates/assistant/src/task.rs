@@ -1,7 +1,7 @@
 //! What a model is told about its task, and about the document that it is asked from.
 
 /// So many characters of a document are shown to the model.
-const MOST_OF_DOCUMENT: usize = 20_000;
+const MAX_DOCUMENT_LEN: usize = 20_000;
 
 /// What a model is told before it is asked. `document` is a text and the line in it that the user is in, from 1; of a
 /// long one the model is shown what stands around that line.
@@ -18,13 +18,13 @@ pub fn task(document: Option<(&str, usize)>) -> String {
 
 /// A text, or as much of it around a line as can be shown.
 fn around(text: &str, line: usize) -> String {
-    if text.chars().count() <= MOST_OF_DOCUMENT {
+    if text.chars().count() <= MAX_DOCUMENT_LEN {
         return text.to_owned();
     }
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let length = |line: &str| line.chars().count();
     let at = line.saturating_sub(1).min(lines.len() - 1);
-    let (mut first, mut end, mut room) = (at, at + 1, MOST_OF_DOCUMENT.saturating_sub(length(lines[at])));
+    let (mut first, mut end, mut room) = (at, at + 1, MAX_DOCUMENT_LEN.saturating_sub(length(lines[at])));
     // What comes before a line says what it is about, so both sides get their share.
     loop {
         let before = first.checked_sub(1).filter(|&before| length(lines[before]) <= room);
@@ -41,7 +41,7 @@ fn around(text: &str, line: usize) -> String {
             break;
         }
     }
-    let shown: String = lines[first..end].concat().chars().take(MOST_OF_DOCUMENT).collect();
+    let shown: String = lines[first..end].concat().chars().take(MAX_DOCUMENT_LEN).collect();
     let cut = |count: usize| if count == 0 { String::new() } else { format!("[{count} lines are not shown]\n") };
     let end_of_line = if shown.ends_with('\n') { "" } else { "\n" };
     format!("{}{shown}{end_of_line}{}", cut(first), cut(lines.len() - end))
@@ -64,14 +64,14 @@ mod tests {
             let task = task(Some((&text, line)));
             assert!(task.contains(&format!("this is line {line}\n")) && task.contains(seen) && !task.contains(unseen));
             assert!(task.contains("lines are not shown]"));
-            assert!(task.chars().count() < MOST_OF_DOCUMENT + 600);
+            assert!(task.chars().count() < MAX_DOCUMENT_LEN + 600);
         }
     }
 
     #[test]
     fn a_line_without_end_and_a_line_that_is_not_there_are_coped_with() {
-        let long = "x".repeat(3 * MOST_OF_DOCUMENT);
-        assert!(task(Some((&long, 1))).chars().count() < MOST_OF_DOCUMENT + 600);
+        let long = "x".repeat(3 * MAX_DOCUMENT_LEN);
+        assert!(task(Some((&long, 1))).chars().count() < MAX_DOCUMENT_LEN + 600);
         assert!(task(Some((&format!("{long}\nthe end"), 99))).contains("the end"));
     }
 }

@@ -45,7 +45,7 @@ impl Dialogue {
     }
 }
 
-impl std::fmt::Display for crate::Ended {
+impl std::fmt::Display for crate::DialogueEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Answered => f.write_str("answered"),
@@ -53,7 +53,7 @@ impl std::fmt::Display for crate::Ended {
             Self::Refused(words) if words.is_empty() => f.write_str("the model refused to answer"),
             Self::Refused(words) => write!(f, "the model refused to answer: {words}"),
             Self::RoundsSpent(rounds) => write!(f, "the model still wanted tools after {rounds} rounds"),
-            Self::GoesInCircles => f.write_str("the model asked for the same calls again and again"),
+            Self::Repeating => f.write_str("the model asked for the same calls again and again"),
             Self::Silent => f.write_str("the model said nothing"),
             Self::CallsSpent(most) => {
                 write!(f, "the model still wanted tools after {most} calls, and more may not be made")

@@ -1,9 +1,9 @@
 //! How far a model may go, and that it is told.
 
-use assistant::{Bounds, Ended};
+use assistant::{DialogueEnd, DialogueLimits};
 use testkit::{ModelReply, ModelServer};
 
-use crate::world::{Noting, Plays, ask, last_results, model};
+use crate::fixture::{Dialect, RecordingExecutor, ask, last_results, model};
 
 #[tokio::test]
 async fn a_model_that_never_stops_wanting_tools_is_asked_so_often_and_no_more() {
@@ -12,20 +12,20 @@ async fn a_model_that_never_stops_wanting_tools_is_asked_so_often_and_no_more() 
         let turn = asked.body["messages"].as_array().map_or(0, Vec::len);
         ModelReply::openai_calls(&[("1", "files_read", &format!("{{\"turn\": {turn}}}"))])
     });
-    let hands = Noting::default();
-    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 4, calls: None }).await;
-    assert_eq!(went.outcome.unwrap().ended, Ended::RoundsSpent(4));
-    assert_eq!((server.asked().len(), hands.names().len()), (4, 3), "nobody would have heard of the last call");
+    let executor = RecordingExecutor::default();
+    let went = ask(&model(&server, Dialect::OpenAi), &executor, DialogueLimits { rounds: 4, calls: None }).await;
+    assert_eq!(went.outcome.unwrap().ended, DialogueEnd::RoundsSpent(4));
+    assert_eq!((server.asked().len(), executor.names().len()), (4, 3), "nobody would have heard of the last call");
 }
 
 #[tokio::test]
 async fn a_model_that_calls_the_same_again_and_again_is_told_and_then_stopped() {
     let server = ModelServer::start();
     server.answer_by(|_| ModelReply::anthropic_calls(&[("1", "files_read", r#"{"path": "a"}"#)]));
-    let hands = Noting::default();
-    let went = ask(&model(&server, Plays::Anthropic), &hands, Bounds { rounds: 50, calls: None }).await;
-    assert_eq!(went.outcome.unwrap().ended, Ended::GoesInCircles);
-    assert_eq!(hands.names().len(), 2);
+    let executor = RecordingExecutor::default();
+    let went = ask(&model(&server, Dialect::Anthropic), &executor, DialogueLimits { rounds: 50, calls: None }).await;
+    assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Repeating);
+    assert_eq!(executor.names().len(), 2);
     assert!(last_results(&server).contains("with the same arguments before"));
 }
 
@@ -36,8 +36,8 @@ async fn who_is_told_that_it_repeats_itself_may_still_answer() {
         server.say(ModelReply::openai_calls(&[("1", "files_read", "{}")]));
     }
     server.say(ModelReply::openai_text("Fine."));
-    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
-    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
+    let went = ask(&model(&server, Dialect::OpenAi), &RecordingExecutor::default(), DialogueLimits::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
 }
 
 #[tokio::test]
@@ -46,24 +46,24 @@ async fn calls_beyond_their_number_are_not_made_and_the_model_is_told() {
     let wanted = [("1", "files_read", r#"{"n": 1}"#), ("2", "files_read", r#"{"n": 2}"#)];
     server.say(ModelReply::openai_calls(&wanted));
     server.say(ModelReply::openai_text("Only one."));
-    let hands = Noting::default();
-    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 5, calls: Some(1) }).await;
-    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
-    assert_eq!(hands.names().len(), 1);
+    let executor = RecordingExecutor::default();
+    let went = ask(&model(&server, Dialect::OpenAi), &executor, DialogueLimits { rounds: 5, calls: Some(1) }).await;
+    assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
+    assert_eq!(executor.names().len(), 1);
     assert!(last_results(&server).contains("the limit is 1"));
 }
 
 #[tokio::test]
-async fn who_wants_other_calls_when_none_are_left_does_not_go_in_circles() {
+async fn who_wants_other_calls_when_none_are_left_does_not_go_in_a_loop() {
     let server = ModelServer::start();
     server.answer_by(|asked| {
         let turn = asked.body["messages"].as_array().map_or(0, Vec::len);
         ModelReply::openai_calls(&[("1", "files_read", &format!("{{\"turn\": {turn}}}"))])
     });
-    let hands = Noting::default();
-    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 50, calls: Some(2) }).await;
-    assert_eq!(went.outcome.unwrap().ended, Ended::CallsSpent(2));
-    assert_eq!((hands.names().len(), went.dialogue.calls_made()), (2, 2));
+    let executor = RecordingExecutor::default();
+    let went = ask(&model(&server, Dialect::OpenAi), &executor, DialogueLimits { rounds: 50, calls: Some(2) }).await;
+    assert_eq!(went.outcome.unwrap().ended, DialogueEnd::CallsSpent(2));
+    assert_eq!((executor.names().len(), went.dialogue.calls_made()), (2, 2));
     assert_eq!(server.asked().len(), 4, "it was told once, and could have answered");
 }
 
@@ -75,18 +75,23 @@ async fn calls_that_were_not_permitted_are_not_counted_and_are_no_circle_while_t
     }
     server.say(ModelReply::openai_calls(&[("1", "files_read", r#"{"path": "a"}"#)]));
     server.say(ModelReply::openai_text("Read, not deleted."));
-    let hands = Noting::default();
-    let went = ask(&model(&server, Plays::OpenAi), &hands, Bounds { rounds: 10, calls: Some(1) }).await;
-    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
-    assert_eq!((hands.names(), went.dialogue.calls_made()), (vec!["files.read".to_owned()], 1));
+    let executor = RecordingExecutor::default();
+    let went = ask(&model(&server, Dialect::OpenAi), &executor, DialogueLimits { rounds: 10, calls: Some(1) }).await;
+    assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
+    assert_eq!((executor.names(), went.dialogue.calls_made()), (vec!["files.read".to_owned()], 1));
 }
 
 #[tokio::test]
-async fn who_makes_the_same_mistake_again_and_again_goes_in_circles() {
+async fn who_makes_the_same_mistake_again_and_again_goes_in_a_loop() {
     let server = ModelServer::start();
     server.answer_by(|_| ModelReply::openai_calls(&[("1", "files_eat", "{}")]));
-    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds { rounds: 50, calls: None }).await;
-    assert_eq!(went.outcome.unwrap().ended, Ended::GoesInCircles);
+    let went = ask(
+        &model(&server, Dialect::OpenAi),
+        &RecordingExecutor::default(),
+        DialogueLimits { rounds: 50, calls: None },
+    )
+    .await;
+    assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Repeating);
     assert_eq!(server.asked().len(), 4);
 }
 
@@ -94,15 +99,15 @@ async fn who_makes_the_same_mistake_again_and_again_goes_in_circles() {
 async fn an_answer_without_words_is_none() {
     let server = ModelServer::start();
     server.say(ModelReply::openai(vec![serde_json::json!({})], "stop"));
-    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
-    assert_eq!(went.outcome.unwrap().ended, Ended::Silent);
+    let went = ask(&model(&server, Dialect::OpenAi), &RecordingExecutor::default(), DialogueLimits::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Silent);
 }
 
 #[tokio::test]
-async fn an_answer_that_had_no_room_is_told_from_a_whole_one() {
+async fn an_answer_that_had_no_room_is_distinguished_from_a_whole_one() {
     let server = ModelServer::start();
     server.say(ModelReply::openai(vec![serde_json::json!({"content": "Once upon"})], "length"));
-    let went = ask(&model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
+    let went = ask(&model(&server, Dialect::OpenAi), &RecordingExecutor::default(), DialogueLimits::default()).await;
     let outcome = went.outcome.unwrap();
-    assert_eq!((outcome.answer.as_str(), outcome.ended), ("Once upon", Ended::CutShort));
+    assert_eq!((outcome.answer.as_str(), outcome.ended), ("Once upon", DialogueEnd::CutShort));
 }

@@ -1,15 +1,15 @@
 //! Many tools are found by searching instead of being told of with every request.
 
-use assistant::{Bounds, Ended, Offer};
+use assistant::{DialogueEnd, DialogueLimits, OfferedTool};
 use models::Tool;
 use serde_json::json;
 use testkit::{ModelReply, ModelServer};
 
-use crate::world::{BOTH, Noting, Plays, ask_with, last_results, model, offers};
+use crate::fixture::{BOTH, Dialect, RecordingExecutor, ask_with, last_results, model, offers};
 
 /// The usual ones, and so many more.
-fn many(count: usize) -> Vec<Offer> {
-    let more = (0..count).map(|number| Offer {
+fn many(count: usize) -> Vec<OfferedTool> {
+    let more = (0..count).map(|number| OfferedTool {
         tool: Tool::new(format!("more.tool_{number}"), format!("Does number {number}."), json!({ "type": "object" })),
         is_read_only: true,
         is_idempotent: false,
@@ -32,24 +32,25 @@ async fn many_tools_are_found_and_called_without_being_listed() {
     for plays in BOTH {
         let server = ModelServer::start();
         let calls = |calls: &[(&str, &str, &str)]| match plays {
-            Plays::OpenAi => ModelReply::openai_calls(calls),
-            Plays::Anthropic => ModelReply::anthropic_calls(calls),
+            Dialect::OpenAi => ModelReply::openai_calls(calls),
+            Dialect::Anthropic => ModelReply::anthropic_calls(calls),
         };
         server.say(calls(&[("1", "search_tools", r#"{"query": "number seven"}"#)]));
         server.say(calls(&[("2", "call_tool", r#"{"name": "more.tool_7", "arguments": {"path": "a", "n": 1.50}}"#)]));
         server.say(match plays {
-            Plays::OpenAi => ModelReply::openai_text("Done."),
-            Plays::Anthropic => ModelReply::anthropic_text("Done."),
+            Dialect::OpenAi => ModelReply::openai_text("Done."),
+            Dialect::Anthropic => ModelReply::anthropic_text("Done."),
         });
-        let hands = Noting { finds: vec!["more.tool_7".into(), "gone.tool".into()], ..Noting::default() };
-        let went = ask_with(many(200), &model(&server, plays), &hands, Bounds::default()).await;
-        assert_eq!(went.outcome.unwrap().ended, Ended::Answered, "{plays:?}");
+        let executor =
+            RecordingExecutor { finds: vec!["more.tool_7".into(), "gone.tool".into()], ..RecordingExecutor::default() };
+        let went = ask_with(many(200), &model(&server, plays), &executor, DialogueLimits::default()).await;
+        assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered, "{plays:?}");
         for round in 0..3 {
             assert_eq!(tool_names(&server, round), ["search_tools", "describe_tool", "call_tool"], "{plays:?}");
         }
         let found = server.asked()[1].body["messages"].to_string();
         assert!(found.contains("more.tool_7: Does number 7.") && !found.contains("gone.tool"), "{found}");
-        assert_eq!(hands.names(), ["more.tool_7"]);
+        assert_eq!(executor.names(), ["more.tool_7"]);
         assert!(
             last_results(&server).contains(r#"more.tool_7 gave {\"path\": \"a\", \"n\": 1.50}"#),
             "as it was written"
@@ -64,12 +65,13 @@ async fn few_tools_are_listed_as_they_are() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_text("Done."));
     let few = many(97);
-    ask_with(few.clone(), &model(&server, Plays::OpenAi), &Noting::default(), Bounds::default()).await;
+    ask_with(few.clone(), &model(&server, Dialect::OpenAi), &RecordingExecutor::default(), DialogueLimits::default())
+        .await;
     assert_eq!(tool_names(&server, 0).len(), few.len());
 }
 
 #[tokio::test]
-async fn what_a_model_gets_wrong_with_our_tools_is_told() {
+async fn what_a_model_gets_wrong_with_our_tools_is_reported() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_calls(&[
         ("1", "search_tools", "{}"),
@@ -83,9 +85,9 @@ async fn what_a_model_gets_wrong_with_our_tools_is_told() {
         ("9", "files_read", r#"{"path": "by its own name"}"#),
     ]));
     server.say(ModelReply::openai_text("Sorry."));
-    let hands = Noting::default();
-    let went = ask_with(many(200), &model(&server, Plays::OpenAi), &hands, Bounds::default()).await;
-    assert_eq!(went.outcome.unwrap().ended, Ended::Answered);
+    let executor = RecordingExecutor::default();
+    let went = ask_with(many(200), &model(&server, Dialect::OpenAi), &executor, DialogueLimits::default()).await;
+    assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
     let told = last_results(&server);
     for part in [
         "search_tools needs `query`",
@@ -99,5 +101,5 @@ async fn what_a_model_gets_wrong_with_our_tools_is_told() {
     ] {
         assert!(told.contains(part), "{part} in {told}");
     }
-    assert_eq!(hands.names(), ["files.read"], "what is known is called by its own name as well");
+    assert_eq!(executor.names(), ["files.read"], "what is known is called by its own name as well");
 }

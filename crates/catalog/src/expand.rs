@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_reference_stays_and_is_told() {
+    fn what_only_looks_like_a_reference_stays_and_is_reported() {
         use Oddity::{NoName, Unclosed};
         for (text, expected, told) in [
             ("${", "${", &[Unclosed][..]),

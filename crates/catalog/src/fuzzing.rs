@@ -1,7 +1,7 @@
 //! What the fuzz targets call: each takes any bytes, and panics only if something is wrong with us.
 
 use bytes::Bytes;
-use protocol::Era;
+use protocol::Lifecycle;
 use protocol::scan::{Cursor, Span};
 
 use crate::item::{Kind, Page};
@@ -22,30 +22,30 @@ pub fn definitions(data: &[u8]) {
         return;
     }
     let line = Bytes::copy_from_slice(text);
-    let whole = protocol::era::change::whole(&line);
+    let whole = protocol::bridge::change::whole(&line);
     let Some(page) = Page::read(kind, &line, whole) else { return };
     let mut kept = Vec::new();
     for item in page.items {
-        let (repaired, _) = item.mended(kind);
+        let (repaired, _) = item.repaired(kind);
         let Some(item) = repaired else { continue };
         assert!(limits::fits(&item.definition), "what is kept is within the limits");
-        let (again, flaws) = item.clone().mended(kind);
+        let (again, flaws) = item.clone().repaired(kind);
         assert_eq!((again.as_ref(), flaws.len()), (Some(&item), 0), "what was repaired needs no repair");
         if kind == Kind::Tool {
             // An error is fine: the tool is shown without its headers then.
-            let _headers = protocol::era::header_params::of_tool(&item.definition);
-            let _legacy = protocol::era::definition::to_legacy(&item.definition);
+            let _headers = protocol::bridge::header_params::of_tool(&item.definition);
+            let _legacy = protocol::bridge::definition::to_legacy(&item.definition);
         }
         kept.push(item);
     }
     let Ok(name) = ServerName::new("s") else { return };
-    let mut offer = Offer::new(Era::Legacy);
+    let mut offer = Offer::new(Lifecycle::Session);
     offer.set_items(kind, kept, Hints::NONE);
     let server = ServerEntry { name, state: ServerState::Running, offer: offer.into() };
     let snapshot = Snapshot::new(vec![server], Separator::default());
-    for era in [Era::Legacy, Era::Modern] {
+    for lifecycle in [Lifecycle::Session, Lifecycle::SelfContained] {
         for style in [NameStyle::Canonical, NameStyle::Safe] {
-            let page = snapshot.page(Scope::All, kind, style, era, None);
+            let page = snapshot.page(Scope::All, kind, style, lifecycle, None);
             assert!(page.is_some_and(|page| is_json(page)), "the list is JSON");
         }
     }

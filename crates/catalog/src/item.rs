@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::Era;
+use protocol::Lifecycle;
 use protocol::scan::{self, Span};
 use protocol::splice::{Edit, Piece, in_order, splice};
 use protocol::text;
 
 use crate::limits::{self, Trimmed};
-use crate::mending::{self, edited, mend, without_halves, without_huge_numbers};
 use crate::offer::Hints;
-use crate::shape;
+use crate::repair::{self, edited, repair_definition, without_halves, without_huge_numbers};
+use crate::rules;
 
 /// The four kinds of things a server can offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,7 +103,7 @@ pub struct Item {
     pub definition: Bytes,
     id_span: Span,
     /// What is to be changed in it for legacy clients.
-    for_legacy: Vec<mending::Edit>,
+    for_legacy: Vec<repair::Edit>,
 }
 
 /// One page of a server's list.
@@ -131,7 +131,7 @@ impl Item {
         let for_legacy = match kind {
             // One beyond the limits is trimmed before anybody sees it, and read again then.
             Kind::Tool if limits::fits(&definition) => {
-                mend(&definition, id_span, &shape::LEGACY_TOOL).map(|mending| mending.edits)
+                repair_definition(&definition, id_span, &rules::LEGACY_TOOL).map(|repair| repair.edits)
             }
             Kind::Tool | Kind::Prompt | Kind::Resource | Kind::Template => Ok(Vec::new()),
         };
@@ -140,11 +140,12 @@ impl Item {
 
     /// Takes out of the definition what clients would refuse a whole list for, and says what was wrong with it: each time
     /// ``"`annotations.readOnlyHint` is not true or false"``. There is none left if it is of no use without that.
-    pub fn mended(self, kind: Kind) -> (Option<Self>, Vec<String>) {
+    pub fn repaired(self, kind: Kind) -> (Option<Self>, Vec<String>) {
         match limits::trim(kind, &self.definition, &self.id) {
             Ok(None) => {}
             Ok(Some(Trimmed { definition, mut flaws })) => {
-                let (item, more) = Self::read(kind, definition.into()).map_or((None, Vec::new()), |it| it.mended(kind));
+                let (item, more) =
+                    Self::read(kind, definition.into()).map_or((None, Vec::new()), |it| it.repaired(kind));
                 flaws.extend(more);
                 return (item, flaws);
             }
@@ -156,16 +157,17 @@ impl Item {
         ];
         for (whole, flaw) in readable {
             if let Some(whole) = whole {
-                let (item, mut flaws) = Self::read(kind, whole.into()).map_or((None, Vec::new()), |it| it.mended(kind));
+                let (item, mut flaws) =
+                    Self::read(kind, whole.into()).map_or((None, Vec::new()), |it| it.repaired(kind));
                 flaws.push(flaw.to_owned());
                 return (item, flaws);
             }
         }
-        match mend(&self.definition, self.id_span, shape::of(kind)) {
-            Ok(mending) if mending.edits.is_empty() => (Some(self), mending.flaws),
-            Ok(mending) => {
-                let definition = edited(&self.definition, &mending.edits);
-                (Self::read(kind, definition.into()), mending.flaws)
+        match repair_definition(&self.definition, self.id_span, rules::of(kind)) {
+            Ok(repair) if repair.edits.is_empty() => (Some(self), repair.flaws),
+            Ok(repair) => {
+                let definition = edited(&self.definition, &repair.edits);
+                (Self::read(kind, definition.into()), repair.flaws)
             }
             Err(flaw) => (None, vec![flaw]),
         }
@@ -181,10 +183,10 @@ impl Item {
         self.inner_span().of(&self.definition)
     }
 
-    /// Appends the definition, renamed if there is an `inner`, as clients of `era` take it.
-    pub(crate) fn write_for(&self, era: Era, inner: Option<&[u8]>, out: &mut Vec<u8>) {
+    /// Appends the definition, renamed if there is an `inner`, as clients of `lifecycle` take it.
+    pub(crate) fn write_for(&self, lifecycle: Lifecycle, inner: Option<&[u8]>, out: &mut Vec<u8>) {
         let rename = inner.map(|with| Edit { span: self.inner_span(), with });
-        let changes = if era == Era::Legacy { self.for_legacy.as_slice() } else { &[] };
+        let changes = if lifecycle == Lifecycle::Session { self.for_legacy.as_slice() } else { &[] };
         let changes = changes.iter().map(|(span, with)| Edit { span: *span, with });
         let mut edits: Vec<_> = rename.into_iter().chain(changes).collect();
         splice(self.definition.len(), in_order(&mut edits), |piece| match piece {
@@ -235,7 +237,7 @@ mod tests {
         let mut renamed = b"srv:".to_vec();
         renamed.extend_from_slice(tool.id_inner());
         let mut out = Vec::new();
-        tool.write_for(Era::Legacy, Some(&renamed), &mut out);
+        tool.write_for(Lifecycle::Session, Some(&renamed), &mut out);
         assert_eq!(out, definition.replace(r"a\u0062", r"srv:a\u0062").as_bytes());
     }
 

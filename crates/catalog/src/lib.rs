@@ -13,8 +13,8 @@
 //! - [`offer`]: all that one server offers, and what it says of itself
 //! - [`mask`]: which parts of a connection config are secrets, and what it looks like without them
 //! - [`secrets`]: what must not be told of a server, and texts without it
-//! - `shape`: what the protocol says a definition looks like
-//! - `mending`: definitions held against that, and what is changed in those that differ
+//! - `rule`: what the protocol says a definition looks like
+//! - `repair`: definitions held against that, and what is changed in those that differ
 //! - `schema`: whether a schema can be used
 //! - [`snapshot`]: everything that exists at one moment, merged; every name, every list, whose a URI is
 //! - [`names`]: what a tool or prompt is called towards clients: canonical name and safe alias
@@ -29,13 +29,13 @@ pub mod item;
 pub mod jsonc;
 pub mod limits;
 pub mod mask;
-mod mending;
 pub mod names;
 pub mod offer;
+mod repair;
+mod rules;
 mod schema;
 pub mod secrets;
 pub mod server;
-mod shape;
 pub mod snapshot;
 pub mod uri_template;
 

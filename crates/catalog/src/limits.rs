@@ -7,7 +7,7 @@ use protocol::scan::{Span, members};
 use protocol::text::token_is;
 
 use crate::item::Kind;
-use crate::shape::{self, Need, Shape};
+use crate::rules::{self, Need, Rule};
 
 /// Objects and arrays within each other, the definition itself included.
 ///
@@ -31,7 +31,7 @@ pub const MAX_NAME_BYTES: usize = 1024;
 pub const MAX_URI_BYTES: usize = 8192;
 
 /// Bytes of a server's `capabilities`, and of its `serverInfo`: each of ours that needs them reads them again.
-pub const MAX_INTRODUCTION_BYTES: usize = 64 * 1024;
+pub const MAX_SERVER_INFO_BYTES: usize = 64 * 1024;
 
 /// How large a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,9 +111,9 @@ pub(crate) fn fits(definition: &[u8]) -> bool {
 }
 
 /// What is too much about a server's `capabilities` or `serverInfo`.
-pub fn excess_of_introduction(value: &[u8]) -> Option<String> {
-    if value.len() > MAX_INTRODUCTION_BYTES {
-        return Some(format!("is larger than {MAX_INTRODUCTION_BYTES} bytes"));
+pub fn excess_of_server_info(value: &[u8]) -> Option<String> {
+    if value.len() > MAX_SERVER_INFO_BYTES {
+        return Some(format!("is larger than {MAX_SERVER_INFO_BYTES} bytes"));
     }
     Extent::of(value, Span { start: 0, end: value.len() }).excess()
 }
@@ -136,7 +136,7 @@ pub(crate) fn trim(kind: Kind, definition: &[u8], id: &str) -> Result<Option<Tri
     if fits(definition) {
         return Ok(None);
     }
-    let Shape::Object(known) = shape::of(kind) else { return Ok(None) };
+    let Rule::Object(known) = rules::of(kind) else { return Ok(None) };
     let mut trimmed = Trimmed { definition: vec![b'{'], flaws: Vec::new() };
     let mut refused = None;
     members(definition, Span { start: 0, end: definition.len() }, |key, value| {

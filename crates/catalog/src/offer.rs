@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::Era;
+use protocol::Lifecycle;
 use protocol::scan::{Span, member};
 use protocol::text;
 
@@ -60,7 +60,7 @@ fn weight(items: &[Item]) -> usize {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
     /// The kind of conversation we have with it.
-    pub era: Era,
+    pub lifecycle: Lifecycle,
     /// Its capabilities: the JSON object as the server wrote it, `{}` if there was none.
     pub capabilities: Bytes,
     /// What it tells a model about its use.
@@ -82,10 +82,10 @@ pub struct Offer {
 
 impl Offer {
     /// Nothing at all.
-    pub fn new(era: Era) -> Self {
+    pub fn new(lifecycle: Lifecycle) -> Self {
         let empty = Bytes::from_static(b"{}");
         Self {
-            era,
+            lifecycle,
             capabilities: empty.clone(),
             instructions: None,
             info: empty,
@@ -98,10 +98,10 @@ impl Offer {
         }
     }
 
-    /// What it offers to clients of `era`.
-    pub fn towards(&self, era: Era) -> &Self {
+    /// What it offers to clients of `lifecycle`.
+    pub fn for_lifecycle(&self, lifecycle: Lifecycle) -> &Self {
         match &self.modern {
-            Some(modern) if era == Era::Modern => modern,
+            Some(modern) if lifecycle == Lifecycle::SelfContained => modern,
             _ => self,
         }
     }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     fn with(capabilities: &'static str) -> Offer {
-        Offer { capabilities: Bytes::from_static(capabilities.as_bytes()), ..Offer::new(Era::Legacy) }
+        Offer { capabilities: Bytes::from_static(capabilities.as_bytes()), ..Offer::new(Lifecycle::Session) }
     }
 
     fn hints(text: &str) -> Option<Hints> {
@@ -212,8 +212,8 @@ mod tests {
         assert!(offer.has_at(&["tasks", "requests", "tools", "call"]) && !offer.has_at(&["tasks", "requests", "x"]));
     }
 
-    fn offering(era: Era, tools: &[&'static str]) -> Offer {
-        let mut offer = Offer::new(era);
+    fn offering(lifecycle: Lifecycle, tools: &[&'static str]) -> Offer {
+        let mut offer = Offer::new(lifecycle);
         let item = |tool: &&'static str| Item::read(Kind::Tool, Bytes::from_static(tool.as_bytes())).unwrap();
         offer.set_items(Kind::Tool, tools.iter().map(item).collect(), Hints::NONE);
         offer
@@ -222,32 +222,42 @@ mod tests {
     #[test]
     fn two_handshakes_of_one_server_have_the_same_items_in_the_same_order() {
         let (a, b, newer_b) = (r#"{"name":"a"}"#, r#"{"name":"b"}"#, r#"{"name":"b","title":"B"}"#);
-        let both = offering(Era::Legacy, &[a, b]).with_modern(&offering(Era::Modern, &[newer_b, a])).unwrap();
-        let names =
-            |era| both.towards(era).items(Kind::Tool).iter().map(|item| item.id.to_string()).collect::<Vec<_>>();
+        let both = offering(Lifecycle::Session, &[a, b])
+            .with_modern(&offering(Lifecycle::SelfContained, &[newer_b, a]))
+            .unwrap();
+        let names = |lifecycle| {
+            both.for_lifecycle(lifecycle).items(Kind::Tool).iter().map(|item| item.id.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(
-            (names(Era::Legacy), names(Era::Modern)),
+            (names(Lifecycle::Session), names(Lifecycle::SelfContained)),
             (vec!["a".into(), "b".into()], vec!["a".into(), "b".into()])
         );
-        assert_eq!(both.towards(Era::Modern).items(Kind::Tool)[1].definition, newer_b.as_bytes());
-        assert_eq!((both.era, both.towards(Era::Modern).era), (Era::Legacy, Era::Modern));
+        assert_eq!(both.for_lifecycle(Lifecycle::SelfContained).items(Kind::Tool)[1].definition, newer_b.as_bytes());
+        assert_eq!(
+            (both.lifecycle, both.for_lifecycle(Lifecycle::SelfContained).lifecycle),
+            (Lifecycle::Session, Lifecycle::SelfContained)
+        );
 
-        let same = offering(Era::Legacy, &[a, b]).with_modern(&offering(Era::Modern, &[a, b])).unwrap();
-        assert!(Arc::ptr_eq(same.items(Kind::Tool), same.towards(Era::Modern).items(Kind::Tool)), "kept once");
+        let same =
+            offering(Lifecycle::Session, &[a, b]).with_modern(&offering(Lifecycle::SelfContained, &[a, b])).unwrap();
+        assert!(
+            Arc::ptr_eq(same.items(Kind::Tool), same.for_lifecycle(Lifecycle::SelfContained).items(Kind::Tool)),
+            "kept once"
+        );
     }
 
     #[test]
     fn handshakes_that_show_other_items_do_not_go_together() {
         let (a, b) = (r#"{"name":"a"}"#, r#"{"name":"b"}"#);
         for (legacy, modern) in [(&[a, b][..], &[a][..]), (&[a], &[a, b]), (&[a], &[b])] {
-            let joined = offering(Era::Legacy, legacy).with_modern(&offering(Era::Modern, modern));
+            let joined = offering(Lifecycle::Session, legacy).with_modern(&offering(Lifecycle::SelfContained, modern));
             assert_eq!(joined.unwrap_err(), Kind::Tool);
         }
     }
 
     #[test]
     fn an_empty_offer_has_nothing() {
-        let offer = Offer::new(Era::Modern);
+        let offer = Offer::new(Lifecycle::SelfContained);
         assert!(!offer.has("tools"));
         assert!(Kind::ALL.into_iter().all(|kind| offer.items(kind).is_empty()));
         assert_eq!(offer.hints, [Hints::NONE; 4]);
@@ -255,7 +265,7 @@ mod tests {
 
     #[test]
     fn items_and_hints_are_kept_by_kind() {
-        let mut offer = Offer::new(Era::Modern);
+        let mut offer = Offer::new(Lifecycle::SelfContained);
         let prompt = Item::read(Kind::Prompt, Bytes::from_static(br#"{"name":"p"}"#)).unwrap();
         let public = Hints { ttl_ms: 9, is_private: false };
         offer.set_items(Kind::Prompt, vec![prompt], public);

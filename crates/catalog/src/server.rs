@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::Era;
+use protocol::Lifecycle;
 
 use crate::container::Container;
 use crate::mask;
@@ -70,7 +70,7 @@ pub struct ServerSpec {
     /// How it is reached.
     pub transport: Transport,
     /// The kind of conversation to have with it; found out when absent.
-    pub era: Option<Era>,
+    pub lifecycle: Option<Lifecycle>,
     /// The longest one request to it may take; as long as any other's when absent.
     pub timeout: Option<Duration>,
     /// How long it may take to become ready; as long as any other when absent.
@@ -251,7 +251,7 @@ mod tests {
         let specs = [Transport::Stdio(program), Transport::Remote(remote)].map(|transport| ServerSpec {
             name: name.clone(),
             transport,
-            era: None,
+            lifecycle: None,
             timeout: None,
             start_timeout: None,
             secrets: Secrets::default(),

@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use protocol::Era;
+use protocol::Lifecycle;
 
 use crate::item::{Item, Kind};
 use crate::names::{NameStyle, Separator};
@@ -229,9 +229,9 @@ impl Snapshot {
         &self.servers[route.server].offer.items(kind)[route.item]
     }
 
-    /// The item at `route` as clients of `era` see it.
-    pub fn item_for(&self, era: Era, kind: Kind, route: Route) -> &Item {
-        let items = self.servers[route.server].offer.towards(era).items(kind);
+    /// The item at `route` as clients of `lifecycle` see it.
+    pub fn item_for(&self, lifecycle: Lifecycle, kind: Kind, route: Route) -> &Item {
+        let items = self.servers[route.server].offer.for_lifecycle(lifecycle).items(kind);
         items.get(route.item).unwrap_or_else(|| self.item(kind, route))
     }
 
@@ -297,7 +297,7 @@ impl Snapshot {
 
     /// How long a list may be kept and by whom, as modern clients are told.
     pub fn hints(&self, scope: Scope, kind: Kind) -> Hints {
-        let offers = self.running(scope).map(|(_, server)| server.offer.towards(Era::Modern));
+        let offers = self.running(scope).map(|(_, server)| server.offer.for_lifecycle(Lifecycle::SelfContained));
         let having = offers.filter(|offer| offer.has(kind.capability()));
         let merged = having.map(|offer| offer.hints[kind as usize]).reduce(Hints::and);
         match merged {

@@ -26,7 +26,7 @@ impl Form {
     }
 
     /// The value of a name without the blanks around it; nothing if that is nothing.
-    pub(crate) fn said(&self, name: &str) -> Option<&str> {
+    pub(crate) fn value_of(&self, name: &str) -> Option<&str> {
         self.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) struct Html(pub(crate) String);
 
 /// What can stand in a page.
-pub(crate) trait Shown {
+pub(crate) trait ToHtml {
     /// Writes it so that it is what it says and nothing else.
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
@@ -23,7 +23,7 @@ pub(crate) trait Shown {
 /// A value on its way into a template.
 pub(crate) struct Value<'v, T: ?Sized>(pub(crate) &'v T);
 
-impl<T: Shown + ?Sized> fmt::Display for Value<'_, T> {
+impl<T: ToHtml + ?Sized> fmt::Display for Value<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.show(f)
     }
@@ -95,7 +95,7 @@ fn exact(letter: char) -> Option<Cow<'static, str>> {
     }
 }
 
-impl Shown for str {
+impl ToHtml for str {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let replaced = if f.alternate() { exact } else { replacement };
         let mut rest = self;
@@ -110,38 +110,38 @@ impl Shown for str {
     }
 }
 
-impl Shown for Html {
+impl ToHtml for Html {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Shown for String {
+impl ToHtml for String {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_str().show(f)
     }
 }
 
-impl Shown for Cow<'_, str> {
+impl ToHtml for Cow<'_, str> {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         str::show(self, f)
     }
 }
 
-impl Shown for Arc<str> {
+impl ToHtml for Arc<str> {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         str::show(self, f)
     }
 }
 
-impl<T: Shown + ?Sized> Shown for &T {
+impl<T: ToHtml + ?Sized> ToHtml for &T {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         T::show(self, f)
     }
 }
 
 /// What is not there is nothing.
-impl<T: Shown> Shown for Option<T> {
+impl<T: ToHtml> ToHtml for Option<T> {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_ref().map_or(Ok(()), |value| value.show(f))
     }
@@ -149,7 +149,7 @@ impl<T: Shown> Shown for Option<T> {
 
 macro_rules! numbers {
     ($($number:ty),*) => {$(
-        impl Shown for $number {
+        impl ToHtml for $number {
             fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Display::fmt(self, f)
             }

@@ -5,25 +5,25 @@
 //!
 //! # Layout, in the order a request travels
 //! - [`Console`] (here): what it is given, and what it is asked
-//! - `session`: who looks, and whether a change is meant; `visit`: one request; `routes`: which page it is for
+//! - `session`: who looks, and whether a change is meant; `request`: one request; `routes`: which page it is for
 //! - `pages` and below: one file for each page and what can be done there
 //! - `html`: markup in which every value is escaped by its type; `frame`: what is around a page; `form`: what was sent;
 //!   `words`: numbers and times; `chart`: curves; `reply`: what is sent back
-//! - `kept`: results that are too long for a page; `pulse`: how much goes on, looked at every now and then; `assets`: styles and scripts
+//! - `kept`: results that are too long for a page; `rate_sampler`: how much goes on, looked at every now and then; `assets`: styles and scripts
 
 mod assets;
 mod chart;
+mod display;
 mod form;
-mod frame;
 mod html;
-mod kept;
+mod layout;
 mod pages;
-mod pulse;
-mod reply;
+mod rates;
+mod request;
+mod response;
+mod result_cache;
 mod routes;
 mod session;
-mod visit;
-mod words;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -39,12 +39,12 @@ use service::servers::ServerView;
 use service::usage::UsageView;
 use service::{Actor, Error, Service};
 
-use frame::Flash;
-use kept::Kept;
-use pulse::Pulse;
-pub use reply::Body;
+use layout::Flash;
+use rates::RateSampler;
+use request::PageRequest;
+pub use response::Body;
+use result_cache::ResultCache;
 use session::{CSRF_HEADER, Sessions};
-use visit::Visit;
 
 /// So many messages may wait for a page to show them.
 const FLASHES: usize = 1000;
@@ -52,7 +52,7 @@ const FLASHES: usize = 1000;
 const LONGEST_FLASH: usize = 16 << 10;
 
 /// Whose a secret is, if it is a token.
-pub type Whose = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
+pub type ResolvePrincipal = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
 
 /// The token behind the code of a sign-in link, which opens once.
 pub type RedeemCode = Box<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
@@ -81,9 +81,9 @@ pub struct Documents {
 }
 
 /// What the console needs to know of the program around it.
-pub struct Outside {
+pub struct ConsoleDependencies {
     /// Whose a secret is.
-    pub whose: Whose,
+    pub resolve_principal: ResolvePrincipal,
     /// Where the tokens are that open, for who has to sign in.
     pub token_place: String,
     /// Signs in who follows a sign-in link.
@@ -116,31 +116,32 @@ pub struct Found {
 /// The console. It lives as long as the program.
 pub struct Console {
     service: Arc<Service>,
-    outside: Outside,
+    dependencies: ConsoleDependencies,
     sessions: Sessions,
-    pulse: Pulse,
+    rate_sampler: RateSampler,
     /// What servers used when they were last looked at, by name. Engines are too slow to be asked for a page.
     used: Mutex<HashMap<String, UsageView>>,
     /// What became of what was asked for, to be shown on the next page, by visitor.
     flashes: Mutex<HashMap<String, Flash>>,
     /// What was too long to be shown.
-    kept: Kept,
+    result_cache: ResultCache,
     /// Since when calls are counted.
     opened_at: Timestamp,
 }
 
 impl Console {
     /// The console of a service.
-    pub fn new(service: Arc<Service>, outside: Outside) -> Self {
-        let (sessions, pulse) = (Sessions::new(Arc::clone(&outside.whose)), Pulse::default());
+    pub fn new(service: Arc<Service>, dependencies: ConsoleDependencies) -> Self {
+        let (sessions, rate_sampler) =
+            (Sessions::new(Arc::clone(&dependencies.resolve_principal)), RateSampler::default());
         Self {
             service,
-            outside,
+            dependencies,
             sessions,
-            pulse,
+            rate_sampler,
             used: Mutex::default(),
             flashes: Mutex::default(),
-            kept: Kept::default(),
+            result_cache: ResultCache::default(),
             opened_at: Timestamp::now(),
         }
     }
@@ -156,7 +157,7 @@ impl Console {
         let visitor = self.sessions.visitor(&parts.headers);
         let secret = parts.headers.get(CSRF_HEADER).and_then(|secret| secret.to_str().ok());
         let is_look = matches!(parts.method, Method::GET | Method::HEAD);
-        let may_ask = visitor.principal.is_some() && (is_look || visitor.is_meant(secret));
+        let may_ask = visitor.principal.is_some() && (is_look || visitor.has_valid_csrf(secret));
         if may_ask { self.sessions.token(&visitor.id) } else { None }
     }
 
@@ -180,27 +181,27 @@ impl Console {
     /// Answers a request. `principal` is the name of its token, or empty if it showed none.
     pub async fn answer(self: Arc<Self>, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
         let is_change = routes::is_change(&parts.method, parts.uri.path());
-        let answering = async move { routes::answer(Visit::new(&self, &parts, &body, principal)).await };
+        let answering = async move { routes::answer(PageRequest::new(&self, &parts, &body, principal)).await };
         if is_change { service::servers::to_the_end(answering).await } else { answering.await }
     }
 
     /// The answer to a request that is not let in.
     pub fn refuse(&self, status: StatusCode, why: &str) -> Response<Body> {
-        reply::refused(status, why)
+        response::refused(status, why)
     }
 
     /// Looks at how much goes on, for ever.
     pub async fn watch(&self) {
-        let mut looks = tokio::time::interval(pulse::PERIOD);
+        let mut looks = tokio::time::interval(rates::SAMPLE_INTERVAL);
         loop {
             looks.tick().await;
-            self.pulse.look(&self.service.reading());
+            self.rate_sampler.sample(&self.service.reading());
             self.sessions.forget_revoked();
-            self.look_at_usage().await;
+            self.sample_usage().await;
         }
     }
 
-    async fn look_at_usage(&self) {
+    async fn sample_usage(&self) {
         // A database that is away says nothing about servers; the next look may.
         let Ok(mut listed) = self.service.servers(None, false, registry::Page::ALL).await else { return };
         self.service.measure(&mut listed.items).await;
@@ -219,14 +220,14 @@ impl Console {
 
     /// Which calls curves and counts are of: those of the last half hour, or fewer if we are here for less.
     fn counted(&self) -> String {
-        match Timestamp::now().since(self.opened_at) < pulse::SPAN {
-            true => format!("since {}", words::minute(self.opened_at)),
+        match Timestamp::now().since(self.opened_at) < rates::WINDOW {
+            true => format!("since {}", display::minute(self.opened_at)),
             false => "in half an hour".to_owned(),
         }
     }
 
     /// Something to be shown on the next page that this visitor sees.
-    fn remember(&self, visitor: &str, mut flash: Flash) {
+    fn set_flash(&self, visitor: &str, mut flash: Flash) {
         if flash.message.len() > LONGEST_FLASH {
             flash.message.truncate(flash.message.floor_char_boundary(LONGEST_FLASH));
             flash.message.push('…');
@@ -238,7 +239,7 @@ impl Console {
         flashes.insert(visitor.to_owned(), flash);
     }
 
-    fn recall(&self, visitor: &str) -> Option<Flash> {
+    fn take_flash(&self, visitor: &str) -> Option<Flash> {
         self.flashes.lock().unwrap_or_else(PoisonError::into_inner).remove(visitor)
     }
 }

@@ -1,9 +1,9 @@
 //! The pages: one file for each, with what can be done there.
 
 pub(crate) mod add;
-mod asking;
 pub(crate) mod audit;
 pub(crate) mod clients;
+mod confirm;
 pub(crate) mod documents;
 pub(crate) mod executions;
 pub(crate) mod login;
@@ -24,8 +24,8 @@ use service::Error;
 
 use crate::form;
 use crate::html::{Html, html};
-use crate::visit::Visit;
-pub(crate) use asking::{Question, ask, is_sure};
+use crate::request::PageRequest;
+pub(crate) use confirm::{Confirmation, ask, is_confirmed};
 
 /// What went wrong, for people: every problem on a line of its own.
 pub(crate) fn told(error: &Error) -> String {
@@ -70,8 +70,8 @@ fn has_odd_numbers(text: &str) -> bool {
 }
 
 /// The names of all servers.
-pub(crate) async fn server_names(visit: &Visit<'_>) -> Result<Vec<String>, Error> {
-    let listed = visit.service().servers(None, false, registry::Page::ALL).await?;
+pub(crate) async fn server_names(request: &PageRequest<'_>) -> Result<Vec<String>, Error> {
+    let listed = request.service().servers(None, false, registry::Page::ALL).await?;
     Ok(listed.items.into_iter().map(|view| view.record.name).collect())
 }
 
@@ -103,9 +103,9 @@ pub(crate) fn pager(shown: usize, offset: u64, limit: u32, total: u64, address: 
     html!(
         r#"<nav class="pager" aria-label="Pages of the list">{back}<span>{from}–{to} of {total}</span>{on}</nav>"#,
         back = link(offset > 0, offset.saturating_sub(limit), "Previous"),
-        from = crate::words::count(offset + 1),
-        to = crate::words::count(offset + shown as u64),
-        total = crate::words::count(total),
+        from = crate::display::count(offset + 1),
+        to = crate::display::count(offset + shown as u64),
+        total = crate::display::count(total),
         on = link(offset + (shown as u64) < total, offset + limit, "Next"),
     )
 }

@@ -7,9 +7,9 @@ use crate::pages::{
     add, audit, clients, documents, executions, login, overview, playground, prompts, resources, server, settings,
     system, tools,
 };
-use crate::reply::{self, Body, Reply};
-use crate::visit::Visit;
-use crate::{assets, form, frame, session};
+use crate::request::PageRequest;
+use crate::response::{self, Body, PageResponse};
+use crate::{assets, form, layout, session};
 
 /// The first part of every path that is ours.
 const OURS: &[&str] = &[
@@ -56,104 +56,111 @@ fn parts_of(path: &str) -> Vec<&str> {
 }
 
 /// Answers a request.
-pub(crate) async fn answer(visit: Visit<'_>) -> Response<Body> {
-    if let Some(asset) = assets::at(&visit.path) {
-        return reply::asset(asset);
+pub(crate) async fn answer(request: PageRequest<'_>) -> Response<Body> {
+    if let Some(asset) = assets::at(&request.path) {
+        return response::asset(asset);
     }
-    let is_change = visit.method == Method::POST;
-    if !visit.is_let_in && !visit.path.starts_with("/login") {
+    let is_change = request.method == Method::POST;
+    if !request.is_let_in && !request.path.starts_with("/login") {
         if is_change {
-            return reply::signed_out(&visit.came_from());
+            return response::signed_out(&request.came_from());
         }
-        let to = form::address("/login", &[("next", &visit.asked_for)]);
-        return reply::elsewhere(&to);
+        let to = form::address("/login", &[("next", &request.asked_for)]);
+        return response::redirect(&to);
     }
-    if is_change && !visit.is_meant() {
+    if is_change && !request.has_valid_csrf() {
         let why = "This did not come from a page of the console, or from one that is too old. Load it again.";
-        return reply::refused(StatusCode::FORBIDDEN, why);
+        return response::refused(StatusCode::FORBIDDEN, why);
     }
-    let response = match Box::pin(run(&visit)).await {
-        Ok(done) => sent(&visit, done),
-        Err(error) => failed(&visit, &error),
+    let response = match Box::pin(run(&request)).await {
+        Ok(done) => sent(&request, done),
+        Err(error) => failed(&request, &error),
     };
-    if visit.visitor.is_new && !response.headers().contains_key(http::header::SET_COOKIE) {
-        return reply::with_cookie(response, &session::set_cookie(&visit.headers, &visit.visitor.id));
+    if request.visitor.is_new && !response.headers().contains_key(http::header::SET_COOKIE) {
+        return response::with_cookie(response, &session::set_cookie(&request.headers, &request.visitor.id));
     }
     response
 }
 
-async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let segments = visit.segments();
+async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let segments = request.segments();
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-    match (&visit.method, segments.as_slice()) {
-        (&Method::GET, []) => overview::show(visit).await,
-        (&Method::GET, ["connect"]) => Ok(Reply::Seen("/".to_owned())),
-        (&Method::POST, ["connect"]) => overview::show_with_token(visit).await,
-        (&Method::GET, ["login"]) => Ok(match visit.query.get("code") {
-            Some(code) => login::redeem(visit, code),
-            None => login::show(visit, None),
+    match (&request.method, segments.as_slice()) {
+        (&Method::GET, []) => overview::show(request).await,
+        (&Method::GET, ["connect"]) => Ok(PageResponse::Seen("/".to_owned())),
+        (&Method::POST, ["connect"]) => overview::show_with_token(request).await,
+        (&Method::GET, ["login"]) => Ok(match request.query.get("code") {
+            Some(code) => login::redeem(request, code),
+            None => login::show(request, None),
         }),
-        (&Method::POST, ["login"]) => Ok(login::enter(visit)),
-        (&Method::POST, ["logout"]) => Ok(login::leave(visit)),
-        (&Method::GET, ["servers", name]) => server::show(visit, name).await,
+        (&Method::POST, ["login"]) => Ok(login::enter(request)),
+        (&Method::POST, ["logout"]) => Ok(login::leave(request)),
+        (&Method::GET, ["servers", name]) => server::show(request, name).await,
         // What was sent there and refused left this address behind.
-        (&Method::GET, ["servers", name, _]) => Ok(Reply::Seen(crate::pages::server_path(name))),
-        (&Method::POST, ["servers", name, deed]) => server::act(visit, name, deed).await,
-        (&Method::GET, ["add"]) => add::show(visit).await,
-        (&Method::POST, ["add"]) => add::act(visit).await,
-        (&Method::GET, ["tools"]) => tools::list(visit).await,
-        (&Method::POST, ["tools"]) => tools::switch(visit).await,
-        (&Method::GET, ["tools", server, tool]) => tools::show(visit, server, tool).await,
-        (&Method::GET, ["playground"]) => playground::show(visit).await,
-        (&Method::GET, ["playground", "tools"]) => Ok(playground::suggest(visit)),
-        (&Method::GET, ["playground", "result"]) => Ok(playground::whole(visit)),
-        (&Method::POST, ["playground"]) => playground::run(visit).await,
-        (&Method::GET, ["executions"]) => executions::list(visit).await,
-        (&Method::POST, ["executions", "stop"]) => executions::stop(visit).await,
-        (&Method::POST, ["executions", "reset"]) => executions::reset(visit).await,
-        (&Method::GET, ["executions", "export.json"]) => executions::export_json(visit).await,
-        (&Method::GET, ["executions", "export.csv"]) => executions::export_csv(visit).await,
-        (&Method::GET, ["executions", id]) => executions::show(visit, id).await,
-        (&Method::POST, ["executions", id, "cancel"]) => executions::cancel(visit, id).await,
-        (&Method::GET, ["clients"]) => clients::show(visit),
-        (&Method::GET, ["prompts"]) => prompts::list(visit),
-        (&Method::GET, ["prompts", "get"]) => prompts::get(visit).await,
-        (&Method::GET, ["resources"]) => resources::list(visit),
-        (&Method::GET, ["resources", "read"]) => resources::read(visit).await,
-        (&Method::GET, ["documents"]) => documents::show(visit).await,
-        (&Method::GET, ["documents", "picture"]) => documents::picture(visit).await,
-        (&Method::GET, ["documents", "file"]) => documents::file(visit).await,
-        (&Method::POST, ["documents", "run"]) => documents::run(visit).await,
-        (&Method::GET, ["settings"]) => settings::show(visit).await,
-        (&Method::POST, ["settings"]) => settings::change(visit).await,
-        (&Method::POST, ["export"]) => settings::export(visit).await,
-        (&Method::POST, ["import"]) => settings::import(visit).await,
-        (&Method::GET, ["audit"]) => audit::show(visit).await,
-        (&Method::GET, ["system"]) => system::show(visit).await,
+        (&Method::GET, ["servers", name, _]) => Ok(PageResponse::Seen(crate::pages::server_path(name))),
+        (&Method::POST, ["servers", name, action]) => server::act(request, name, action).await,
+        (&Method::GET, ["add"]) => add::show(request).await,
+        (&Method::POST, ["add"]) => add::act(request).await,
+        (&Method::GET, ["tools"]) => tools::list(request).await,
+        (&Method::POST, ["tools"]) => tools::switch(request).await,
+        (&Method::GET, ["tools", server, tool]) => tools::show(request, server, tool).await,
+        (&Method::GET, ["playground"]) => playground::show(request).await,
+        (&Method::GET, ["playground", "tools"]) => Ok(playground::suggest(request)),
+        (&Method::GET, ["playground", "result"]) => Ok(playground::whole(request)),
+        (&Method::POST, ["playground"]) => playground::run(request).await,
+        (&Method::GET, ["executions"]) => executions::list(request).await,
+        (&Method::POST, ["executions", "stop"]) => executions::stop(request).await,
+        (&Method::POST, ["executions", "reset"]) => executions::reset(request).await,
+        (&Method::GET, ["executions", "export.json"]) => executions::export_json(request).await,
+        (&Method::GET, ["executions", "export.csv"]) => executions::export_csv(request).await,
+        (&Method::GET, ["executions", id]) => executions::show(request, id).await,
+        (&Method::POST, ["executions", id, "cancel"]) => executions::cancel(request, id).await,
+        (&Method::GET, ["clients"]) => clients::show(request),
+        (&Method::GET, ["prompts"]) => prompts::list(request),
+        (&Method::GET, ["prompts", "get"]) => prompts::get(request).await,
+        (&Method::GET, ["resources"]) => resources::list(request),
+        (&Method::GET, ["resources", "read"]) => resources::read(request).await,
+        (&Method::GET, ["documents"]) => documents::show(request).await,
+        (&Method::GET, ["documents", "picture"]) => documents::picture(request).await,
+        (&Method::GET, ["documents", "file"]) => documents::file(request).await,
+        (&Method::POST, ["documents", "run"]) => documents::run(request).await,
+        (&Method::GET, ["settings"]) => settings::show(request).await,
+        (&Method::POST, ["settings"]) => settings::change(request).await,
+        (&Method::POST, ["export"]) => settings::export(request).await,
+        (&Method::POST, ["import"]) => settings::import(request).await,
+        (&Method::GET, ["audit"]) => audit::show(request).await,
+        (&Method::GET, ["system"]) => system::show(request).await,
         _ => Ok(nothing_here()),
     }
 }
 
-fn nothing_here() -> Reply {
+fn nothing_here() -> PageResponse {
     let body = crate::html::html!(
         r#"<section class="card narrow"><h1>Nothing is here</h1><p>The address may be mistyped, or what it named is gone.</p>
 <p><a href="/">To the overview</a></p></section>"#
     );
-    Reply::Page(StatusCode::NOT_FOUND, frame::Page { title: "Not found".into(), body, ..frame::Page::default() })
+    PageResponse::Page(
+        StatusCode::NOT_FOUND,
+        layout::Page { title: "Not found".into(), body, ..layout::Page::default() },
+    )
 }
 
-fn sent(visit: &Visit<'_>, done: Reply) -> Response<Body> {
+fn sent(request: &PageRequest<'_>, done: PageResponse) -> Response<Body> {
     match done {
-        Reply::Page(status, page) => reply::whole(status, frame::framed(&page, &visit.around())),
-        Reply::Bare(status, page) => reply::whole(status, page),
-        Reply::Seen(to) => reply::elsewhere(&to),
-        Reply::Cookie(id, to) => reply::with_cookie(reply::elsewhere(&to), &session::set_cookie(&visit.headers, &id)),
-        Reply::Picture { content_type, content } => reply::picture(content_type, content),
-        Reply::File { name, content_type, content } => reply::file(&name, content_type, content),
+        PageResponse::Page(status, page) => {
+            response::whole(status, layout::render_page(&page, &request.layout_context()))
+        }
+        PageResponse::Bare(status, page) => response::whole(status, page),
+        PageResponse::Seen(to) => response::redirect(&to),
+        PageResponse::Cookie(id, to) => {
+            response::with_cookie(response::redirect(&to), &session::set_cookie(&request.headers, &id))
+        }
+        PageResponse::Picture { content_type, content } => response::picture(content_type, content),
+        PageResponse::File { name, content_type, content } => response::file(&name, content_type, content),
     }
 }
 
-fn failed(visit: &Visit<'_>, error: &Error) -> Response<Body> {
+fn failed(request: &PageRequest<'_>, error: &Error) -> Response<Body> {
     let status = match error {
         Error::ServerNotFound { .. }
         | Error::ToolNotFound { .. }
@@ -174,8 +181,8 @@ fn failed(visit: &Visit<'_>, error: &Error) -> Response<Body> {
         title = title,
         why = crate::pages::told(error),
     );
-    let page = frame::Page { title: title.into(), body, ..frame::Page::default() };
-    reply::whole(status, frame::framed(&page, &visit.around()))
+    let page = layout::Page { title: title.into(), body, ..layout::Page::default() };
+    response::whole(status, layout::render_page(&page, &request.layout_context()))
 }
 
 #[cfg(test)]

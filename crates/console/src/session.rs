@@ -17,12 +17,12 @@ use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::Whose;
+use crate::ResolvePrincipal;
 
 /// So long a session lives without being used.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
 /// So many there may be; the one unused the longest makes room.
-const MOST: usize = 1000;
+const MAX_SESSIONS: usize = 1000;
 /// The header in which scripts send the secret for changes.
 pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
 
@@ -30,7 +30,7 @@ pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
 pub(crate) struct Sessions {
     key: [u8; 32],
     /// Compares a token.
-    whose: Whose,
+    resolve_principal: ResolvePrincipal,
     opened: Mutex<HashMap<String, Opened>>,
 }
 
@@ -57,8 +57,8 @@ pub(crate) struct Visitor {
 }
 
 impl Sessions {
-    pub(crate) fn new(whose: Whose) -> Self {
-        Self { key: random(), whose, opened: Mutex::default() }
+    pub(crate) fn new(resolve_principal: ResolvePrincipal) -> Self {
+        Self { key: random(), resolve_principal, opened: Mutex::default() }
     }
 
     /// Who sent a request with these headers.
@@ -77,7 +77,7 @@ impl Sessions {
         let now = Instant::now();
         opened.retain(|_, session| now.duration_since(session.used) < IDLE);
         // Of the token that has the most: nobody is signed out because somebody else signs in often.
-        if opened.len() >= MOST {
+        if opened.len() >= MAX_SESSIONS {
             let mut counts = HashMap::<Arc<str>, usize>::new();
             opened.values().for_each(|session| *counts.entry(Arc::clone(&session.principal)).or_default() += 1);
             let surplus =
@@ -114,7 +114,7 @@ impl Sessions {
 
     /// Whether the token of a session still has the name under which it opened it.
     fn still_opens(&self, session: &Opened) -> bool {
-        (self.whose)(&session.token).as_ref() == Some(&session.principal)
+        (self.resolve_principal)(&session.token).as_ref() == Some(&session.principal)
     }
 
     /// Ends a session.
@@ -143,7 +143,7 @@ impl Sessions {
 
 impl Visitor {
     /// Whether a request brings along what only our own pages know.
-    pub(crate) fn is_meant(&self, secret: Option<&str>) -> bool {
+    pub(crate) fn has_valid_csrf(&self, secret: Option<&str>) -> bool {
         secret.is_some_and(|secret| bool::from(secret.as_bytes().ct_eq(self.csrf.as_bytes())))
     }
 }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     /// Every secret is the token of somebody who is called the same.
-    fn named_by_token() -> Whose {
+    fn named_by_token() -> ResolvePrincipal {
         Arc::new(|secret| Some(secret.into()))
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let ann = sessions.open("ann".into(), "ann");
         let sent = headers(&format!("other=1; mcp_console_8808={}", ann.id));
         assert_eq!(sessions.visitor(&sent).principal.as_deref(), Some("ann"));
-        assert!(sessions.visitor(&sent).is_meant(Some(&ann.csrf)));
+        assert!(sessions.visitor(&sent).has_valid_csrf(Some(&ann.csrf)));
         let over = sessions.lasting(&sent).expect("there is a session");
         sessions.end(&ann.id);
         over.await;
@@ -221,8 +221,9 @@ mod tests {
     async fn a_session_ends_at_once_with_its_token() {
         let token = Arc::new(Mutex::new("old"));
         let known = Arc::clone(&token);
-        let whose: Whose = Arc::new(move |secret| (secret == *known.lock().unwrap()).then(|| "ann".into()));
-        let sessions = Sessions::new(whose);
+        let resolve_principal: ResolvePrincipal =
+            Arc::new(move |secret| (secret == *known.lock().unwrap()).then(|| "ann".into()));
+        let sessions = Sessions::new(resolve_principal);
         let ann = sessions.open("ann".into(), "old");
         let sent = headers(&format!("mcp_console_8808={}", ann.id));
         assert_eq!(sessions.visitor(&sent).principal.as_deref(), Some("ann"));
@@ -239,7 +240,7 @@ mod tests {
         let chosen = sessions.visitor(&headers("mcp_console_8808=chosen"));
         assert!(chosen.is_new && chosen.id != "chosen");
         let (one, other) = (sessions.open("a".into(), "a"), sessions.open("b".into(), "b"));
-        assert!(!one.is_meant(Some(&other.csrf)) && !one.is_meant(None) && !one.is_meant(Some("")));
+        assert!(!one.has_valid_csrf(Some(&other.csrf)) && !one.has_valid_csrf(None) && !one.has_valid_csrf(Some("")));
         assert!(sessions.visitor(&headers(&format!("mcp_console_9={}", one.id))).principal.is_none());
     }
 }

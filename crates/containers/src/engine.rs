@@ -9,7 +9,7 @@ use bollard::query_parameters::RemoveContainerOptionsBuilder;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use tokio::time::timeout;
 
-use crate::trouble::{Trouble, in_words, status};
+use crate::error::{ContainerError, in_words, status};
 
 /// Where the engine is, as for every program that talks to one: `unix:///path`, `tcp://host:port`.
 pub const HOST_VARIABLE: &str = "DOCKER_HOST";
@@ -21,11 +21,11 @@ pub const TLS_VARIABLE: &str = "DOCKER_TLS_VERIFY";
 pub const CERTIFICATES_VARIABLE: &str = "DOCKER_CERT_PATH";
 
 /// How long the engine may take to say who it is.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ENGINE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take to remove a container, until that is left for later.
 const REMOVAL: Duration = Duration::from_secs(10);
 /// How long it may take to begin an answer, in seconds. Starting and stopping takes a while on a busy machine.
-const LONGEST_ANSWER: u64 = 120;
+const MAX_RESPONSE_TIME: u64 = 120;
 
 /// An engine that answers.
 #[derive(Debug, Clone)]
@@ -37,13 +37,13 @@ pub struct Engine {
 
 impl Engine {
     /// The one that `DOCKER_HOST` names, or else the first that is found in the usual places.
-    pub async fn find() -> Result<Self, Trouble> {
+    pub async fn find() -> Result<Self, ContainerError> {
         let address = match value_of(HOST_VARIABLE)? {
             Some(host) => host,
             None => {
                 let places = usual_places();
                 let found = places.iter().find(|place| place.exists());
-                let Some(found) = found else { return Err(Trouble::NoEngine { looked_at: places }) };
+                let Some(found) = found else { return Err(ContainerError::NoEngine { looked_at: places }) };
                 format!("unix://{}", found.display())
             }
         };
@@ -51,37 +51,37 @@ impl Engine {
     }
 
     /// The one at that address.
-    pub async fn at(address: &str) -> Result<Self, Trouble> {
-        let silent = |words: String| Trouble::Unreachable { address: address.to_owned(), words };
+    pub async fn at(address: &str) -> Result<Self, ContainerError> {
+        let silent = |words: String| ContainerError::Unreachable { address: address.to_owned(), words };
         let is_over_tls =
             address.starts_with("https://") || (address.starts_with("tcp://") && value_of(TLS_VARIABLE)?.is_some());
         let docker = if let Some(socket) = address.strip_prefix("unix://") {
             if !Path::new(socket).exists() {
-                return Err(Trouble::NoEngine { looked_at: vec![socket.into()] });
+                return Err(ContainerError::NoEngine { looked_at: vec![socket.into()] });
             }
-            Docker::connect_with_unix(socket, LONGEST_ANSWER, API_DEFAULT_VERSION)
+            Docker::connect_with_unix(socket, MAX_RESPONSE_TIME, API_DEFAULT_VERSION)
         } else if is_over_tls {
             over_tls(address, value_of(CERTIFICATES_VARIABLE)?.map(PathBuf::from))
         } else if address.starts_with("tcp://") || address.starts_with("http://") {
-            Docker::connect_with_http(address, LONGEST_ANSWER, API_DEFAULT_VERSION)
+            Docker::connect_with_http(address, MAX_RESPONSE_TIME, API_DEFAULT_VERSION)
         } else {
             let known = "unix://, tcp://, http:// or https://";
             let more = if address.starts_with("ssh://") { "; forward its socket with `ssh -L` instead" } else { "" };
             return Err(silent(format!("{HOST_VARIABLE} must begin with {known}{more}")));
         };
         let docker = docker.map_err(|error| silent(in_words(&error)))?;
-        match timeout(PATIENCE, docker.negotiate_version()).await {
+        match timeout(ENGINE_TIMEOUT, docker.negotiate_version()).await {
             Ok(Ok(docker)) => Ok(Self { docker, address: address.into() }),
-            Ok(Err(error)) if is_forbidden(&error) => Err(Trouble::Forbidden { address: address.to_owned() }),
+            Ok(Err(error)) if is_forbidden(&error) => Err(ContainerError::Forbidden { address: address.to_owned() }),
             Ok(Err(error)) => Err(silent(in_words(&error))),
-            Err(_) => Err(silent(format!("it did not answer within {} s", PATIENCE.as_secs()))),
+            Err(_) => Err(silent(format!("it did not answer within {} s", ENGINE_TIMEOUT.as_secs()))),
         }
     }
 
     /// Ends a container, if it has not ended, and removes it with its nameless volumes. That it is gone is fine.
-    pub(crate) async fn remove(&self, id: &str) -> Result<(), Trouble> {
+    pub(crate) async fn remove(&self, id: &str) -> Result<(), ContainerError> {
         let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-        let failed = |words: String| Trouble::Refused { deed: "remove the container", words };
+        let failed = |words: String| ContainerError::Refused { operation: "remove the container", words };
         match timeout(REMOVAL, self.docker.remove_container(id, Some(options))).await {
             Ok(Ok(())) => Ok(()),
             // Somebody else is at it, or was.
@@ -93,11 +93,11 @@ impl Engine {
 }
 
 /// The value of a variable that says something. One that is no UTF-8 is set, so nothing may be done as if it were not.
-fn value_of(variable: &'static str) -> Result<Option<String>, Trouble> {
+fn value_of(variable: &'static str) -> Result<Option<String>, ContainerError> {
     match std::env::var(variable) {
         Ok(value) => Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty())),
         Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(_)) => Err(Trouble::BadVariable { variable }),
+        Err(VarError::NotUnicode(_)) => Err(ContainerError::BadVariable { variable }),
     }
 }
 
@@ -105,7 +105,7 @@ fn over_tls(address: &str, certificates: Option<PathBuf>) -> Result<Docker, boll
     let usual = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".docker"));
     let folder = certificates.or_else(usual).unwrap_or_default();
     let [key, own, authority] = ["key.pem", "cert.pem", "ca.pem"].map(|file| folder.join(file));
-    Docker::connect_with_ssl(address, &key, &own, &authority, LONGEST_ANSWER, API_DEFAULT_VERSION)
+    Docker::connect_with_ssl(address, &key, &own, &authority, MAX_RESPONSE_TIME, API_DEFAULT_VERSION)
 }
 
 fn usual_places() -> Vec<PathBuf> {

@@ -10,55 +10,55 @@ use futures_util::StreamExt;
 use tokio::time::{Instant, timeout};
 
 use crate::engine::Engine;
-use crate::trouble::{Trouble, in_words, status};
+use crate::error::{ContainerError, in_words, status};
 
 /// For so long a pull may make no progress at all.
-const STALLED: Duration = Duration::from_secs(120);
+const PULL_STALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often progress is told.
-const PACE: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Sees to it that the image is there. May be given up at any moment.
-pub(crate) async fn provide(engine: &Engine, wanted: &Container, told: impl Fn(&str)) -> Result<(), Trouble> {
+pub(crate) async fn provide(engine: &Engine, wanted: &Container, report: impl Fn(&str)) -> Result<(), ContainerError> {
     let image = &wanted.image;
     let is_here = match engine.docker.inspect_image(&image.value).await {
         Ok(_) => true,
         Err(error) if status(&error) == Some(404) => false,
-        Err(error) => return Err(Trouble::Refused { deed: "look for the image", words: in_words(&error) }),
+        Err(error) => return Err(ContainerError::Refused { operation: "look for the image", words: in_words(&error) }),
     };
     match (wanted.pull, is_here) {
-        (Pull::Never, false) => Err(Trouble::NoImage { image: image.shown().to_owned() }),
+        (Pull::Never, false) => Err(ContainerError::NoImage { image: image.shown().to_owned() }),
         (Pull::Never | Pull::Missing, true) => Ok(()),
-        (Pull::Missing, false) | (Pull::Always, _) => pull(engine, wanted, told).await,
+        (Pull::Missing, false) | (Pull::Always, _) => pull(engine, wanted, report).await,
     }
 }
 
-async fn pull(engine: &Engine, wanted: &Container, told: impl Fn(&str)) -> Result<(), Trouble> {
+async fn pull(engine: &Engine, wanted: &Container, report: impl Fn(&str)) -> Result<(), ContainerError> {
     let shown = wanted.image.shown();
-    let failed = |words: String| Trouble::NotPulled { image: shown.to_owned(), words };
+    let failed = |words: String| ContainerError::NotPulled { image: shown.to_owned(), words };
     let (name, tag) = with_tag(&wanted.image.value);
     let options = CreateImageOptionsBuilder::new().from_image(name);
     let options = tag.map_or(options.clone(), |tag| options.tag(tag)).build();
     let mut steps = engine.docker.create_image(Some(options), None, None);
     let mut layers = Layers::default();
-    told(&format!("pulling {shown}"));
-    let mut told_at = Instant::now();
+    report(&format!("pulling {shown}"));
+    let mut reported_at = Instant::now();
     loop {
-        let step = match timeout(STALLED, steps.next()).await {
+        let step = match timeout(PULL_STALL_TIMEOUT, steps.next()).await {
             Ok(Some(Ok(step))) => step,
             Ok(Some(Err(error))) => return Err(failed(in_words(&error))),
             Ok(None) => break,
-            Err(_) => return Err(failed(format!("nothing came for {} s", STALLED.as_secs()))),
+            Err(_) => return Err(failed(format!("nothing came for {} s", PULL_STALL_TIMEOUT.as_secs()))),
         };
         if let Some(problem) = step.error_detail.as_ref().and_then(|detail| detail.message.clone()) {
             return Err(failed(problem));
         }
         layers.note(&step);
-        if told_at.elapsed() >= PACE {
-            told_at = Instant::now();
-            told(&format!("pulling {shown}: {}", layers.in_words()));
+        if reported_at.elapsed() >= PROGRESS_INTERVAL {
+            reported_at = Instant::now();
+            report(&format!("pulling {shown}: {}", layers.in_words()));
         }
     }
-    told(&format!("pulled {shown}"));
+    report(&format!("pulled {shown}"));
     Ok(())
 }
 

@@ -3,15 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use crate::conversation::{Answer, Conversation, Part, Stop, ToolCall, ToolResult, Turn, Usage};
-use crate::failure::{Trouble, excerpt, words_of};
-use crate::reading::{Heard, Reading};
-use crate::{Provider, SafeNames, Tool, forms::Format};
+use crate::error::{ModelErrorKind, error_text_of, excerpt};
+use crate::stream_reader::{AnswerReader, StreamEvent};
+use crate::{Provider, SafeNames, Tool, tool_format::Format};
 
 /// The path of a conversation.
 pub(crate) const MESSAGES: &str = "/v1/messages";
 
 /// It wants a bound. This is what all its models can write.
-const USUAL_MOST_TOKENS: u32 = 4096;
+const DEFAULT_MAX_TOKENS: u32 = 4096;
 
 /// A request for a streamed answer.
 pub(crate) fn request(
@@ -19,11 +19,11 @@ pub(crate) fn request(
     conversation: &Conversation,
     tools: &[Tool],
     names: &SafeNames,
-    most_tokens: Option<u32>,
+    max_tokens: Option<u32>,
 ) -> Map<String, Value> {
     let mut request = Map::new();
     request.insert("model".to_owned(), provider.model.clone().into());
-    request.insert("max_tokens".to_owned(), most_tokens.unwrap_or(USUAL_MOST_TOKENS).into());
+    request.insert("max_tokens".to_owned(), max_tokens.unwrap_or(DEFAULT_MAX_TOKENS).into());
     if !conversation.system.is_empty() {
         request.insert("system".to_owned(), conversation.system.clone().into());
     }
@@ -90,8 +90,8 @@ pub(crate) struct Message {
     is_done: bool,
 }
 
-impl Reading for Message {
-    fn event(&mut self, data: &[u8], heard: &mut dyn FnMut(Heard<'_>)) -> Result<(), Trouble> {
+impl AnswerReader for Message {
+    fn event(&mut self, data: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
         let event: Value = serde_json::from_slice(data).map_err(|_| foreign(data))?;
         let index = event.get("index").and_then(Value::as_u64).unwrap_or_default();
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
@@ -108,7 +108,9 @@ impl Reading for Message {
             }
             "message_stop" => self.is_done = true,
             "error" => {
-                return Err(Trouble::InStream(words_of(&event).unwrap_or_else(|| excerpt(&event.to_string()))));
+                return Err(ModelErrorKind::InStream(
+                    error_text_of(&event).unwrap_or_else(|| excerpt(&event.to_string())),
+                ));
             }
             // `ping`, `content_block_stop`, and what may be new.
             _ => {}
@@ -116,7 +118,7 @@ impl Reading for Message {
         Ok(())
     }
 
-    fn whole(&mut self, body: &[u8], heard: &mut dyn FnMut(Heard<'_>)) -> Result<(), Trouble> {
+    fn whole(&mut self, body: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
         let message: Value = serde_json::from_slice(body).map_err(|_| foreign(body))?;
         let Some(content) = message.get("content").and_then(Value::as_array) else { return Err(foreign(body)) };
         for (index, block) in (0..).zip(content) {
@@ -132,16 +134,16 @@ impl Reading for Message {
         self.is_done
     }
 
-    fn finish(self: Box<Self>) -> Result<Answer, Trouble> {
+    fn finish(self: Box<Self>) -> Result<Answer, ModelErrorKind> {
         if !self.has_stopped && !self.is_done {
-            return Err(Trouble::BrokeOff("the stream ended without a last word".to_owned()));
+            return Err(ModelErrorKind::BrokeOff("the stream ended without a last word".to_owned()));
         }
         Ok(self.answer)
     }
 }
 
 impl Message {
-    fn begin(&mut self, index: u64, block: &Value, heard: &mut dyn FnMut(Heard<'_>)) {
+    fn begin(&mut self, index: u64, block: &Value, heard: &mut dyn FnMut(StreamEvent<'_>)) {
         let word = |member: &str| block.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
         match block.get("type").and_then(Value::as_str) {
             Some("text") => self.say(&word("text"), heard),
@@ -150,7 +152,7 @@ impl Message {
                 // In a stream the input comes later, and is empty here.
                 let input = block.get("input").filter(|input| input.as_object().is_some_and(|map| !map.is_empty()));
                 let arguments = input.map(Value::to_string).unwrap_or_default();
-                heard(Heard::Call(&name));
+                heard(StreamEvent::Call(&name));
                 self.blocks.push((index, self.answer.calls.len()));
                 self.answer.calls.push(ToolCall { id, name, arguments });
             }
@@ -158,7 +160,7 @@ impl Message {
         }
     }
 
-    fn take(&mut self, index: u64, event: &Value, heard: &mut dyn FnMut(Heard<'_>)) {
+    fn take(&mut self, index: u64, event: &Value, heard: &mut dyn FnMut(StreamEvent<'_>)) {
         if let Some(text) = event.pointer("/delta/text").and_then(Value::as_str) {
             return self.say(text, heard);
         }
@@ -168,10 +170,10 @@ impl Message {
         }
     }
 
-    fn say(&mut self, text: &str, heard: &mut dyn FnMut(Heard<'_>)) {
+    fn say(&mut self, text: &str, heard: &mut dyn FnMut(StreamEvent<'_>)) {
         if !text.is_empty() {
             self.answer.text.push_str(text);
-            heard(Heard::Text(text));
+            heard(StreamEvent::Text(text));
         }
     }
 
@@ -199,6 +201,6 @@ impl Message {
     }
 }
 
-fn foreign(body: &[u8]) -> Trouble {
-    Trouble::Foreign(excerpt(&String::from_utf8_lossy(body)))
+fn foreign(body: &[u8]) -> ModelErrorKind {
+    ModelErrorKind::Foreign(excerpt(&String::from_utf8_lossy(body)))
 }

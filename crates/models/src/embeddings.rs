@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::Model;
-use crate::failure::{Failure, Trouble, excerpt};
-use crate::limits::Tries;
+use crate::error::{ModelError, ModelErrorKind, excerpt};
+use crate::limits::RetryState;
 
 /// The path of vectors.
 pub(crate) const PATH: &str = "/embeddings";
@@ -15,24 +15,24 @@ const AT_ONCE: usize = 64;
 
 impl Model {
     /// One vector for each text, all of one dimension, in the order of the texts.
-    pub async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failure> {
+    pub async fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ModelError> {
         let _turn = self.turn().await;
         let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
         for batch in texts.chunks(AT_ONCE) {
             let more = self.embed_batch(batch).await?;
             let dimension = vectors.first().or(more.first()).map(Vec::len);
             if more.iter().any(|vector| Some(vector.len()) != dimension) {
-                return Err(self.failure(Trouble::Foreign("vectors of different lengths".to_owned())));
+                return Err(self.failure(ModelErrorKind::Foreign("vectors of different lengths".to_owned())));
             }
             vectors.extend(more);
         }
         Ok(vectors)
     }
 
-    async fn embed_batch(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Failure> {
+    async fn embed_batch(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, ModelError> {
         let request = json!({ "model": self.provider.model, "input": texts, "encoding_format": "float" });
         let body: Bytes = request.to_string().into();
-        let mut tries = Tries::new(&self.limits);
+        let mut tries = RetryState::new(&self.limits);
         loop {
             let trouble = match self.embed_once(body.clone(), texts.len()).await {
                 Ok(vectors) => return Ok(vectors),
@@ -42,18 +42,18 @@ impl Model {
         }
     }
 
-    async fn embed_once(&self, body: Bytes, count: usize) -> Result<Vec<Vec<f32>>, Trouble> {
-        let Some(exchange) = &self.embeddings else {
-            return Err(Trouble::BadAddress("this provider makes no vectors".to_owned()));
+    async fn embed_once(&self, body: Bytes, count: usize) -> Result<Vec<Vec<f32>>, ModelErrorKind> {
+        let Some(requests) = &self.embeddings else {
+            return Err(ModelErrorKind::BadAddress("this provider makes no vectors".to_owned()));
         };
         let length = body.len();
-        let reply = self.send(exchange, body).await?;
+        let reply = self.send(requests, body).await?;
         let answer = self.whole(reply).await?;
         let answer: Value = serde_json::from_slice(&answer)
-            .map_err(|_| Trouble::Foreign(excerpt(&String::from_utf8_lossy(&answer))))?;
+            .map_err(|_| ModelErrorKind::Foreign(excerpt(&String::from_utf8_lossy(&answer))))?;
         let tokens = answer.pointer("/usage/total_tokens").and_then(Value::as_u64);
         self.budget.spend(tokens.unwrap_or(length as u64 / 4));
-        vectors(&answer, count).map_err(Trouble::Foreign)
+        vectors(&answer, count).map_err(ModelErrorKind::Foreign)
     }
 }
 

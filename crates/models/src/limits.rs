@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use remote::Reply;
 use tokio::time::sleep;
 
-use crate::failure::Trouble;
+use crate::error::ModelErrorKind;
 
 /// How patient we are with a model.
 #[derive(Debug, Clone, Copy)]
@@ -40,21 +40,21 @@ impl Default for Limits {
 }
 
 /// Asking again.
-pub(crate) struct Tries<'l> {
+pub(crate) struct RetryState<'l> {
     limits: &'l Limits,
     made: u32,
 }
 
-impl<'l> Tries<'l> {
+impl<'l> RetryState<'l> {
     pub(crate) fn new(limits: &'l Limits) -> Self {
         Self { limits, made: 0 }
     }
 
     /// Waits until it may be tried again; the trouble, if it may not.
-    pub(crate) async fn again(&mut self, trouble: Trouble) -> Result<(), Trouble> {
+    pub(crate) async fn again(&mut self, trouble: ModelErrorKind) -> Result<(), ModelErrorKind> {
         self.made += 1;
         let wanted = match &trouble {
-            Trouble::Busy { retry_after, .. } => *retry_after,
+            ModelErrorKind::Busy { retry_after, .. } => *retry_after,
             _ => None,
         };
         let is_too_long = wanted.is_some_and(|wanted| wanted > self.limits.longest_pause);
@@ -130,13 +130,13 @@ impl Budget {
     }
 
     /// One more request, if there may be one.
-    pub(crate) fn take(&self) -> Result<(), Trouble> {
+    pub(crate) fn take(&self) -> Result<(), ModelErrorKind> {
         let mut spent = self.lock();
         if let Some(most) = self.requests.filter(|&most| spent.requests >= most) {
-            return Err(Trouble::BudgetSpent(format!("{most} requests")));
+            return Err(ModelErrorKind::BudgetSpent(format!("{most} requests")));
         }
         if let Some(most) = self.tokens.filter(|&most| spent.tokens >= most) {
-            return Err(Trouble::BudgetSpent(format!("{most} tokens")));
+            return Err(ModelErrorKind::BudgetSpent(format!("{most} tokens")));
         }
         spent.requests += 1;
         Ok(())
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_told_in_seconds_or_as_a_date() {
+    fn a_pause_is_reported_in_seconds_or_as_a_date() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         assert_eq!(moment("2", now), Some(Duration::from_secs(2)));
         assert_eq!(moment(" 0.5 ", now), Some(Duration::from_millis(500)));
@@ -170,9 +170,9 @@ mod tests {
         let budget = Budget::new(Some(2), Some(100));
         assert!(budget.take().is_ok());
         budget.spend(100);
-        assert_eq!(budget.take(), Err(Trouble::BudgetSpent("100 tokens".to_owned())));
+        assert_eq!(budget.take(), Err(ModelErrorKind::BudgetSpent("100 tokens".to_owned())));
         budget.renew();
         assert!(budget.take().is_ok() && budget.take().is_ok());
-        assert_eq!(budget.take(), Err(Trouble::BudgetSpent("2 requests".to_owned())));
+        assert_eq!(budget.take(), Err(ModelErrorKind::BudgetSpent("2 requests".to_owned())));
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 /// The longest name all providers take.
-const LONGEST: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
 /// The names of some tools, both ways. No two tools have the same safe name.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +49,7 @@ impl SafeNames {
             return;
         }
         let readable = sanitised(name);
-        let plain = (readable.len() <= LONGEST).then(|| readable.clone());
+        let plain = (readable.len() <= MAX_NAME_LEN).then(|| readable.clone());
         // The hash is of the name alone, so the name does not change when other tools come and go, as far as possible.
         let mut hashed = (0_u32..).map(|round| with_hash(&readable, fnv1a(name, round)));
         let free = plain.filter(|plain| !self.original.contains_key(plain));
@@ -59,7 +59,7 @@ impl SafeNames {
 }
 
 fn is_safe(name: &str) -> bool {
-    name.len() <= LONGEST && name.chars().all(may_stand) && name.starts_with(may_begin)
+    name.len() <= MAX_NAME_LEN && name.chars().all(may_stand) && name.starts_with(may_begin)
 }
 
 fn may_stand(character: char) -> bool {
@@ -78,7 +78,7 @@ fn sanitised(name: &str) -> String {
 fn with_hash(readable: &str, hash: u32) -> String {
     let hash = format!("_{hash:08x}");
     // Sanitised text is ASCII: it can be cut anywhere.
-    let kept = &readable[..readable.len().min(LONGEST - hash.len())];
+    let kept = &readable[..readable.len().min(MAX_NAME_LEN - hash.len())];
     [kept, &hash].concat()
 }
 

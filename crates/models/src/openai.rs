@@ -6,9 +6,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::conversation::{Answer, Conversation, Part, Stop, ToolCall, Turn, Usage};
-use crate::failure::{Trouble, excerpt, words_of};
-use crate::reading::{Heard, Reading};
-use crate::{Provider, SafeNames, Tool, forms::Format};
+use crate::error::{ModelErrorKind, error_text_of, excerpt};
+use crate::stream_reader::{AnswerReader, StreamEvent};
+use crate::{Provider, SafeNames, Tool, tool_format::Format};
 
 /// The path of a chat.
 pub(crate) const CHAT: &str = "/chat/completions";
@@ -19,7 +19,7 @@ pub(crate) fn request(
     conversation: &Conversation,
     tools: &[Tool],
     names: &SafeNames,
-    most_tokens: Option<u32>,
+    max_tokens: Option<u32>,
 ) -> Map<String, Value> {
     let mut request = Map::new();
     request.insert("model".to_owned(), provider.model.clone().into());
@@ -27,7 +27,7 @@ pub(crate) fn request(
     if !tools.is_empty() {
         request.insert("tools".to_owned(), Format::OpenAi.tools(tools, names));
     }
-    if let Some(most) = most_tokens {
+    if let Some(most) = max_tokens {
         // OpenAI's newer models refuse the older word, which is the only one that others know.
         let is_openai = provider.base_url.contains("api.openai.com");
         request.insert(if is_openai { "max_completion_tokens" } else { "max_tokens" }.to_owned(), most.into());
@@ -108,15 +108,15 @@ pub(crate) struct Chat {
     is_done: bool,
 }
 
-impl Reading for Chat {
-    fn event(&mut self, data: &[u8], heard: &mut dyn FnMut(Heard<'_>)) -> Result<(), Trouble> {
+impl AnswerReader for Chat {
+    fn event(&mut self, data: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
         if data == b"[DONE]" {
             self.is_done = true;
             return Ok(());
         }
         let chunk: Value = serde_json::from_slice(data).map_err(|_| foreign(data))?;
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Trouble::InStream(words_of(&chunk).unwrap_or_else(|| excerpt(&chunk.to_string()))));
+            return Err(ModelErrorKind::InStream(error_text_of(&chunk).unwrap_or_else(|| excerpt(&chunk.to_string()))));
         }
         self.note_usage(&chunk);
         let Some(choice) = chunk.pointer("/choices/0") else { return Ok(()) };
@@ -127,7 +127,7 @@ impl Reading for Chat {
         Ok(())
     }
 
-    fn whole(&mut self, body: &[u8], heard: &mut dyn FnMut(Heard<'_>)) -> Result<(), Trouble> {
+    fn whole(&mut self, body: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
         let body: Value = serde_json::from_slice(body).map_err(|_| foreign(body))?;
         let Some(choice) = body.pointer("/choices/0") else { return Err(foreign(body.to_string().as_bytes())) };
         self.note_usage(&body);
@@ -143,9 +143,9 @@ impl Reading for Chat {
         self.is_done
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Answer, Trouble> {
+    fn finish(mut self: Box<Self>) -> Result<Answer, ModelErrorKind> {
         if !self.has_stopped && !self.is_done {
-            return Err(Trouble::BrokeOff("the stream ended without a last word".to_owned()));
+            return Err(ModelErrorKind::BrokeOff("the stream ended without a last word".to_owned()));
         }
         for (number, call) in self.answer.calls.iter_mut().enumerate() {
             if call.id.is_empty() {
@@ -161,11 +161,11 @@ impl Reading for Chat {
 }
 
 impl Chat {
-    fn take(&mut self, delta: &Value, heard: &mut dyn FnMut(Heard<'_>)) {
+    fn take(&mut self, delta: &Value, heard: &mut dyn FnMut(StreamEvent<'_>)) {
         for text in ["content", "refusal"].iter().filter_map(|member| delta.get(member)?.as_str()) {
             if !text.is_empty() {
                 self.answer.text.push_str(text);
-                heard(Heard::Text(text));
+                heard(StreamEvent::Text(text));
             }
         }
         if delta.get("refusal").is_some_and(Value::is_string) {
@@ -176,7 +176,7 @@ impl Chat {
         }
     }
 
-    fn take_call(&mut self, piece: &Value, heard: &mut dyn FnMut(Heard<'_>)) {
+    fn take_call(&mut self, piece: &Value, heard: &mut dyn FnMut(StreamEvent<'_>)) {
         let word = |place: &str| piece.pointer(place).and_then(Value::as_str).unwrap_or_default();
         let (id, name, index) = (word("/id"), word("/function/name"), piece.get("index").and_then(Value::as_u64));
         let place = self.place_of(index, id, name);
@@ -187,7 +187,7 @@ impl Chat {
         // The name comes whole; a server that repeats it means the same.
         if call.name.is_empty() && !name.is_empty() {
             name.clone_into(&mut call.name);
-            heard(Heard::Call(name));
+            heard(StreamEvent::Call(name));
         }
         match piece.pointer("/function/arguments") {
             Some(Value::String(text)) => call.arguments.push_str(text),
@@ -239,6 +239,6 @@ impl Chat {
     }
 }
 
-fn foreign(body: &[u8]) -> Trouble {
-    Trouble::Foreign(excerpt(&String::from_utf8_lossy(body)))
+fn foreign(body: &[u8]) -> ModelErrorKind {
+    ModelErrorKind::Foreign(excerpt(&String::from_utf8_lossy(body)))
 }

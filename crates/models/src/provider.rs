@@ -45,7 +45,7 @@ pub struct Key(String);
 
 /// Why there is no model to be asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoProvider {
+pub enum ProviderError {
     /// Nothing says where.
     #[error(
         "no model is configured; set OPENAI_BASE_URL (such as http://localhost:11434/v1) or OPENAI_API_KEY or ANTHROPIC_API_KEY"
@@ -111,7 +111,7 @@ impl Provider {
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
         model: Option<&str>,
-    ) -> Result<Self, NoProvider> {
+    ) -> Result<Self, ProviderError> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let named = model.map(str::to_owned).or_else(|| set(variables::MODEL));
         let prefixed = named.as_deref().and_then(|named| {
@@ -125,14 +125,15 @@ impl Provider {
             (None, Some(dialect)) => dialect,
             _ if has([variables::OPENAI_BASE_URL, variables::OPENAI_API_KEY]) => Dialect::OpenAi,
             _ if has([variables::ANTHROPIC_BASE_URL, variables::ANTHROPIC_API_KEY]) => Dialect::Anthropic,
-            _ => return Err(NoProvider::Nowhere),
+            _ => return Err(ProviderError::Nowhere),
         };
         let (url, key, usual) = match dialect {
             Dialect::OpenAi => (variables::OPENAI_BASE_URL, variables::OPENAI_API_KEY, OPENAI),
             Dialect::Anthropic => (variables::ANTHROPIC_BASE_URL, variables::ANTHROPIC_API_KEY, ANTHROPIC),
         };
         let base_url = set(url).unwrap_or_else(|| usual.to_owned());
-        let model = prefixed.map(|(_, model)| model).or(named).ok_or_else(|| NoProvider::Unnamed(base_url.clone()))?;
+        let model =
+            prefixed.map(|(_, model)| model).or(named).ok_or_else(|| ProviderError::Unnamed(base_url.clone()))?;
         let mut provider = Self::new(dialect, base_url, set(key).map(Key::new), model);
         if set(variables::TOOLS).is_some_and(|word| word == "text") {
             provider.tool_calling = ToolCalling::Text;
@@ -198,13 +199,13 @@ impl fmt::Debug for Key {
 }
 
 impl FromStr for Dialect {
-    type Err = NoProvider;
+    type Err = ProviderError;
 
-    fn from_str(word: &str) -> Result<Self, NoProvider> {
+    fn from_str(word: &str) -> Result<Self, ProviderError> {
         match word {
             "openai" => Ok(Self::OpenAi),
             "anthropic" => Ok(Self::Anthropic),
-            _ => Err(NoProvider::UnknownDialect(word.to_owned())),
+            _ => Err(ProviderError::UnknownDialect(word.to_owned())),
         }
     }
 }
@@ -213,7 +214,7 @@ impl FromStr for Dialect {
 mod tests {
     use super::*;
 
-    fn provider(set: &[(&str, &str)], model: Option<&str>) -> Result<Provider, NoProvider> {
+    fn provider(set: &[(&str, &str)], model: Option<&str>) -> Result<Provider, ProviderError> {
         let variable = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         Provider::from_environment(variable, model)
     }
@@ -235,8 +236,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
-        assert_eq!(provider(&[], Some("x")).unwrap_err(), NoProvider::Nowhere);
+    fn what_is_missing_is_reported() {
+        assert_eq!(provider(&[], Some("x")).unwrap_err(), ProviderError::Nowhere);
         let unnamed = provider(&[("OPENAI_API_KEY", "o")], None).unwrap_err();
         assert!(unnamed.to_string().contains("MCP_MODEL"), "{unnamed}");
         assert!(provider(&[("MCP_MODEL_PROVIDER", "x")], None).is_err());

@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use serde_json::{Map, Value, json};
 
 use crate::conversation::Conversation;
-use crate::failure::{Failure, Trouble, excerpt};
+use crate::error::{ModelError, ModelErrorKind, excerpt};
 use crate::provider::Dialect;
-use crate::{Ask, Model, SafeNames, Tool};
+use crate::{Model, ModelRequest, SafeNames, Tool};
 
 /// How many places of an answer are tried.
-const MOST_PLACES: usize = 1000;
+const MAX_CANDIDATES: usize = 1000;
 
 /// A question whose answer is a JSON object.
 #[derive(Debug, Clone, Copy)]
@@ -26,29 +26,29 @@ pub struct Question<'q> {
     /// The JSON Schema of the answer: an object, strict in OpenAI's sense (everything required, nothing additional).
     pub schema: &'q Value,
     /// The longest answer, if it matters.
-    pub most_tokens: Option<u32>,
+    pub max_tokens: Option<u32>,
 }
 
 /// Ways to ask for JSON, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rung {
+enum JsonMode {
     Schema,
     Object,
     Words,
 }
 
-const LADDER: [Rung; 3] = [Rung::Schema, Rung::Object, Rung::Words];
+const JSON_MODES: [JsonMode; 3] = [JsonMode::Schema, JsonMode::Object, JsonMode::Words];
 
 impl Model {
     /// The JSON object that a model answers with. A way of asking that its server refuses is not tried again.
-    pub async fn json(&self, question: Question<'_>) -> Result<Value, Failure> {
+    pub async fn json(&self, question: Question<'_>) -> Result<Value, ModelError> {
         let _turn = self.turn().await;
-        let mut rung = usize::from(self.rung.load(Ordering::Relaxed));
+        let mut json_mode = usize::from(self.json_mode.load(Ordering::Relaxed));
         loop {
-            match self.json_by(question, LADDER[rung]).await {
-                Err(failure) if rung + 1 < LADDER.len() && is_refused(&failure) => rung += 1,
+            match self.json_by(question, JSON_MODES[json_mode]).await {
+                Err(failure) if json_mode + 1 < JSON_MODES.len() && is_refused(&failure) => json_mode += 1,
                 Ok(answer) => {
-                    self.rung.store(u8::try_from(rung).expect("the ladder is short"), Ordering::Relaxed);
+                    self.json_mode.store(u8::try_from(json_mode).expect("the ladder is short"), Ordering::Relaxed);
                     return Ok(answer);
                 }
                 failed => return failed,
@@ -56,55 +56,56 @@ impl Model {
         }
     }
 
-    async fn json_by(&self, question: Question<'_>, rung: Rung) -> Result<Value, Failure> {
+    async fn json_by(&self, question: Question<'_>, json_mode: JsonMode) -> Result<Value, ModelError> {
         let mut conversation = Conversation::new(question.system);
         conversation.ask(question.user);
-        if rung != Rung::Schema {
+        if json_mode != JsonMode::Schema {
             let told = "Answer with nothing but one JSON object that keeps to this JSON Schema:";
             conversation.system = format!("{}\n\n{told}\n{}", conversation.system, question.schema);
         }
         let names = SafeNames::default();
-        let ask = Ask { conversation: &conversation, tools: &[], names: &names, most_tokens: question.most_tokens };
+        let ask =
+            ModelRequest { conversation: &conversation, tools: &[], names: &names, max_tokens: question.max_tokens };
         let mut request = self.request(&ask);
-        self.demand(&mut request, question, rung);
+        self.demand(&mut request, question, json_mode);
         let answer = self.converse(&request, &mut |_| {}).await?;
         let called = answer.calls.iter().find_map(|call| call.parsed().ok()).map(Value::Object);
         called.or_else(|| first_object(&answer.text)).ok_or_else(|| {
             let told = format!("{} ({:?})", excerpt(&answer.text), answer.stop);
-            self.failure(Trouble::NoJson(told))
+            self.failure(ModelErrorKind::NoJson(told))
         })
     }
 
-    fn demand(&self, request: &mut Map<String, Value>, question: Question<'_>, rung: Rung) {
+    fn demand(&self, request: &mut Map<String, Value>, question: Question<'_>, json_mode: JsonMode) {
         let Question { name, schema, .. } = question;
-        match (self.provider.dialect, rung) {
-            (Dialect::OpenAi, Rung::Schema) => {
+        match (self.provider.dialect, json_mode) {
+            (Dialect::OpenAi, JsonMode::Schema) => {
                 let rule = json!({ "name": name, "schema": schema, "strict": true });
                 request.insert("response_format".to_owned(), json!({ "type": "json_schema", "json_schema": rule }));
             }
-            (Dialect::OpenAi, Rung::Object) => {
+            (Dialect::OpenAi, JsonMode::Object) => {
                 request.insert("response_format".to_owned(), json!({ "type": "json_object" }));
             }
             // A tool that must be called is the way there that all models know.
-            (Dialect::Anthropic, Rung::Schema | Rung::Object) => {
+            (Dialect::Anthropic, JsonMode::Schema | JsonMode::Object) => {
                 let tool = Tool::new(name, "Takes the answer.", schema.clone());
                 request.insert("tools".to_owned(), json!([crate::Format::Anthropic.tool(&tool, name)]));
                 request.insert("tool_choice".to_owned(), json!({ "type": "tool", "name": name }));
             }
-            (_, Rung::Words) => {}
+            (_, JsonMode::Words) => {}
         }
     }
 }
 
 /// Whether the request was refused as it is; what else is wrong with it shows on the last rung.
-fn is_refused(failure: &Failure) -> bool {
-    matches!(failure.trouble, Trouble::Refused { status: 400 | 404 | 415 | 422 | 501, .. })
+fn is_refused(failure: &ModelError) -> bool {
+    matches!(failure.kind, ModelErrorKind::Refused { status: 400 | 404 | 415 | 422 | 501, .. })
 }
 
 /// The first JSON object in a text, whatever is around it. What a model thought aloud is no answer.
 pub fn first_object(text: &str) -> Option<Value> {
     let said = text.rsplit_once("</think>").map_or(text, |(_, said)| said);
-    let places = said.match_indices('{').map(|(place, _)| place).take(MOST_PLACES);
+    let places = said.match_indices('{').map(|(place, _)| place).take(MAX_CANDIDATES);
     let mut tried_until = 0;
     for place in places {
         if place < tried_until {

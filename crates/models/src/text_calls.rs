@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn several_calls_and_words_around_them_are_told_apart() {
+    fn several_calls_and_words_around_them_are_distinguished() {
         let text = "Let me look.\n```tool_call\n{\"name\": \"git_log\"}\n```\n```tool_call\n{\"name\": \"none\"}\n```";
         let (said, calls) = understood_text(text);
         assert_eq!(said, "Let me look.");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_told_in_words() {
+    fn a_conversation_is_reported_in_words() {
         let mut conversation = Conversation::new("Be brief.");
         conversation.ask("Weather?");
         let call = ToolCall { id: "1".into(), name: "sky_weather".into(), arguments: "{}".into() };

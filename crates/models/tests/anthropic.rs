@@ -4,7 +4,7 @@ use models::{Part, Stop, ToolResult, Usage};
 use serde_json::json;
 use testkit::{ModelReply, ModelServer};
 
-use crate::world::{anthropic, ask, question};
+use crate::fixture::{anthropic, ask, question};
 
 #[tokio::test]
 async fn words_are_heard_as_they_come() {

@@ -1,7 +1,7 @@
 //! Models over real HTTP, as scripted servers play them.
 
 mod anthropic;
+mod errors;
+mod fixture;
 mod openai;
 mod structured;
-mod trouble;
-mod world;

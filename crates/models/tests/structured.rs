@@ -1,15 +1,15 @@
 //! Answers that are JSON, and vectors.
 
-use models::{Model, Question, Trouble};
+use models::{Model, ModelErrorKind, Question};
 use serde_json::{Value, json};
 use testkit::{ModelReply, ModelServer};
 
-use crate::world::{anthropic, openai};
+use crate::fixture::{anthropic, openai};
 
-async fn colour(model: &Model) -> Result<Value, models::Failure> {
+async fn colour(model: &Model) -> Result<Value, models::ModelError> {
     let schema = json!({"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"], "additionalProperties": false});
     let question =
-        Question { system: "Look.", user: "What colour?", name: "colour", schema: &schema, most_tokens: None };
+        Question { system: "Look.", user: "What colour?", name: "colour", schema: &schema, max_tokens: None };
     model.json(question).await
 }
 
@@ -37,7 +37,7 @@ async fn prose_is_no_answer() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_text("Red, I would say."));
     let failed = colour(&openai(&server)).await.unwrap_err();
-    assert!(matches!(&failed.trouble, Trouble::NoJson(said) if said.starts_with("Red, I")), "{failed}");
+    assert!(matches!(&failed.kind, ModelErrorKind::NoJson(said) if said.starts_with("Red, I")), "{failed}");
 }
 
 #[tokio::test]

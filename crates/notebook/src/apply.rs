@@ -11,10 +11,10 @@ use serde::Serialize;
 use crate::document::{Document, Fence, Heading};
 use crate::region::{self, Found, Note};
 use crate::render::{Attachment, Rendered, Style, rendered};
-use crate::run::{Finished, Report, Shown, Status};
+use crate::run::{BlockResult, Finished, Report, Status};
 
 /// So often a text is read again to find out which results do not fit into it, beyond which the rest is left out.
-const MOST_TRIALS: usize = 64;
+const MAX_MATCH_ATTEMPTS: usize = 64;
 
 /// How results are put into a text.
 #[derive(Debug, Clone, Copy)]
@@ -57,13 +57,13 @@ pub struct Placement {
     /// The block's number in the text that was planned with.
     pub number: usize,
     /// Where it went.
-    pub fate: Fate,
+    pub fate: PlacementOutcome,
 }
 
 /// Where a result went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum PlacementOutcome {
     /// It is in the text.
     Written,
     /// The same result was there already.
@@ -100,7 +100,7 @@ pub fn apply(text: &str, report: &Report, options: &ApplyOptions<'_>) -> Applied
             let fate = match prepared(&document, &same, finished, options, trusts_markdown) {
                 Ok(placing) => {
                     placings.push(placing);
-                    Fate::Written
+                    PlacementOutcome::Written
                 }
                 Err(fate) => fate,
             };
@@ -117,7 +117,7 @@ pub fn apply(text: &str, report: &Report, options: &ApplyOptions<'_>) -> Applied
         let (fitting, unfit) = sorted_out(&document, std::mem::take(&mut placings));
         placings = fitting;
         for fate in fates.iter_mut().filter(|fate| unfit.contains(&fate.number)) {
-            fate.fate = Fate::Unfit;
+            fate.fate = PlacementOutcome::Unfit;
         }
     }
     let text = edited(&document.text, &placings);
@@ -136,14 +136,14 @@ fn sorted_out(document: &Document, all: Vec<Placing>) -> (Vec<Placing>, HashSet<
         trials += 1;
         let before = fitting.len();
         let (count, middle) = (group.len(), group.len() / 2);
-        if trials <= MOST_TRIALS {
+        if trials <= MAX_MATCH_ATTEMPTS {
             fitting.append(&mut group);
             if fits(document, &fitting) {
                 continue;
             }
             group = fitting.split_off(before);
         }
-        if trials > MOST_TRIALS || count <= 1 {
+        if trials > MAX_MATCH_ATTEMPTS || count <= 1 {
             unfit.extend(group.into_iter().map(|placing| placing.number));
             continue;
         }
@@ -171,27 +171,27 @@ fn prepared(
     finished: &Finished,
     options: &ApplyOptions<'_>,
     trusts_markdown: bool,
-) -> Result<Placing, Fate> {
-    let Some(shown) = &finished.shown else { return Err(Fate::Nothing) };
+) -> Result<Placing, PlacementOutcome> {
+    let Some(shown) = &finished.shown else { return Err(PlacementOutcome::Nothing) };
     let (place, fence) = found_again(same, finished)?;
     let style = Style {
         title: &finished.title,
-        wishes: shown.wishes,
+        display_options: shown.display_options,
         folder: options.folder,
         is_refused: finished.status == Status::Refused,
         trusts_markdown,
     };
     if shown.gives_way && fence.result.is_some() {
-        return Err(Fate::Nothing);
+        return Err(PlacementOutcome::Nothing);
     }
     let here = document.lines.content(&document.text, fence.last_line).end;
     let (start, end) = match &fence.result {
         None => (here, here),
-        Some(Found::Torn { .. }) => return Err(Fate::Kept),
-        Some(Found::Whole(region)) if region.is_edited && !options.force => return Err(Fate::Kept),
+        Some(Found::Torn { .. }) => return Err(PlacementOutcome::Kept),
+        Some(Found::Whole(region)) if region.is_edited && !options.force => return Err(PlacementOutcome::Kept),
         Some(Found::Whole(region)) => {
             if !region.is_edited && is_same(shown, &region.note, &region.id, &style) {
-                return Err(Fate::Unchanged);
+                return Err(PlacementOutcome::Unchanged);
             }
             (region.span.start, region.span.end)
         }
@@ -206,17 +206,17 @@ fn prepared(
 }
 
 /// The block that a result belongs to, by what it says and its place among those that say the same.
-fn found_again<'a>(same: &SameFences<'a>, finished: &Finished) -> Result<(usize, &'a Fence), Fate> {
+fn found_again<'a>(same: &SameFences<'a>, finished: &Finished) -> Result<(usize, &'a Fence), PlacementOutcome> {
     let source = &finished.source;
     let candidates = same.get(&(source.info.as_str(), source.content.as_str())).map(Vec::as_slice).unwrap_or_default();
     if candidates.len() != source.count {
-        return Err(Fate::BlockChanged);
+        return Err(PlacementOutcome::BlockChanged);
     }
-    candidates.get(source.place).copied().filter(|(_, fence)| fence.is_closed).ok_or(Fate::BlockChanged)
+    candidates.get(source.place).copied().filter(|(_, fence)| fence.is_closed).ok_or(PlacementOutcome::BlockChanged)
 }
 
 /// Whether the region that is there says the same, but for when it came and how long that took.
-fn is_same(shown: &Shown, there: &Note, id: &str, style: &Style<'_>) -> bool {
+fn is_same(shown: &BlockResult, there: &Note, id: &str, style: &Style<'_>) -> bool {
     let note = Note { at: there.at.clone(), took_ms: there.took_ms, ..shown.note.clone() };
     note == *there && region::marked(&rendered(&shown.content, &note, style).lines, &note).0 == id
 }

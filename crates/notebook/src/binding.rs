@@ -5,7 +5,7 @@
 //! those of the registry, and a comment in the text over front matter.
 
 mod front_matter;
-mod holding;
+mod line_bindings;
 mod pattern;
 
 use std::collections::HashMap;
@@ -16,12 +16,12 @@ use serde::Serialize;
 
 use crate::document::{Document, Heading};
 use crate::problem::{Fault, clipped};
-use holding::Holding;
+use line_bindings::LineBindings;
 pub use pattern::{MAX_PATTERN_LENGTH, bindings_for, fuzz_glob, matches_path};
 
 /// Bindings may hold at so many places: a document of many headings with the same words has many. With more of them the
 /// document is refused, for nobody could tell what the rest is bound to.
-pub(crate) const MOST_PLACES: usize = 100_000;
+pub(crate) const MAX_BINDING_PLACES: usize = 100_000;
 
 /// Bindings of one document: in its front matter, and as many again in the registry. More than anybody writes.
 pub const MAX_BINDINGS: usize = 1_000;
@@ -105,7 +105,7 @@ pub struct Bound {
 pub struct Bindings<'a> {
     document: &'a Document,
     placed: Vec<Placed>,
-    holding: Holding,
+    line_bindings: LineBindings,
     /// What is wrong with those that the document makes.
     pub faults: Vec<Fault>,
     /// What there is more of than allowed: bindings, places at which they hold, or parts of the document. No block of the
@@ -128,7 +128,7 @@ impl<'a> Bindings<'a> {
     pub fn of(document: &'a Document, registered: &[Binding]) -> Self {
         let (from_matter, mut faults) = front_matter::bindings(document);
         let mut placed = Vec::new();
-        for comment in document.comments.iter().take(MOST_PLACES) {
+        for comment in document.comments.iter().take(MAX_BINDING_PLACES) {
             let section = document.innermost_section(comment.line);
             let binding = Binding {
                 section: section.map_or(Section::Document, |place| heading_section(document, place)),
@@ -141,7 +141,7 @@ impl<'a> Bindings<'a> {
         }
         let mut names = HeadingNames::of(document);
         let mut excess = document.excess.clone().or_else(|| {
-            let first_too_many = document.comments.get(MOST_PLACES);
+            let first_too_many = document.comments.get(MAX_BINDING_PLACES);
             first_too_many.map(|comment| too_many_places(Origin::Comment { line: comment.line }))
         });
         if registered.len() > MAX_BINDINGS {
@@ -149,7 +149,7 @@ impl<'a> Bindings<'a> {
         }
         for binding in from_matter.iter().chain(registered.iter().take(MAX_BINDINGS)) {
             // One more than allowed, so that too many are noticed.
-            let left = MOST_PLACES.saturating_sub(placed.len());
+            let left = MAX_BINDING_PLACES.saturating_sub(placed.len());
             let places = places(document, &mut names, &binding.section, left + 1);
             if let Origin::FrontMatter { line } = binding.origin
                 && places.is_empty()
@@ -164,14 +164,14 @@ impl<'a> Bindings<'a> {
         }
         faults.extend(excess.clone());
         faults.extend(contradictions(&placed));
-        let holding = Holding::of(&placed);
-        Self { document, placed, holding, faults, excess }
+        let line_bindings = LineBindings::of(&placed);
+        Self { document, placed, line_bindings, faults, excess }
     }
 
     /// What a line is bound to.
     pub fn at(&self, line: usize) -> Option<Bound> {
         let source_line = self.document.line_without_results(line);
-        let placed = &self.placed[self.holding.at(source_line)?];
+        let placed = &self.placed[self.line_bindings.at(source_line)?];
         let inner = self
             .document
             .innermost_section(line)
@@ -237,7 +237,8 @@ impl fmt::Display for Bound {
 }
 
 fn too_many_places(origin: Origin) -> Fault {
-    let what = format!("bindings hold at more than {MOST_PLACES} places of the document, so none of its blocks is run");
+    let what =
+        format!("bindings hold at more than {MAX_BINDING_PLACES} places of the document, so none of its blocks is run");
     Fault { line: origin.line(), what }
 }
 

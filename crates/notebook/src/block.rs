@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use crate::document::{Document, Fence};
-use crate::problem::{Fault, Problem, Trouble};
+use crate::problem::{Fault, Problem, ProblemKind};
 use crate::schema::PropertyRule;
 use crate::toolbox::Server;
 use crate::yaml::{self, Entry, Node, Value};
@@ -64,7 +64,7 @@ pub enum Format {
 
 /// What a block wants done with its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct DisplayOptions {
     pub(crate) display: Option<Display>,
     pub(crate) format: Option<Format>,
 }
@@ -182,13 +182,13 @@ pub(crate) struct Written {
     pub(crate) tool_line: usize,
     /// What stands beside `tool`, with lines of the document.
     entries: Vec<Entry>,
-    from_info: Wishes,
+    from_info: DisplayOptions,
 }
 
 /// Reads a block. Lines in what is told are those of the document.
 pub(crate) fn read(fence: &Fence, budget: &mut yaml::Budget) -> Result<Written, Problem> {
-    let bad = |line: usize, what: String| Problem::new(Trouble::BadYaml, line, what);
-    let from_info = wishes_of_info(fence).map_err(|what| bad(fence.first_line, what.to_owned()))?;
+    let bad = |line: usize, what: String| Problem::new(ProblemKind::BadYaml, line, what);
+    let from_info = display_options_of_info(fence).map_err(|what| bad(fence.first_line, what.to_owned()))?;
     let node = yaml::parse_within(&fence.content, budget);
     let mut node = node.map_err(|fault| bad(fence.first_line + fault.line, fault.what))?;
     move_down(&mut node, fence.first_line);
@@ -214,11 +214,11 @@ pub(crate) fn read(fence: &Fence, budget: &mut yaml::Budget) -> Result<Written, 
 }
 
 /// What an assistant is asked, and how its answer is shown.
-pub(crate) fn read_question(fence: &Fence) -> Result<(String, Wishes), Problem> {
-    let bad = |what: &str| Problem::new(Trouble::BadYaml, fence.first_line, what);
-    let wishes = wishes_of_info(fence).map_err(bad)?;
+pub(crate) fn read_question(fence: &Fence) -> Result<(String, DisplayOptions), Problem> {
+    let bad = |what: &str| Problem::new(ProblemKind::BadYaml, fence.first_line, what);
+    let display_options = display_options_of_info(fence).map_err(bad)?;
     let words = fence.content.trim();
-    if words.is_empty() { Err(bad("the block asks nothing")) } else { Ok((words.to_owned(), wishes)) }
+    if words.is_empty() { Err(bad("the block asks nothing")) } else { Ok((words.to_owned(), display_options)) }
 }
 
 impl Written {
@@ -226,23 +226,25 @@ impl Written {
     /// forbids an argument of that name: no argument is ever lost. If the schema leaves that open (see
     /// [`PropertyRule::Unspecified`]), a value that is a valid hint is both. What was said behind the language already
     /// is no hint.
-    pub(crate) fn sorted(&self, schema: Option<&serde_json::Value>) -> Result<(Node, Wishes), Problem> {
+    pub(crate) fn sorted(&self, schema: Option<&serde_json::Value>) -> Result<(Node, DisplayOptions), Problem> {
         let rule = |name: &str| schema.map_or(PropertyRule::Unspecified, |schema| PropertyRule::of(schema, name));
-        let mut wishes = self.from_info;
+        let mut display_options = self.from_info;
         let mut parameters = Vec::new();
         for entry in &self.entries {
             let is_argument = match entry.key.as_str() {
                 "display" if self.from_info.display.is_none() => {
-                    take_hint(entry, rule("display"), &mut wishes.display)?
+                    take_hint(entry, rule("display"), &mut display_options.display)?
                 }
-                "format" if self.from_info.format.is_none() => take_hint(entry, rule("format"), &mut wishes.format)?,
+                "format" if self.from_info.format.is_none() => {
+                    take_hint(entry, rule("format"), &mut display_options.format)?
+                }
                 _ => true,
             };
             if is_argument {
                 parameters.push(entry.clone());
             }
         }
-        Ok((Node { line: self.tool_line, value: Value::Map(parameters) }, wishes))
+        Ok((Node { line: self.tool_line, value: Value::Map(parameters) }, display_options))
     }
 }
 
@@ -255,25 +257,25 @@ fn take_hint<T: FromStr<Err = &'static str>>(
     match rule {
         PropertyRule::Allowed => Ok(true),
         PropertyRule::Unspecified => {
-            *hint = wish(entry).ok();
+            *hint = display_option(entry).ok();
             Ok(true)
         }
         PropertyRule::Forbidden => {
-            *hint = Some(wish(entry)?);
+            *hint = Some(display_option(entry)?);
             Ok(false)
         }
     }
 }
 
-fn wish<T: FromStr<Err = &'static str>>(entry: &Entry) -> Result<T, Problem> {
+fn display_option<T: FromStr<Err = &'static str>>(entry: &Entry) -> Result<T, Problem> {
     let word = if let Value::Text(word) = &entry.node.value { word.as_str() } else { "" };
-    word.parse().map_err(|what| Problem::new(Trouble::BadYaml, entry.line, what))
+    word.parse().map_err(|what| Problem::new(ProblemKind::BadYaml, entry.line, what))
 }
 
-fn wishes_of_info(fence: &Fence) -> Result<Wishes, &'static str> {
+fn display_options_of_info(fence: &Fence) -> Result<DisplayOptions, &'static str> {
     let display = info_option(fence, "display").map(str::parse).transpose()?;
     let format = info_option(fence, "format").map(str::parse).transpose()?;
-    Ok(Wishes { display, format })
+    Ok(DisplayOptions { display, format })
 }
 
 /// From lines of the block to lines of the document.

@@ -14,7 +14,7 @@ use crate::toolbox::{ToolTable, Toolbox, WantedTools};
 pub(crate) struct RunContext<'a, T> {
     pub(crate) toolbox: &'a T,
     servers: HashMap<String, ServerContext>,
-    nobody_to_ask: Mutex<Option<Option<String>>>,
+    assistant_unavailable: Mutex<Option<Option<String>>>,
     /// How long the parameters of this run may still be checked.
     pub(crate) check_time: Arc<CheckTime>,
 }
@@ -56,7 +56,7 @@ impl<'a, T: Toolbox> RunContext<'a, T> {
             out_of_reach: Mutex::new(None),
         };
         let servers = wanted.into_iter().map(|(server, names)| (server.to_owned(), context(names))).collect();
-        Self { toolbox, servers, nobody_to_ask: Mutex::new(None), check_time: Arc::default() }
+        Self { toolbox, servers, assistant_unavailable: Mutex::new(None), check_time: Arc::default() }
     }
 
     /// The tools of a server of the plan.
@@ -102,11 +102,11 @@ impl<'a, T: Toolbox> RunContext<'a, T> {
         }
     }
 
-    pub(crate) async fn nobody_to_ask(&self) -> Option<String> {
-        let mut known = self.nobody_to_ask.lock().await;
+    pub(crate) async fn assistant_unavailable(&self) -> Option<String> {
+        let mut known = self.assistant_unavailable.lock().await;
         match &*known {
             Some(known) => known.clone(),
-            None => known.insert(self.toolbox.nobody_to_ask().await).clone(),
+            None => known.insert(self.toolbox.assistant_unavailable().await).clone(),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::render::Attachment;
 use crate::run::Report;
 
 /// How often a text that changes under our hands is taken up anew.
-const MOST_ATTEMPTS: usize = 10;
+const MAX_SAVE_ATTEMPTS: usize = 10;
 
 /// Why a document could not be read or written. It is then as it was.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +78,7 @@ pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) 
     // Beside a device there is no place for files.
     let beside = if is_passed_on { followed(document)? } else { target.clone() };
     let folder = assets_folder(&beside);
-    for _ in 0..MOST_ATTEMPTS {
+    for _ in 0..MAX_SAVE_ATTEMPTS {
         let text = read(document)?;
         let applied = apply(&text, report, &ApplyOptions { force, folder: &folder });
         if copy.is_none() && applied.text == text {

@@ -19,11 +19,11 @@ use crate::file::{FileError, Saved, assets_folder, check_writable, save};
 use crate::run::Report;
 
 /// What is longer is not read, be it a document or a file beside one.
-const LONGEST: u64 = MAX_DOCUMENT_BYTES as u64;
+const MAX_FILE_BYTES: u64 = MAX_DOCUMENT_BYTES as u64;
 /// So many documents are listed at most.
-const MOST_LISTED: usize = 10_000;
+const MAX_LISTED: usize = 10_000;
 /// Folders in folders in folders: deeper ones are not looked into.
-const DEEPEST: usize = 24;
+const MAX_DEPTH: usize = 24;
 
 /// A folder with documents.
 #[derive(Debug)]
@@ -151,9 +151,9 @@ impl Folder {
 
     fn bytes(&self, path: &str) -> Result<Vec<u8>, FolderError> {
         let mut bytes = Vec::new();
-        let read = self.find(path)?.take(LONGEST + 1).read_to_end(&mut bytes);
+        let read = self.find(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
         read.map_err(|source| FileError::Read { path: self.root.join(path), source })?;
-        if bytes.len() as u64 > LONGEST {
+        if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(no_document(path, "it is too long"));
         }
         Ok(bytes)
@@ -235,7 +235,7 @@ fn collect(folder: &OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing
         let entry = entry?;
         // A name that is no text could not be asked for.
         let Ok(name) = entry.file_name().to_str() else { continue };
-        if name.starts_with('.') || found.len() > MOST_LISTED {
+        if name.starts_with('.') || found.len() > MAX_LISTED {
             continue;
         }
         let path = format!("{prefix}{name}");
@@ -249,8 +249,8 @@ fn collect(folder: &OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
         let is_listed = kind == FileType::Directory || kind == FileType::RegularFile && is_document(name);
-        if is_listed && found.len() == MOST_LISTED {
-            let what = format!("from here on nothing is listed: there are more than {MOST_LISTED} documents");
+        if is_listed && found.len() == MAX_LISTED {
+            let what = format!("from here on nothing is listed: there are more than {MAX_LISTED} documents");
             found.push(Listing::of_problem(path, what));
         } else if is_listed && kind == FileType::RegularFile {
             let modified_at = Timestamp::from_second(stat.st_mtime).ok().map(|at| at.to_string());
@@ -266,10 +266,10 @@ fn collect(folder: &OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing
 /// The documents of a folder in a folder. One that cannot be read hides no others.
 fn collect_inner(parent: &OwnedFd, name: &str, path: &str, depth: usize, found: &mut Vec<Listing>) {
     let place = format!("{path}/");
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         found.push(Listing::of_problem(
             place,
-            format!("folders inside of more than {DEEPEST} others are not looked into"),
+            format!("folders inside of more than {MAX_DEPTH} others are not looked into"),
         ));
         return;
     }
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_looked_into_is_told_with_the_reason() {
         let (place, folder) = folder();
-        let deep: PathBuf = (0..DEEPEST + 2).map(|level| format!("d{level}")).collect();
+        let deep: PathBuf = (0..MAX_DEPTH + 2).map(|level| format!("d{level}")).collect();
         std::fs::create_dir_all(place.path().join("notes").join(deep)).unwrap();
         let listed = folder.list().unwrap();
         let told: Vec<&Listing> = listed.iter().filter(|listing| listing.problem.is_some()).collect();
@@ -343,12 +343,12 @@ mod tests {
     #[test]
     fn where_the_list_ends_is_told() {
         let (place, folder) = folder();
-        for number in 0..MOST_LISTED {
+        for number in 0..MAX_LISTED {
             std::fs::write(place.path().join(format!("notes/work/{number}.md")), "").unwrap();
         }
         let listed = folder.list().unwrap();
         let told: Vec<&str> = listed.iter().filter_map(|listing| listing.problem.as_deref()).collect();
-        assert_eq!(listed.len(), MOST_LISTED + 1);
+        assert_eq!(listed.len(), MAX_LISTED + 1);
         assert!(matches!(told[..], [only] if only.contains("more than 10000 documents")), "{told:?}");
     }
 

@@ -55,7 +55,7 @@ mod toolbox;
 mod yaml;
 
 pub use self::schema::{ArgumentCheck, check_arguments};
-pub use apply::{Applied, ApplyOptions, Edit, Fate, Placement, apply};
+pub use apply::{Applied, ApplyOptions, Edit, Placement, PlacementOutcome, apply};
 #[doc(hidden)]
 pub use binding::fuzz_glob;
 pub use binding::{
@@ -71,7 +71,7 @@ pub use offload::{Interrupt, NotDone, PoolCounts};
 pub use outline::{Outline, OutlineBlock, OutlineSection, outline};
 pub use place::{Place, PlaceBlock, place};
 pub use plan::{Plan, Selection, SelectionError, Step};
-pub use problem::{Fault, Problem, Trouble};
+pub use problem::{Fault, Problem, ProblemKind};
 pub use region::Note;
 pub use render::Attachment;
 pub use run::{Finished, Progress, Report, RunOptions, Status, run};

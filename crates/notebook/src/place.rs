@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_in_a_line_is_told_with_what_stands_in_its_way() {
+    fn the_block_in_a_line_is_reported_with_what_stands_in_its_way() {
         let block = at(7).block.unwrap();
         assert_eq!((block.number, block.line, block.last_line, block.title.as_str()), (1, 6, 8, "one.a"));
         assert!(block.problem.unwrap().to_string().contains("only tools of `two`"));

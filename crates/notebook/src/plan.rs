@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::binding::{Bindings, Bound};
-use crate::block::{self, Addressee, Block, ServerTable, Wishes, Written};
+use crate::block::{self, Addressee, Block, DisplayOptions, ServerTable, Written};
 use crate::context::RunContext;
 use crate::document::{Document, Fence};
-use crate::problem::{Fault, Problem, Trouble};
+use crate::problem::{Fault, Problem, ProblemKind};
 use crate::region::Found;
 use crate::schema::{self, Checked};
 use crate::toolbox::{Lookup, Question, Request, Server, ToolTable, Toolbox};
@@ -81,14 +81,14 @@ pub struct Step {
 #[derive(Debug, Clone)]
 enum Task {
     Call { server: String, written: Arc<Written> },
-    Ask { question: Question, wishes: Wishes },
+    Ask { question: Question, display_options: DisplayOptions },
 }
 
 /// A step that can be taken.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
     pub(crate) action: Action,
-    pub(crate) wishes: Wishes,
+    pub(crate) display_options: DisplayOptions,
     /// Why the parameters were not checked, or not completely.
     pub(crate) not_checked: Option<String>,
 }
@@ -121,7 +121,7 @@ impl Plan {
             let bound = bindings.at(block.fence.first_line);
             let unclear = bindings.unclear().filter(|_| bound.is_none() && block.addressee == Addressee::Assistant);
             let refusal = bindings.excess.as_ref().map(|excess| excess.what.clone()).or(unclear);
-            let refusal = refusal.map(|why| Problem::new(Trouble::Refused, block.fence.first_line, why));
+            let refusal = refusal.map(|why| Problem::new(ProblemKind::Refused, block.fence.first_line, why));
             let problem = untouchable(block.fence, force).or(refusal);
             let is_question = block.addressee == Addressee::Assistant;
             let written = (!is_question).then(|| block::read(block.fence, &mut budget).map(Arc::new));
@@ -210,12 +210,12 @@ impl Step {
     /// Looks the tool up and checks the parameters, on a thread for that.
     pub(crate) async fn ready<T: Toolbox>(&self, context: &RunContext<'_, T>) -> Result<Ready, Problem> {
         let (server, written) = match self.task.as_ref().map_err(Clone::clone)? {
-            Task::Ask { question, wishes } => match context.nobody_to_ask().await {
+            Task::Ask { question, display_options } => match context.assistant_unavailable().await {
                 None => {
                     let action = Action::Ask(question.clone());
-                    return Ok(Ready { action, wishes: *wishes, not_checked: None });
+                    return Ok(Ready { action, display_options: *display_options, not_checked: None });
                 }
-                Some(why) => return Err(Problem::new(Trouble::NoAssistant, question.line, why)),
+                Some(why) => return Err(Problem::new(ProblemKind::NoAssistant, question.line, why)),
             },
             Task::Call { server, written } => (server, written),
         };
@@ -244,14 +244,14 @@ impl Step {
             Lookup::Missing { some, count } => return Err(no_such_tool(server, written, some, count)),
         };
         let checked = schema::check(schema, Arc::clone(written), Arc::clone(&context.check_time)).await?;
-        let Checked { arguments, wishes, faults, not_checked } = checked;
+        let Checked { arguments, display_options, faults, not_checked } = checked;
         if !faults.is_empty() {
             let faults = faults.into_iter().map(|fault| Fault { line: fault.line, what: fault.what }).collect();
-            return Err(Problem { trouble: Trouble::BadArguments, faults });
+            return Err(Problem { trouble: ProblemKind::BadArguments, faults });
         }
         let (server, tool) = (server.to_owned(), written.tool.clone());
         let request = Request { server, tool, arguments, line: self.fence.first_line };
-        Ok(Ready { action: Action::Call(request), wishes, not_checked })
+        Ok(Ready { action: Action::Call(request), display_options, not_checked })
     }
 }
 
@@ -314,17 +314,17 @@ fn outermost(sections: Vec<Range<usize>>) -> Vec<Range<usize>> {
 fn untouchable(fence: &Fence, force: bool) -> Option<Problem> {
     if !fence.is_closed {
         let what = "the block has no closing fence, so no result can be put under it";
-        return Some(Problem::new(Trouble::Unclosed, fence.first_line, what));
+        return Some(Problem::new(ProblemKind::Unclosed, fence.first_line, what));
     }
     match fence.result.as_ref()? {
         Found::Torn { line } => {
             let what =
                 "this result has lost its closing mark `<!-- /mcp-result ... -->`; restore it or delete the result";
-            Some(Problem::new(Trouble::TornResult, *line, what))
+            Some(Problem::new(ProblemKind::TornResult, *line, what))
         }
         Found::Whole(region) if region.is_edited && !force => {
             let what = "the result under this block was edited and is kept; `--force` replaces it";
-            Some(Problem::new(Trouble::EditedResult, fence.first_line, what))
+            Some(Problem::new(ProblemKind::EditedResult, fence.first_line, what))
         }
         Found::Whole(_) => None,
     }
@@ -340,9 +340,9 @@ fn task(
     let line = block.fence.first_line;
     let bound_server = bound.map(|bound| known_server(bound, servers, line)).transpose()?;
     let Some(written) = written else {
-        let (words, wishes) = block::read_question(block.fence)?;
+        let (words, display_options) = block::read_question(block.fence)?;
         let question = Question { words, server: bound_server.map(str::to_owned), line };
-        return Ok(Task::Ask { question, wishes });
+        return Ok(Task::Ask { question, display_options });
     };
     let server = match &block.addressee {
         Addressee::Server(name) => match (bound, bound_server) {
@@ -351,11 +351,11 @@ fn task(
         },
         Addressee::AnyServer | Addressee::Assistant => match bound_server.or_else(|| servers.first_enabled()) {
             Some(server) => server,
-            None => return Err(Problem::new(Trouble::NoServer, line, "there is no enabled server")),
+            None => return Err(Problem::new(ProblemKind::NoServer, line, "there is no enabled server")),
         },
     };
     if servers.named(server).is_some_and(|known| !known.is_enabled) {
-        return Err(Problem::new(Trouble::NoServer, line, format!("server `{server}` is disabled")));
+        return Err(Problem::new(ProblemKind::NoServer, line, format!("server `{server}` is disabled")));
     }
     Ok(Task::Call { server: server.to_owned(), written: written? })
 }
@@ -366,13 +366,13 @@ fn known_server<'a>(bound: &'a Bound, servers: &ServerTable<'_>, line: usize) ->
         return Ok(name);
     }
     let what = format!("{} is bound to `{name}`, but no server is called that", bound.binding.section);
-    Err(Problem::new(Trouble::NoServer, line, what))
+    Err(Problem::new(ProblemKind::NoServer, line, what))
 }
 
 fn refused(name: &str, bound: &Bound, line: usize) -> Problem {
     let only = &bound.binding.server;
     let what = format!("only tools of `{only}` may run here ({bound}); this block names `{name}`");
-    Problem::new(Trouble::Refused, line, what)
+    Problem::new(ProblemKind::Refused, line, what)
 }
 
 fn no_such_tool(server: &str, written: &Written, some: &[String], count: usize) -> Problem {
@@ -380,5 +380,5 @@ fn no_such_tool(server: &str, written: &Written, some: &[String], count: usize) 
     let more = if count > some.len() { format!(" and {} more", count - some.len()) } else { String::new() };
     let has = if count == 0 { "no tools".to_owned() } else { format!("{named}{more}") };
     let what = format!("server `{server}` has no tool `{}`; it has {has}", written.tool);
-    Problem::new(Trouble::NoTool, written.tool_line, what)
+    Problem::new(ProblemKind::NoTool, written.tool_line, what)
 }

@@ -32,7 +32,7 @@ pub(crate) fn clipped(mut text: String, most: usize) -> String {
 /// Which sort of trouble a block is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trouble {
+pub enum ProblemKind {
     /// It has no closing fence, so nothing can be put under it.
     Unclosed,
     /// The result under it has lost its closing mark.
@@ -57,20 +57,21 @@ pub enum Trouble {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Which sort of trouble it is.
-    pub trouble: Trouble,
+    pub trouble: ProblemKind,
     /// What is wrong, and where.
     pub faults: Vec<Fault>,
 }
 
 impl Problem {
-    pub(crate) fn new(trouble: Trouble, line: usize, what: impl Into<String>) -> Self {
+    pub(crate) fn new(trouble: ProblemKind, line: usize, what: impl Into<String>) -> Self {
         Self { trouble, faults: vec![Fault { line, what: what.into() }] }
     }
 
     /// Whether it can be told in the document: not if what is there now must not be touched.
     pub(crate) fn is_shown(&self) -> bool {
         // An answer that is there already is worth more than the news that nobody can be asked.
-        let keeps = [Trouble::Unclosed, Trouble::TornResult, Trouble::EditedResult, Trouble::NoAssistant];
+        let keeps =
+            [ProblemKind::Unclosed, ProblemKind::TornResult, ProblemKind::EditedResult, ProblemKind::NoAssistant];
         !keeps.contains(&self.trouble)
     }
 }

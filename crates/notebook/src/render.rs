@@ -8,25 +8,25 @@ mod content;
 mod json;
 mod markdown;
 
-use crate::block::{Display, Format, Wishes};
+use crate::block::{Display, DisplayOptions, Format};
 use crate::region::Note;
 pub use assets::Attachment;
-pub(crate) use content::{Content, Piece, taken_apart};
+pub(crate) use content::{Content, Piece, parse_result};
 use markdown::{escaped, fenced, html_escaped, is_contained, link_target, span, tame};
 
 /// Longer texts become files.
-const LARGEST_TEXT: usize = 256 * 1024;
+const MAX_TEXT_RESULT_BYTES: usize = 256 * 1024;
 
-const LONGEST_INLINE: usize = 100;
-const MOST_LINES_OPEN: usize = 40;
-const MOST_BYTES_OPEN: usize = 8 * 1024;
+const MAX_INLINE_CHARS: usize = 100;
+const MAX_EXPANDED_LINES: usize = 40;
+const MAX_EXPANDED_BYTES: usize = 8 * 1024;
 
 /// How something is to be shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style<'a> {
     /// What was run: `server.tool`.
     pub(crate) title: &'a str,
-    pub(crate) wishes: Wishes,
+    pub(crate) display_options: DisplayOptions,
     /// The folder for attachments, as the document names it.
     pub(crate) folder: &'a str,
     /// Whether it was not even called.
@@ -46,7 +46,7 @@ pub(crate) struct Rendered {
 pub(crate) fn rendered(content: &Content, note: &Note, style: &Style<'_>) -> Rendered {
     let mut attachments = Vec::new();
     let parts: Vec<Part> = content.pieces.iter().map(|piece| part(piece, style, &mut attachments)).collect();
-    let display = if content.is_error { Display::Block } else { display(&parts, style.wishes.display) };
+    let display = if content.is_error { Display::Block } else { display(&parts, style.display_options.display) };
     let mut lines = joined(&parts, display);
     if lines.is_empty() {
         lines.push("*no content*".to_owned());
@@ -71,13 +71,15 @@ struct Part {
 
 fn part(piece: &Piece, style: &Style<'_>, attachments: &mut Vec<Attachment>) -> Part {
     match piece {
-        Piece::Text(text) => text_part(text, style.wishes.format, style, attachments),
+        Piece::Text(text) => text_part(text, style.display_options.format, style, attachments),
         Piece::Json(json) => text_part(json, Some(Format::Json), style, attachments),
-        Piece::Markdown(text) => text_part(text, style.wishes.format.or(Some(Format::Markdown)), style, attachments),
+        Piece::Markdown(text) => {
+            text_part(text, style.display_options.format.or(Some(Format::Markdown)), style, attachments)
+        }
         Piece::Media { mime, bytes, name } => media_part(mime, bytes, name.as_deref(), style, attachments),
         Piece::Link { uri, name, description } => link_part(uri, name, description.as_deref()),
         Piece::Resource { uri, mime, text } => {
-            let format = style.wishes.format.or(format_of(mime));
+            let format = style.display_options.format.or(format_of(mime));
             let mut part = text_part(text, format, style, attachments);
             part.lines.insert(0, format!("{}:", span(&tame(uri).replace('\n', " "))));
             // The name is a paragraph; Markdown under it would become part of it.
@@ -104,7 +106,7 @@ fn format_of(mime: &str) -> Option<Format> {
 fn text_part(text: &str, format: Option<Format>, style: &Style<'_>, attachments: &mut Vec<Attachment>) -> Part {
     let text = tame(text);
     let is_json = json::is_structure(&text) && format.is_none_or(|format| format == Format::Json);
-    if text.len() > LARGEST_TEXT {
+    if text.len() > MAX_TEXT_RESULT_BYTES {
         let mime = if is_json { "application/json" } else { "text/plain" };
         return file_part(Attachment::new(text.into_bytes(), mime), style, attachments);
     }
@@ -169,12 +171,12 @@ fn display(parts: &[Part], wished: Option<Display>) -> Display {
         return wished;
     }
     if let [only] = parts
-        && only.in_line.as_ref().is_some_and(|line| line.len() <= LONGEST_INLINE)
+        && only.in_line.as_ref().is_some_and(|line| line.len() <= MAX_INLINE_CHARS)
     {
         return Display::Inline;
     }
     let texts = || parts.iter().filter(|part| part.is_text).flat_map(|part| &part.lines);
-    let is_long = texts().count() > MOST_LINES_OPEN || texts().map(String::len).sum::<usize>() > MOST_BYTES_OPEN;
+    let is_long = texts().count() > MAX_EXPANDED_LINES || texts().map(String::len).sum::<usize>() > MAX_EXPANDED_BYTES;
     if is_long { Display::Collapsed } else { Display::Block }
 }
 

@@ -10,12 +10,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::block::Wishes;
+use crate::block::DisplayOptions;
 use crate::context::RunContext;
 use crate::plan::{Action, Plan, Ready, Step};
-use crate::problem::{Fault, Problem, Trouble};
+use crate::problem::{Fault, Problem, ProblemKind};
 use crate::region::Note;
-use crate::render::{Content, Piece, taken_apart};
+use crate::render::{Content, Piece, parse_result};
 use crate::toolbox::{Extent, Failure, Request, Toolbox};
 
 /// Bytes of the results of one run. It is over when there are more: they are all held until they are written.
@@ -86,7 +86,7 @@ pub struct Finished {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_checked: Option<String>,
     #[serde(skip)]
-    pub(crate) shown: Option<Shown>,
+    pub(crate) shown: Option<BlockResult>,
     #[serde(skip)]
     pub(crate) source: Source,
     /// Blocks that have not begun shall not: they could not be called either.
@@ -95,10 +95,10 @@ pub struct Finished {
 
 /// What of it stands in the document.
 #[derive(Debug, Clone)]
-pub(crate) struct Shown {
+pub(crate) struct BlockResult {
     pub(crate) content: Content,
     pub(crate) note: Note,
-    pub(crate) wishes: Wishes,
+    pub(crate) display_options: DisplayOptions,
     /// Nothing was called: a result that is there stays.
     pub(crate) gives_way: bool,
 }
@@ -124,7 +124,7 @@ impl Finished {
     /// What becomes of a step that is not carried out, whatever stands in its way.
     pub(crate) fn of_refused(step: &Step) -> Self {
         let line = step.fence.first_line;
-        let refusal = || Problem::new(Trouble::NoTool, line, "there is no such tool");
+        let refusal = || Problem::new(ProblemKind::NoTool, line, "there is no such tool");
         let problem = step.problem().cloned().unwrap_or_else(refusal);
         Self { source: Source::of(step), ..refused(step, problem, Timestamp::UNIX_EPOCH) }
     }
@@ -256,7 +256,7 @@ async fn prepare<'a, T: Toolbox>(
             && let Some(why) = context.out_of_reach(&request.server).await
         {
             let what = format!("server `{}` is not available: {why}", request.server);
-            let problem = Problem::new(Trouble::NoServer, request.line, what);
+            let problem = Problem::new(ProblemKind::NoServer, request.line, what);
             return Stage::Over(Finished { source, ..refused(step, problem, toolbox.now()) });
         }
         let not_checked = ready.not_checked;
@@ -273,7 +273,7 @@ async fn carry_out<T: Toolbox>(prepared: Prepared<'_>, context: &RunContext<'_, 
         Action::Call(request) => {
             let result = toolbox.call(request).await;
             context.note_call(&request.server);
-            result.map(|result| taken_apart(&result))
+            result.map(|result| parse_result(&result))
         }
         Action::Ask(question) => toolbox.ask(question).await.map(|answer| Content {
             pieces: vec![Piece::Markdown(answer.markdown)],
@@ -288,14 +288,24 @@ async fn carry_out<T: Toolbox>(prepared: Prepared<'_>, context: &RunContext<'_, 
         Err(Failure { extent, message }) => {
             let content = Content { pieces: vec![Piece::Text(message.clone())], is_error: true, tokens: None };
             let gives_way = extent != Extent::Failed;
-            let shown = Shown { note: note(&content, now, took_ms), content, wishes: ready.wishes, gives_way };
+            let shown = BlockResult {
+                note: note(&content, now, took_ms),
+                content,
+                display_options: ready.display_options,
+                gives_way,
+            };
             let ends_run = extent == Extent::RunOver;
             Finished { shown: Some(shown), ends_run, ..ended(step, Status::Failed, Some(message)) }
         }
         Ok(content) => {
             let status = if content.is_error { Status::Failed } else { Status::Done };
             let message = content.is_error.then(|| first_words(&content));
-            let shown = Shown { note: note(&content, now, took_ms), content, wishes: ready.wishes, gives_way: false };
+            let shown = BlockResult {
+                note: note(&content, now, took_ms),
+                content,
+                display_options: ready.display_options,
+                gives_way: false,
+            };
             Finished { shown: Some(shown), ..ended(step, status, message) }
         }
     };
@@ -311,8 +321,8 @@ fn refused(step: &Step, problem: Problem, now: Timestamp) -> Finished {
         };
         let words = problem.faults.iter().map(line).collect::<Vec<_>>().join("\n");
         let content = Content { pieces: vec![Piece::Text(words)], is_error: true, tokens: None };
-        let gives_way = problem.trouble == Trouble::NoServer;
-        Shown { note: note(&content, now, 0), content, wishes: Wishes::default(), gives_way }
+        let gives_way = problem.trouble == ProblemKind::NoServer;
+        BlockResult { note: note(&content, now, 0), content, display_options: DisplayOptions::default(), gives_way }
     });
     Finished { shown, problem: Some(problem), ..ended(step, Status::Refused, None) }
 }

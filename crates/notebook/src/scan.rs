@@ -16,7 +16,7 @@ const MOST_HEADINGS: usize = 200_000;
 const MOST_FENCES: usize = 50_000;
 const MOST_IDS: usize = 200_000;
 /// One more than there may be places that are bound, so that too many are noticed.
-const MOST_COMMENTS: usize = crate::binding::MOST_PLACES + 1;
+const MOST_COMMENTS: usize = crate::binding::MAX_BINDING_PLACES + 1;
 
 /// Finds out what is in a text.
 pub(crate) fn scan(text: String) -> Document {

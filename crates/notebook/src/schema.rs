@@ -10,21 +10,21 @@ use offload::{Pool, PoolCounts, PoolLimits};
 use schema::{Limits, NotChecked, Outcome, Violation};
 use serde_json::Value;
 
-use crate::block::{Wishes, Written};
+use crate::block::{DisplayOptions, Written};
 use crate::problem::Problem;
 use crate::toolbox::ToolSchema;
 use crate::yaml::{Fault, Node};
 
 /// How long one check may take, and how long it may wait for the others.
 const CHECK_DEADLINE: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const MAX_QUEUE_WAIT: Duration = Duration::from_secs(10);
 /// How long all checks of one run may take together.
 const CHECK_TIME_OF_RUN: Duration = Duration::from_secs(30);
 
 /// Where all checks of this process run.
 static POOL: LazyLock<Pool> = LazyLock::new(|| {
     let slots = PoolLimits::half_of_the_processors();
-    Pool::new(PoolLimits { slots, deadline: CHECK_DEADLINE, longest_wait: LONGEST_WAIT })
+    Pool::new(PoolLimits { slots, deadline: CHECK_DEADLINE, longest_wait: MAX_QUEUE_WAIT })
 });
 
 /// What the checks of this process do.
@@ -59,7 +59,7 @@ impl CheckTime {
 pub(crate) struct Checked {
     /// A JSON object.
     pub(crate) arguments: String,
-    pub(crate) wishes: Wishes,
+    pub(crate) display_options: DisplayOptions,
     /// What is wrong with them.
     pub(crate) faults: Vec<Fault>,
     /// Why they were not checked, or not completely.
@@ -100,8 +100,8 @@ pub(crate) async fn check(
 }
 
 fn unchecked(written: &Written, why: Option<String>) -> Result<Checked, Problem> {
-    let (parameters, wishes) = written.sorted(None)?;
-    Ok(Checked { arguments: parameters.to_json(), wishes, faults: Vec::new(), not_checked: why })
+    let (parameters, display_options) = written.sorted(None)?;
+    Ok(Checked { arguments: parameters.to_json(), display_options, faults: Vec::new(), not_checked: why })
 }
 
 /// Checks arguments that stand in no document. Dropping the future ends the check.
@@ -124,14 +124,14 @@ fn check_now(schema: Option<&ToolSchema>, written: &Written, is_over: &dyn Fn() 
         Err(why) => return unchecked(written, Some(why)),
     };
     let schema = schema.as_deref();
-    let (parameters, wishes) = written.sorted(schema)?;
+    let (parameters, display_options) = written.sorted(schema)?;
     let arguments = parameters.to_json();
     let (faults, not_checked) = match schema.map(|schema| outcome(schema, &parameters, &arguments, is_over)) {
         None | Some(Ok(())) => (Vec::new(), None),
         Some(Err(Wrong::Faults(faults))) => (faults, None),
         Some(Err(Wrong::NotChecked(why))) => (Vec::new(), Some(why.to_string())),
     };
-    Ok(Checked { arguments, wishes, faults, not_checked })
+    Ok(Checked { arguments, display_options, faults, not_checked })
 }
 
 enum Wrong {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use offload::{Interrupt, NotDone, Pool, PoolCounts, PoolLimits};
 
 /// How long one piece of work may wait for others. It is bounded by the length of a document, so it has no deadline.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_QUEUE_WAIT: Duration = Duration::from_secs(30);
 const NO_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 static POOL: LazyLock<Pool> = LazyLock::new(|| {
     let slots = PoolLimits::half_of_the_processors();
-    Pool::new(PoolLimits { slots, deadline: NO_DEADLINE, longest_wait: LONGEST_WAIT })
+    Pool::new(PoolLimits { slots, deadline: NO_DEADLINE, longest_wait: MAX_QUEUE_WAIT })
 });
 
 /// What runs beside the runtime: schema checks, and work on documents.

@@ -207,7 +207,7 @@ pub trait Toolbox: Sync {
     }
 
     /// Why nobody can be asked, if that is known beforehand. Blocks for the assistant are not run then. A run asks once.
-    fn nobody_to_ask(&self) -> impl Future<Output = Option<String>> + Send {
+    fn assistant_unavailable(&self) -> impl Future<Output = Option<String>> + Send {
         ready(None)
     }
 

@@ -13,18 +13,18 @@ use crate::problem::clipped;
 use scalar::Scalar;
 
 /// Longer texts are not read.
-const LONGEST_TEXT: usize = 4 * 1024 * 1024;
+const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Values, keys included, and bytes in them. Aliases may repeat what is large, so repetitions count.
-const MOST_NODES: usize = 100_000;
-const MOST_BYTES: usize = 2 * LONGEST_TEXT;
+const MAX_NODES: usize = 100_000;
+const MAX_BYTES: usize = 2 * MAX_TEXT_BYTES;
 
 /// The same for all blocks of a document together: many small blocks must not stand for more than one large one may.
 const MOST_NODES_OF_DOCUMENT: usize = 500_000;
 const MOST_BYTES_OF_DOCUMENT: usize = 16 * 1024 * 1024;
 
 /// More levels than anybody writes, and few enough for the stack.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// Characters of an error. It may be repeated for every block of a document, and quotes what somebody wrote.
 const LONGEST_FAULT: usize = 300;
@@ -93,8 +93,8 @@ pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
 
 /// Reads one of the YAML documents that share a budget.
 pub(crate) fn parse_within(text: &str, budget: &mut Budget) -> Result<Node, Fault> {
-    if text.len() > LONGEST_TEXT {
-        let what = format!("this is {} bytes of YAML; at most {LONGEST_TEXT} are read", text.len());
+    if text.len() > MAX_TEXT_BYTES {
+        let what = format!("this is {} bytes of YAML; at most {MAX_TEXT_BYTES} are read", text.len());
         return Err(fault(1, what));
     }
     let events = Parser::new_from_str(text);
@@ -211,7 +211,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Fault> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(fault(line, "this is nested too deeply"));
         }
         let (anchor, value) = match event {
@@ -234,7 +234,7 @@ impl<'a> Reader<'a, '_> {
                 let Some(node) = self.anchors.get(&anchor) else {
                     return Err(fault(line, "an alias must not stand in what it names"));
                 };
-                if depth + levels(node) > DEEPEST {
+                if depth + levels(node) > MAX_DEPTH {
                     return Err(fault(line, "this is nested too deeply"));
                 }
                 let size = Size::of(node);
@@ -254,11 +254,11 @@ impl<'a> Reader<'a, '_> {
     fn count(&mut self, size: Size, line: usize) -> Result<(), Fault> {
         self.nodes += size.nodes;
         self.bytes += size.bytes;
-        if self.nodes > MOST_NODES {
-            return Err(fault(line, format!("these are too many values: more than {MOST_NODES}")));
+        if self.nodes > MAX_NODES {
+            return Err(fault(line, format!("these are too many values: more than {MAX_NODES}")));
         }
-        if self.bytes > MOST_BYTES {
-            return Err(fault(line, format!("these values are too long: more than {MOST_BYTES} bytes")));
+        if self.bytes > MAX_BYTES {
+            return Err(fault(line, format!("these values are too long: more than {MAX_BYTES} bytes")));
         }
         self.budget.take(size, line)
     }
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn what_is_wrong_is_reported_with_its_line() {
         for (yaml, line, part) in [
             ("a: 1\nb: [1, 2\nc: 3", 3, ""),
             ("a: 1\n\tb: 2", 2, ""),

@@ -73,7 +73,7 @@ fn tidy(content: &str) -> String {
 }
 
 proptest! {
-    #![proptest_config(crate::world::many_cases())]
+    #![proptest_config(crate::fixture::many_cases())]
 
     #[test]
     fn what_is_a_fenced_block_is_not_a_matter_of_taste(lines in prop::collection::vec(prop::sample::select(LINES), 0..12)) {

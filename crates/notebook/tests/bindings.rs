@@ -2,7 +2,7 @@
 
 use notebook::{Binding, Bindings, Document, Origin, Plan, Section, Selection, outline, place};
 
-use crate::world::{run_text, servers};
+use crate::fixture::{run_text, servers};
 
 fn registered(section: Section, server: &str, inherit_to_children: bool) -> Binding {
     Binding { section, server: server.to_owned(), inherit_to_children, origin: Origin::Registry }
@@ -187,7 +187,7 @@ fn no_run_moves_a_range_of_lines() {
 }
 
 #[test]
-fn what_is_wrong_in_front_matter_is_told_with_its_line() {
+fn what_is_wrong_in_front_matter_is_reported_with_its_line() {
     for (yaml, line, part) in [
         ("mcp:\n  - heading: A", 3, "server"),
         ("mcp:\n  - server: x\n    heading: A\n    block: b", 3, "not for several"),

@@ -5,10 +5,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use notebook::{ApplyOptions, Fate, FileError, Report, apply, check_writable, read, save};
+use notebook::{ApplyOptions, FileError, PlacementOutcome, Report, apply, check_writable, read, save};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::world::run_text;
+use crate::fixture::run_text;
 
 const TEXT: &str = "# A\n\n```echo\ntool: image\n```\n";
 
@@ -140,7 +140,7 @@ fn what_was_written_meanwhile_is_kept() {
     let path = folder.path().join("notes.md");
     fs::write(&path, format!("new words\n\n{TEXT}and more")).unwrap();
     let saved = save(&path, None, &report(), false).unwrap();
-    assert_eq!(saved.applied.placements[0].fate, Fate::Written);
+    assert_eq!(saved.applied.placements[0].fate, PlacementOutcome::Written);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("new words\n\n# A") && text.ends_with("\nand more") && text.contains("mcp-result"));
 }

@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use notebook::{Document, Fate};
+use notebook::{Document, PlacementOutcome};
 
-use crate::world::run_text;
+use crate::fixture::run_text;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -55,7 +55,10 @@ fn running_twice_equals_running_once() {
         assert_eq!(twice.text, once, "{name}");
         assert!(twice.edits.is_empty(), "{name}");
         let fates = twice.placements.iter().map(|placement| placement.fate);
-        assert!(fates.into_iter().all(|fate| matches!(fate, Fate::Unchanged | Fate::Nothing)), "{name}: {report:?}");
+        assert!(
+            fates.into_iter().all(|fate| matches!(fate, PlacementOutcome::Unchanged | PlacementOutcome::Nothing)),
+            "{name}: {report:?}"
+        );
     }
 }
 
@@ -63,7 +66,10 @@ fn running_twice_equals_running_once() {
 fn every_result_finds_its_place() {
     for (name, text) in documents() {
         for placement in run_text(&text).0.placements {
-            assert!(matches!(placement.fate, Fate::Written | Fate::Nothing), "{name}: {placement:?}");
+            assert!(
+                matches!(placement.fate, PlacementOutcome::Written | PlacementOutcome::Nothing),
+                "{name}: {placement:?}"
+            );
         }
     }
 }

@@ -4,9 +4,9 @@
 mod agreement;
 mod bindings;
 mod files;
+mod fixture;
 mod golden;
 mod large;
 mod random;
 mod results;
-mod running;
-mod world;
+mod run;

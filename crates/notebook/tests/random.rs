@@ -1,10 +1,10 @@
 //! Documents that nobody would write: whatever is in them, a run touches nothing but results.
 
-use notebook::{Document, Fate};
+use notebook::{Document, PlacementOutcome};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::world::run_text;
+use crate::fixture::run_text;
 
 /// What documents are made of, line by line. Containers and line endings come on top.
 const LINES: &[&str] = &[
@@ -145,7 +145,7 @@ fn an_error_about_a_binding_below_it_stays_the_same_in_a_second_run() {
 }
 
 proptest! {
-    #![proptest_config(crate::world::many_cases())]
+    #![proptest_config(crate::fixture::many_cases())]
 
     #[test]
     fn everything_outside_of_results_stays_byte_for_byte(text in document()) {
@@ -154,7 +154,7 @@ proptest! {
         let after = Document::parse(applied.text.as_str());
         prop_assert_eq!(after.without_results(), before.without_results());
         prop_assert_eq!(after.headings().len(), before.headings().len());
-        let unfit = applied.placements.iter().filter(|placement| placement.fate == Fate::Unfit).count();
+        let unfit = applied.placements.iter().filter(|placement| placement.fate == PlacementOutcome::Unfit).count();
         prop_assert_eq!(unfit, 0, "{:?}", applied.placements);
     }
 

@@ -1,13 +1,13 @@
 //! Results among the words of users: replaced where they are ours, kept where they are not, put where they belong.
 
-use notebook::{ApplyOptions, Document, Fate, Selection, Status, Trouble, apply};
+use notebook::{ApplyOptions, Document, PlacementOutcome, ProblemKind, Selection, Status, apply};
 
-use crate::world::{World, run_text, run_with};
+use crate::fixture::{FakeToolbox, run_text, run_with};
 
 const BLOCK: &str = "```echo\ntool: say\nwords: hello\n```";
 
-fn fates(text: &str, force: bool) -> (String, Vec<Fate>, usize) {
-    let world = World::default();
+fn fates(text: &str, force: bool) -> (String, Vec<PlacementOutcome>, usize) {
+    let world = FakeToolbox::default();
     let (applied, _) = run_with(text, &world, &[], &Selection::default(), force);
     let calls = world.calls.lock().unwrap().len();
     (applied.text, applied.placements.iter().map(|placement| placement.fate).collect(), calls)
@@ -37,11 +37,11 @@ fn what_somebody_wrote_into_a_result_is_kept_and_nothing_is_called() {
     let ran = run_text(&format!("{BLOCK}\n")).0.text;
     let edited = ran.replace("`hello`", "`hello`, and I like it");
     let (text, fates_kept, calls) = fates(&edited, false);
-    assert_eq!((text.as_str(), fates_kept, calls), (edited.as_str(), vec![Fate::Nothing], 0));
+    assert_eq!((text.as_str(), fates_kept, calls), (edited.as_str(), vec![PlacementOutcome::Nothing], 0));
     let report = run_text(&edited).1;
-    assert_eq!(report.finished[0].problem.as_ref().unwrap().trouble, Trouble::EditedResult);
+    assert_eq!(report.finished[0].problem.as_ref().unwrap().trouble, ProblemKind::EditedResult);
     let (text, fates_forced, calls) = fates(&edited, true);
-    assert_eq!((text, fates_forced, calls), (ran, vec![Fate::Written], 1));
+    assert_eq!((text, fates_forced, calls), (ran, vec![PlacementOutcome::Written], 1));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_result_without_its_end_is_never_guessed_at() {
     let torn: String = ran.lines().filter(|line| !line.starts_with("<!-- /")).map(|line| format!("{line}\n")).collect();
     for force in [false, true] {
         let (text, fates, calls) = fates(&torn, force);
-        assert_eq!((text.as_str(), fates, calls), (torn.as_str(), vec![Fate::Nothing], 0));
+        assert_eq!((text.as_str(), fates, calls), (torn.as_str(), vec![PlacementOutcome::Nothing], 0));
     }
 }
 
@@ -70,7 +70,7 @@ fn a_torn_result_cannot_be_closed_by_what_a_tool_says() {
     let text = format!("{mark}\n\nwords\n\n```echo\ntool: hostile\n```\n");
     let (applied, report) = run_text(&text);
     assert_eq!(report.finished[0].status, Status::Done);
-    assert_eq!((applied.placements[0].fate, applied.text), (Fate::Unfit, text));
+    assert_eq!((applied.placements[0].fate, applied.text), (PlacementOutcome::Unfit, text));
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn results_find_their_blocks_in_a_text_that_changed_meanwhile() {
     let report = run_text(&before).1;
     let put = |now: &str| {
         let applied = apply(now, &report, &ApplyOptions { force: false, folder: "assets" });
-        let fates: Vec<Fate> = applied.placements.iter().map(|placement| placement.fate).collect();
+        let fates: Vec<PlacementOutcome> = applied.placements.iter().map(|placement| placement.fate).collect();
         assert_eq!(Document::parse(applied.text.as_str()).without_results(), now);
         (applied.text, fates)
     };
-    use Fate::{BlockChanged, Written};
+    use PlacementOutcome::{BlockChanged, Written};
     // Words were added, and sections changed places.
     let (text, fates) = put(&format!("new\n\n# B\n\n{other}\n\n{BLOCK}\n\nwords\n\n# A\n\n{BLOCK}"));
     assert_eq!(fates, [Written; 3]);
@@ -105,7 +105,7 @@ fn a_result_that_was_edited_during_the_run_is_kept() {
     let report = run_text(&ran).1;
     let edited = ran.replace("`hello`", "mine");
     let applied = apply(&edited, &report, &ApplyOptions { force: false, folder: "assets" });
-    assert_eq!((applied.placements[0].fate, applied.text), (Fate::Kept, edited));
+    assert_eq!((applied.placements[0].fate, applied.text), (PlacementOutcome::Kept, edited));
 }
 
 #[test]

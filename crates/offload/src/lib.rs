@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_waits_too_long_for_a_slot_is_told() {
+    async fn waiting_too_long_for_a_slot_is_an_error() {
         let pool = Arc::new(Pool::new(PoolLimits { longest_wait: Duration::from_millis(20), ..limits(1) }));
         let (began, has_begun) = mpsc::channel();
         let first = tokio::spawn({

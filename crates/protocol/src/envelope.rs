@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::era::meta;
+use crate::bridge::meta;
 use crate::scan::{Cursor, Malformed, Span};
 use crate::text;
 
@@ -73,7 +73,7 @@ pub struct Params {
 
 /// Why a line is not a message, and whose answer it might have been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct EnvelopeError {
     /// What is wrong.
     pub reason: Reason,
     /// The id, where one was read before the trouble began.
@@ -115,10 +115,10 @@ impl fmt::Display for Reason {
 
 impl Envelope {
     /// Reads one message. The line may carry white space around it, but no second value.
-    pub fn scan(line: &[u8]) -> Result<Self, Fault> {
+    pub fn scan(line: &[u8]) -> Result<Self, EnvelopeError> {
         let mut found = Found::default();
         let outcome = found.read(&mut Cursor::new(line), line);
-        let fault = |reason| Fault { reason, id: found.id };
+        let fault = |reason| EnvelopeError { reason, id: found.id };
         let shape = outcome.map_err(|Malformed { at }| fault(Reason::NotJson { at }))?;
         if let Err(error) = std::str::from_utf8(line) {
             return Err(fault(Reason::NotUtf8 { at: error.valid_up_to() }));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_told_apart() {
+    fn results_and_errors_are_distinguished() {
         let line = br#"{"result":{},"jsonrpc":"2.0","id":3}"#;
         assert!(matches!(Envelope::scan(line).unwrap().kind, Kind::Response { outcome: Ok(_), .. }));
         let line = br#"{"jsonrpc":"2.0","id":3,"result":{},"error":null}"#;

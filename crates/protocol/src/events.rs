@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_apart_with_all_their_fields() {
+    fn events_are_separated_with_all_their_fields() {
         let stream =
             b": hello\n\nevent: endpoint\ndata: /x\nid: 7\nretry: 50\n\ndata:a\ndata: b\ndata\n\nid: 8\n\ndata: cut";
         let endpoint = Event { kind: "endpoint".into(), id: Some("7".into()), retry: Some(50), ..message("/x") };

@@ -11,14 +11,14 @@
 //! - [`reply`]: the messages we write ourselves
 //! - [`revision`]: the protocol revisions and how one is agreed on
 //! - [`trace`]: which trace a request belongs to
-//! - [`era`]: what crosses from one kind of conversation to the other, translated
+//! - [`bridge`]: what crosses from one kind of conversation to the other, translated
 //!
 //! Nothing here does I/O, reads a clock or spawns anything. Payloads are never parsed into a tree:
 //! what passes through is validated byte by byte and handed on as it came.
 
 mod block;
+pub mod bridge;
 pub mod envelope;
-pub mod era;
 pub mod escape;
 pub mod events;
 mod grammar;
@@ -31,8 +31,8 @@ pub mod splice;
 pub mod text;
 pub mod trace;
 
-pub use envelope::{Envelope, Fault, Kind, Params};
+pub use envelope::{Envelope, EnvelopeError, Kind, Params};
 pub use line_breaks::replace_line_breaks;
 pub use lines::{Line, Lines};
-pub use revision::{Era, Revision};
+pub use revision::{Lifecycle, Revision};
 pub use scan::Span;

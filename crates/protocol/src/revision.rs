@@ -1,31 +1,31 @@
-//! The protocol revisions and how one is agreed on.
+//! The protocol revisions, what they decide, and how one is agreed on.
 
 use std::fmt;
 
-/// The revision without `initialize`, in which every request tells what it needs.
-pub const MODERN: &str = "2026-07-28";
+/// The revision of requests that carry everything themselves, as it is written in messages.
+pub const SELF_CONTAINED_REVISION: &str = Revision::V2026_07_28.as_str();
 
-/// The two kinds of conversation. Both may go on at once, in one catalogue.
+/// How a client and a server get to know each other. Both kinds may be served at once, from one catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Era {
-    /// Up to 2025-11-25: begins with `initialize`, and both sides may ask.
-    Legacy,
-    /// 2026-07-28: every request stands for itself, and only clients ask.
-    Modern,
+pub enum Lifecycle {
+    /// A session begins with `initialize`, and both sides may send requests in it.
+    Session,
+    /// There is no session: every request says who sends it and what that client supports, and only clients send requests.
+    SelfContained,
 }
 
-impl Era {
+impl Lifecycle {
     /// The other one.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
-            Self::Legacy => Self::Modern,
-            Self::Modern => Self::Legacy,
+            Self::Session => Self::SelfContained,
+            Self::SelfContained => Self::Session,
         }
     }
 }
 
-/// A published revision that begins with `initialize`.
+/// A published revision of the protocol; a later one is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
     /// 2024-11-05
@@ -36,22 +36,31 @@ pub enum Revision {
     V2025_06_18,
     /// 2025-11-25
     V2025_11_25,
+    /// 2026-07-28, the first without sessions
+    V2026_07_28,
 }
 
 impl Revision {
     /// Every revision, oldest first.
-    pub const ALL: [Self; 4] = [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
-    /// What we ask servers for, and answer clients who ask for something we do not know.
-    pub const NEWEST: Self = Self::V2025_11_25;
+    pub const ALL: [Self; 5] =
+        [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
+    /// What we ask servers for in `initialize`, and answer clients who ask for something we do not know.
+    pub const NEWEST_WITH_SESSIONS: Self = Self::V2025_11_25;
 
     /// As it is written in messages.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
             Self::V2025_03_26 => "2025-03-26",
             Self::V2025_06_18 => "2025-06-18",
             Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
         }
+    }
+
+    /// Whether it has sessions.
+    pub fn lifecycle(self) -> Lifecycle {
+        if self <= Self::NEWEST_WITH_SESSIONS { Lifecycle::Session } else { Lifecycle::SelfContained }
     }
 
     /// The revision of that name, if we know it.
@@ -59,14 +68,20 @@ impl Revision {
         Self::ALL.into_iter().find(|revision| revision.as_str() == name)
     }
 
-    /// What to answer a client that asked for `wanted`: the same if we know it, else our newest.
-    pub fn agreed(wanted: &str) -> Self {
-        Self::named(wanted).unwrap_or(Self::NEWEST)
+    /// The revision of that name, if we know it and it has sessions.
+    pub fn named_with_sessions(name: &str) -> Option<Self> {
+        Self::named(name).filter(|revision| revision.lifecycle() == Lifecycle::Session)
     }
 
-    /// Every revision we speak, of both eras, newest first.
+    /// What to answer a client that asked for `wanted` in `initialize`: the same if we know it and it has sessions, else
+    /// the newest that has.
+    pub fn agreed(wanted: &str) -> Self {
+        Self::named_with_sessions(wanted).unwrap_or(Self::NEWEST_WITH_SESSIONS)
+    }
+
+    /// Every revision we speak, newest first.
     pub fn supported() -> impl Iterator<Item = &'static str> {
-        std::iter::once(MODERN).chain(Self::ALL.into_iter().rev().map(Self::as_str))
+        Self::ALL.into_iter().rev().map(Self::as_str)
     }
 
     /// Whether several messages may come as one array.
@@ -86,12 +101,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_revision_is_echoed_and_any_other_gets_our_newest() {
-        for revision in Revision::ALL {
+    fn a_known_revision_with_sessions_is_echoed_and_any_other_gets_the_newest_of_them() {
+        for revision in Revision::ALL.into_iter().filter(|revision| revision.lifecycle() == Lifecycle::Session) {
             assert_eq!(Revision::agreed(revision.as_str()), revision);
         }
         for unknown in ["2026-07-28", "1999-01-01", "", "2025-11-25 "] {
-            assert_eq!(Revision::agreed(unknown), Revision::NEWEST);
+            assert_eq!(Revision::agreed(unknown), Revision::NEWEST_WITH_SESSIONS);
         }
+    }
+
+    #[test]
+    fn revisions_are_ordered_as_their_names_are_and_each_is_found_by_its_own() {
+        assert!(Revision::ALL.is_sorted());
+        assert!(Revision::ALL.map(Revision::as_str).is_sorted());
+        for revision in Revision::ALL {
+            assert_eq!(Revision::named(revision.as_str()), Some(revision));
+        }
+        assert_eq!(Revision::supported().next(), Some("2026-07-28"));
+        assert_eq!(Revision::named_with_sessions(SELF_CONTAINED_REVISION), None);
     }
 }

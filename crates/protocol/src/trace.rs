@@ -5,8 +5,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::bridge::change::Change;
 use crate::envelope::Params;
-use crate::era::change::Change;
 use crate::scan::{Span, member};
 use crate::splice::Edit;
 use crate::{reply, text};
@@ -80,8 +80,8 @@ impl TraceContext {
     /// What the `_meta` of a request says, if there is one.
     pub fn of(line: &[u8], meta: Option<Span>) -> Option<Self> {
         let meta = meta?;
-        let told = |name| member(line, meta, name).and_then(|value| text::decode(value.of(line)));
-        Self::parse(&told(TRACEPARENT)?, told(TRACESTATE).as_deref())
+        let context_of = |name| member(line, meta, name).and_then(|value| text::decode(value.of(line)));
+        Self::parse(&context_of(TRACEPARENT)?, context_of(TRACESTATE).as_deref())
     }
 
     /// The same as members of a `_meta`.
@@ -165,14 +165,14 @@ mod tests {
         }
     }
 
-    fn told(line: &str) -> Option<TraceContext> {
+    fn context_of(line: &str) -> Option<TraceContext> {
         TraceContext::of(line.as_bytes(), Envelope::scan(line.as_bytes()).unwrap().params.meta)
     }
 
     #[test]
-    fn a_request_tells_its_trace_in_its_meta() {
+    fn the_trace_context_is_read_from_meta() {
         let with = |meta: &str| {
-            told(&format!(
+            context_of(&format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","_meta":{meta},"arguments":{{"traceparent":1}}}}}}"#
             ))
         };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_told_its_cause_and_keeps_every_other_byte() {
+    fn a_request_gets_its_trace_context_and_keeps_every_other_byte() {
         let span = SpanContext::parse(OURS).unwrap();
         let caused = |params: &str| {
             let line = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1, "method":"tools/call","params":{params} }}"#));

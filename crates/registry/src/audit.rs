@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::select::{self, Columns, Filter};
-use crate::{Keep, Listed, Page, Store, Timestamp, Transaction};
+use crate::{Listed, Page, RetentionPolicy, Store, Timestamp, Transaction};
 
 /// A change to be noted.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,11 +70,11 @@ impl Store {
             .and("action =", filter.action.as_ref())
             .and("target =", filter.target.as_ref())
             .and("timestamp >=", filter.since);
-        wanted.page(&mut session, COLUMNS, page, understood).await
+        wanted.page(&mut session, COLUMNS, page, from_row).await
     }
 
     /// Forgets old notes; says how many.
-    pub async fn prune_audit(&self, keep: Keep) -> Result<u64, Error> {
+    pub async fn prune_audit(&self, keep: RetentionPolicy) -> Result<u64, Error> {
         select::cut(self, "prune the audit log", "mcp.audit_log", "timestamp", keep).await
     }
 }
@@ -88,7 +88,7 @@ impl Transaction {
     }
 }
 
-fn understood(row: &mut Row) -> Result<AuditRecord, Mismatch> {
+fn from_row(row: &mut Row) -> Result<AuditRecord, Mismatch> {
     Ok(AuditRecord {
         id: row.take("id")?,
         timestamp: row.take("timestamp")?,

@@ -164,7 +164,7 @@ impl Store {
 impl Transaction {
     /// As [`Store::import`].
     pub async fn import(&mut self, backup: &Value, existing: Existing) -> Result<ImportReport, Error> {
-        let backup = understood(backup)?;
+        let backup = parse_backup(backup)?;
         let Self { session, sealer } = self;
         check_key_of(session, sealer, KeyLock::Shared).await?;
         let mut report = ImportReport { settings: backup.settings.len(), ..ImportReport::default() };
@@ -248,7 +248,7 @@ fn exported(server: &ServerRecord, secrets: Secrets) -> Server {
     }
 }
 
-fn understood(backup: &Value) -> Result<Backup, Error> {
+fn parse_backup(backup: &Value) -> Result<Backup, Error> {
     let invalid = |what: String| Error::Invalid { what };
     // What has another form altogether is told so before its parts are looked at.
     if !backup.get("format").is_some_and(Value::is_string) {

@@ -75,7 +75,7 @@ const ALL_COLUMNS: &str = "id, document, section_type, heading_text, block_id, s
 const COLUMNS: Columns = Columns { columns: ALL_COLUMNS, tables: "mcp.section_bindings", order: "document, id" };
 
 /// Longer paths do not fit into an index.
-const LONGEST_DOCUMENT: usize = 1024;
+const MAX_DOCUMENT_PATH_LEN: usize = 1024;
 /// All of them are compared with every document that is opened.
 const MOST_BINDINGS: u64 = 10_000;
 /// The last line that every database can count.
@@ -98,7 +98,7 @@ impl Store {
     pub async fn binding(&self, id: BindingId) -> Result<BindingRecord, Error> {
         let mut session = self.read("read a binding").await?;
         let sql = format!("SELECT {ALL_COLUMNS} FROM mcp.section_bindings WHERE id = $1");
-        session.first(&sql, values![id], understood).await?.ok_or_else(|| not_found(id))
+        session.first(&sql, values![id], from_row).await?.ok_or_else(|| not_found(id))
     }
 
     /// Bindings by document, the oldest first: all, or those that name this document, or those of this server. Which
@@ -111,14 +111,14 @@ impl Store {
     ) -> Result<Listed<BindingRecord>, Error> {
         let mut session = self.read("list bindings").await?;
         let wanted = Filter::default().and("document =", document).and("server_id =", server);
-        wanted.page(&mut session, COLUMNS, page, understood).await
+        wanted.page(&mut session, COLUMNS, page, from_row).await
     }
 
     /// Makes a binding say something else.
     pub async fn update_binding(&self, id: BindingId, new: NewBinding) -> Result<BindingRecord, Error> {
         check(&new)?;
         let mut session = self.write("change a binding").await?;
-        must_have_server(&mut session, new.server_id).await?;
+        check_server_exists(&mut session, new.server_id).await?;
         let sql = format!(
             "UPDATE mcp.section_bindings SET document = $1, section_type = $2, heading_text = $3, block_id = $4, \
              start_line = $5, end_line = $6, server_id = $7, inherit_to_children = $8, updated_at = $9 \
@@ -126,7 +126,7 @@ impl Store {
         );
         let mut values = as_values(&new);
         values.extend(values![Timestamp::now(), id]);
-        let record = session.first(&sql, values, understood).await?.ok_or_else(|| not_found(id))?;
+        let record = session.first(&sql, values, from_row).await?.ok_or_else(|| not_found(id))?;
         session.commit().await?;
         Ok(record)
     }
@@ -159,12 +159,12 @@ fn not_found(id: BindingId) -> Error {
 
 pub(crate) async fn all(session: &mut Session) -> Result<Vec<BindingRecord>, Error> {
     let sql = format!("SELECT {ALL_COLUMNS} FROM mcp.section_bindings ORDER BY document, id");
-    session.all(&sql, values![], understood).await
+    session.all(&sql, values![], from_row).await
 }
 
 pub(crate) async fn insert(session: &mut Session, new: NewBinding) -> Result<BindingRecord, Error> {
     check(&new)?;
-    must_have_server(session, new.server_id).await?;
+    check_server_exists(session, new.server_id).await?;
     must_have_room(session, &new.document).await?;
     let now = Timestamp::now();
     let sql = "INSERT INTO mcp.section_bindings (document, section_type, heading_text, block_id, start_line, end_line, \
@@ -191,7 +191,7 @@ async fn must_have_room(session: &mut Session, document: &str) -> Result<(), Err
 }
 
 /// Holds the server, so that it is still there at the end of the transaction.
-async fn must_have_server(session: &mut Session, id: ServerId) -> Result<(), Error> {
+async fn check_server_exists(session: &mut Session, id: ServerId) -> Result<(), Error> {
     let sql = "SELECT id FROM mcp.external_servers WHERE id = $1 FOR SHARE";
     let found: Option<ServerId> = session.first(sql, values![id], |row| row.take("id")).await?;
     found.map(drop).ok_or_else(|| Error::server_not_found(&id))
@@ -210,7 +210,9 @@ pub(crate) fn check_number(known: u64) -> Result<(), Error> {
 fn check(binding: &NewBinding) -> Result<(), Error> {
     let wrong = match &binding.section {
         _ if binding.document.is_empty() => "a binding must name a document",
-        _ if binding.document.len() > LONGEST_DOCUMENT => "the path of a document must not be longer than 1024 bytes",
+        _ if binding.document.len() > MAX_DOCUMENT_PATH_LEN => {
+            "the path of a document must not be longer than 1024 bytes"
+        }
         Section::Heading { heading_text: text } | Section::Block { block_id: text }
             if text.chars().count() > LONGEST_TEXT =>
         {
@@ -244,7 +246,7 @@ fn as_values(binding: &NewBinding) -> Vec<Value> {
     ]
 }
 
-fn understood(row: &mut Row) -> Result<BindingRecord, Mismatch> {
+fn from_row(row: &mut Row) -> Result<BindingRecord, Mismatch> {
     let section = match row.take("section_type")? {
         SectionKind::Heading => Section::Heading { heading_text: row.take("heading_text")? },
         SectionKind::Block => Section::Block { block_id: row.take("block_id")? },

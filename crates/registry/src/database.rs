@@ -1,7 +1,7 @@
 //! Both databases behind one face: sessions that run statements, written once, within a time.
 
+mod database_error;
 mod dialect;
-mod fault;
 mod postgres;
 mod sqlite;
 mod value;
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-pub(crate) use fault::Fault;
+pub(crate) use database_error::DatabaseError;
 pub(crate) use postgres::Postgres;
 pub(crate) use sqlite::Sqlite;
-pub(crate) use value::{Given, Mismatch, Row, Value, values};
+pub(crate) use value::{Mismatch, Parameter, Row, Value, values};
 
 use crate::error::Error;
 use crate::location::SchemaName;
@@ -24,7 +24,7 @@ pub(crate) trait Rows: Send + Sync + 'static {
     /// How many times.
     fn count(&self) -> usize;
     /// The values of one of these times.
-    fn row(&self, at: usize) -> Cow<'_, [Given<'_>]>;
+    fn row(&self, at: usize) -> Cow<'_, [Parameter<'_>]>;
 }
 
 impl<T: AsRef<[Value]> + Send + Sync + 'static> Rows for Vec<T> {
@@ -32,7 +32,7 @@ impl<T: AsRef<[Value]> + Send + Sync + 'static> Rows for Vec<T> {
         self.len()
     }
 
-    fn row(&self, at: usize) -> Cow<'_, [Given<'_>]> {
+    fn row(&self, at: usize) -> Cow<'_, [Parameter<'_>]> {
         self[at].as_ref().into()
     }
 }
@@ -47,55 +47,55 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    /// A session that only reads. `deed` says what for, in errors: "list servers".
-    pub(crate) async fn read(&self, deed: &'static str) -> Result<Session, Error> {
+    /// A session that only reads. `operation` says what for, in errors: "list servers".
+    pub(crate) async fn read(&self, operation: &'static str) -> Result<Session, Error> {
         let deadline = Instant::now() + LIMIT;
         let inner = match self {
             Self::Sqlite(sqlite) => within(deadline, sqlite.read()).await.map(Inner::Sqlite),
             Self::Postgres(postgres) => within(deadline, postgres.read()).await.map(Box::new).map(Inner::Postgres),
         };
-        Ok(Session { deed, deadline, inner: inner.map_err(|fault| fault.during(deed))? })
+        Ok(Session { operation, deadline, inner: inner.map_err(|database_error| database_error.during(operation))? })
     }
 
     /// A transaction. What is not committed is undone, also when nobody waits for it any more.
-    pub(crate) async fn write(&self, deed: &'static str) -> Result<Session, Error> {
-        self.write_within(deed, LIMIT).await
+    pub(crate) async fn write(&self, operation: &'static str) -> Result<Session, Error> {
+        self.write_within(operation, LIMIT).await
     }
 
     /// A transaction that is not flushed to our own disk: it survives our end, but perhaps not a power cut. What happens
     /// on PostgreSQL's disk costs us nothing.
-    pub(crate) async fn write_lightly(&self, deed: &'static str) -> Result<Session, Error> {
+    pub(crate) async fn write_lightly(&self, operation: &'static str) -> Result<Session, Error> {
         let deadline = Instant::now() + LIMIT;
         let inner = match self {
             Self::Sqlite(sqlite) => within(deadline, sqlite.write_lightly()).await.map(Inner::Sqlite),
-            Self::Postgres(_) => return self.write(deed).await,
+            Self::Postgres(_) => return self.write(operation).await,
         };
-        Ok(Session { deed, deadline, inner: inner.map_err(|fault| fault.during(deed))? })
+        Ok(Session { operation, deadline, inner: inner.map_err(|database_error| database_error.during(operation))? })
     }
 
-    pub(crate) async fn write_within(&self, deed: &'static str, limit: Duration) -> Result<Session, Error> {
+    pub(crate) async fn write_within(&self, operation: &'static str, limit: Duration) -> Result<Session, Error> {
         let deadline = Instant::now() + limit;
         let inner = match self {
             Self::Sqlite(sqlite) => within(deadline, sqlite.write()).await.map(Inner::Sqlite),
             Self::Postgres(postgres) => within(deadline, postgres.write()).await.map(Box::new).map(Inner::Postgres),
         };
-        Ok(Session { deed, deadline, inner: inner.map_err(|fault| fault.during(deed))? })
+        Ok(Session { operation, deadline, inner: inner.map_err(|database_error| database_error.during(operation))? })
     }
 
     /// What happened to the file, if there is one and something did.
-    pub(crate) fn file_trouble(&self) -> Option<String> {
+    pub(crate) fn file_error(&self) -> Option<String> {
         match self {
-            Self::Sqlite(sqlite) => sqlite.file_trouble(),
+            Self::Sqlite(sqlite) => sqlite.file_error(),
             Self::Postgres(_) => None,
         }
     }
 
     /// Looks at the file, if there is one.
-    pub(crate) async fn check(&self, deed: &'static str) -> Result<(), Error> {
+    pub(crate) async fn check(&self, operation: &'static str) -> Result<(), Error> {
         match self {
             Self::Sqlite(sqlite) => {
                 let checked = within(Instant::now() + LIMIT, sqlite.check()).await;
-                checked.map_err(|fault| fault.during(deed))
+                checked.map_err(|database_error| database_error.during(operation))
             }
             Self::Postgres(_) => Ok(()),
         }
@@ -110,16 +110,19 @@ impl Database {
     }
 }
 
-async fn within<T>(deadline: Instant, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+async fn within<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, DatabaseError>>,
+) -> Result<T, DatabaseError> {
     match timeout_at(deadline, work).await {
         Ok(result) => result,
-        Err(_) => Err(Fault::Unavailable("it took too long".into())),
+        Err(_) => Err(DatabaseError::Unavailable("it took too long".into())),
     }
 }
 
 /// Somebody's turn with a database.
 pub(crate) struct Session {
-    deed: &'static str,
+    operation: &'static str,
     deadline: Instant,
     inner: Inner,
 }
@@ -131,8 +134,8 @@ enum Inner {
 
 impl Session {
     /// What is being done, for errors.
-    pub(crate) fn deed(&self) -> &'static str {
-        self.deed
+    pub(crate) fn operation(&self) -> &'static str {
+        self.operation
     }
 
     pub(crate) fn is_postgres(&self) -> bool {
@@ -152,7 +155,7 @@ impl Session {
             Inner::Sqlite(session) => within(self.deadline, session.rows(sql, values)).await,
             Inner::Postgres(session) => within(self.deadline, session.rows(sql, values)).await,
         };
-        self.told(result)
+        self.finish_statement(result)
     }
 
     /// Every row, understood.
@@ -166,7 +169,7 @@ impl Session {
         let understood: Result<Vec<T>, Mismatch> = rows.iter_mut().map(understand).collect();
         understood.map_err(|mismatch| match mismatch {
             Mismatch::OtherKey => Error::WrongKey,
-            other => Error::Corrupt { deed: self.deed, source: other.into() },
+            other => Error::Corrupt { operation: self.operation, source: other.into() },
         })
     }
 
@@ -208,7 +211,7 @@ impl Session {
             Inner::Sqlite(session) => within(self.deadline, session.execute(sql, rows)).await,
             Inner::Postgres(session) => within(self.deadline, session.execute(sql, rows)).await,
         };
-        self.told(result)
+        self.finish_statement(result)
     }
 
     /// Runs a text of several statements in the database's own dialect.
@@ -217,26 +220,26 @@ impl Session {
             Inner::Sqlite(session) => within(self.deadline, session.script(sql)).await,
             Inner::Postgres(session) => within(self.deadline, session.script(sql)).await,
         };
-        self.told(result)
+        self.finish_statement(result)
     }
 
     /// Keeps everything that was written.
     pub(crate) async fn commit(self) -> Result<(), Error> {
-        let Self { deed, deadline, inner } = self;
+        let Self { operation, deadline, inner } = self;
         let result = match inner {
             Inner::Sqlite(session) => within(deadline, session.commit()).await,
             Inner::Postgres(session) => within(deadline, session.commit()).await,
         };
-        result.map_err(|fault| fault.during(deed))
+        result.map_err(|database_error| database_error.during(operation))
     }
 
-    fn told<T>(&self, result: Result<T, Fault>) -> Result<T, Error> {
+    fn finish_statement<T>(&self, result: Result<T, DatabaseError>) -> Result<T, Error> {
         // A statement that nobody waits for any more must not keep the thread from the next.
         if let Inner::Sqlite(session) = &self.inner
             && Instant::now() >= self.deadline
         {
             session.interrupt();
         }
-        result.map_err(|fault| fault.during(self.deed))
+        result.map_err(|database_error| database_error.during(self.operation))
     }
 }

@@ -13,19 +13,19 @@ pub enum Error {
     /// The database cannot be reached, is busy, or took too long. The same request may succeed later.
     ///
     /// A write whose connection broke at the very end may have been kept all the same.
-    #[error("could not {deed}: the database is unavailable")]
+    #[error("could not {operation}: the database is unavailable")]
     Unavailable {
         /// What was being done, as in "register a server".
-        deed: &'static str,
+        operation: &'static str,
         /// What the database, or the way to it, said.
         #[source]
         source: Cause,
     },
     /// The disk of the database is full. The same request may succeed once there is room.
-    #[error("could not {deed}: the disk of the database is full")]
+    #[error("could not {operation}: the disk of the database is full")]
     Full {
         /// What was being done.
-        deed: &'static str,
+        operation: &'static str,
         /// What the database said.
         #[source]
         source: Cause,
@@ -45,10 +45,10 @@ pub enum Error {
         key: String,
     },
     /// It contradicts what is kept, or what somebody else changed at the same time.
-    #[error("could not {deed}: it contradicts what is there")]
+    #[error("could not {operation}: it contradicts what is there")]
     Conflict {
         /// What was being done.
-        deed: &'static str,
+        operation: &'static str,
         /// Which rule of the database was broken.
         #[source]
         source: Cause,
@@ -60,19 +60,19 @@ pub enum Error {
         what: String,
     },
     /// What is kept cannot be understood. Somebody should look.
-    #[error("could not {deed}: what the database has is damaged")]
+    #[error("could not {operation}: what the database has is damaged")]
     Corrupt {
         /// What was being done.
-        deed: &'static str,
+        operation: &'static str,
         /// What does not fit.
         #[source]
         source: Cause,
     },
     /// The file of the database was deleted, replaced or emptied. What is written now would be lost.
-    #[error("could not {deed}: {what}")]
+    #[error("could not {operation}: {what}")]
     Lost {
         /// What was being done.
-        deed: &'static str,
+        operation: &'static str,
         /// What happened to which file, and what to do, as a sentence.
         what: String,
     },
@@ -80,10 +80,10 @@ pub enum Error {
     #[error("the credentials in the database were sealed with another key")]
     WrongKey,
     /// The database refused for another reason: missing rights, or a defect of ours.
-    #[error("could not {deed}")]
+    #[error("could not {operation}")]
     Refused {
         /// What was being done.
-        deed: &'static str,
+        operation: &'static str,
         /// What the database said.
         #[source]
         source: Cause,

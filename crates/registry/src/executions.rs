@@ -1,18 +1,20 @@
 //! Calls that were made, whatever way they came in.
 
-mod recording;
+mod batch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
-pub use recording::Batch;
+pub use batch::Batch;
 
 use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::select::{self, Columns, Filter};
-use crate::{Brief, ExecutionId, ExecutionStatus, Keep, Listed, Page, RawJson, ServerId, Source, Store, Timestamp};
+use crate::{
+    ExecutionId, ExecutionStatus, Listed, Page, RawJson, RetentionPolicy, ServerId, ShortStr, Source, Store, Timestamp,
+};
 
 /// A call, as far as it got.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -55,7 +57,7 @@ pub struct ExecutionRecord {
     /// What went wrong.
     pub error_message: Option<String>,
     /// The id that its MCP client gave it, as JSON.
-    pub request_id: Option<Brief>,
+    pub request_id: Option<ShortStr>,
     /// How long the request was, in bytes, whether or not it is kept.
     pub request_bytes: Option<u64>,
     /// How long the server's answer was, in bytes, whether or not it is kept.
@@ -150,9 +152,9 @@ impl Store {
         let is_it = || Filter::default().and("id =", Some(id));
         let near =
             is_it().and("submitted_at >=", about.map(|(from, _)| from)).and("submitted_at <=", about.map(|(_, to)| to));
-        let mut found = near.first(&mut session, COLUMNS, understood).await?;
+        let mut found = near.first(&mut session, COLUMNS, from_row).await?;
         if found.is_none() {
-            found = is_it().first(&mut session, COLUMNS, understood).await?;
+            found = is_it().first(&mut session, COLUMNS, from_row).await?;
         }
         found.ok_or_else(|| Error::NotFound { what: "execution", key: id.to_string() })
     }
@@ -169,7 +171,7 @@ impl Store {
             .and("document_path =", filter.document_path.as_ref())
             .and("submitted_at >=", filter.since)
             .and("submitted_at <", filter.until);
-        wanted.page(&mut session, COLUMNS, page, understood).await
+        wanted.page(&mut session, COLUMNS, page, from_row).await
     }
 
     /// Ends executions that were asked for before a time and are not over: whoever made them is gone. Says how many.
@@ -184,12 +186,12 @@ impl Store {
     }
 
     /// Forgets old executions; says how many.
-    pub async fn prune_executions(&self, keep: Keep) -> Result<u64, Error> {
+    pub async fn prune_executions(&self, keep: RetentionPolicy) -> Result<u64, Error> {
         select::cut(self, "prune executions", "mcp.executions", "submitted_at", keep).await
     }
 }
 
-fn understood(row: &mut Row) -> Result<ExecutionRecord, Mismatch> {
+fn from_row(row: &mut Row) -> Result<ExecutionRecord, Mismatch> {
     Ok(ExecutionRecord {
         id: row.take("id")?,
         server_id: row.take("server_id")?,

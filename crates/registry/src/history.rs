@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use crate::database::{Mismatch, Row, Value, values};
 use crate::error::Error;
 use crate::select::{self, Columns, Filter};
-use crate::{EventKind, Keep, Listed, Page, ServerId, Store, Timestamp};
+use crate::{EventKind, Listed, Page, RetentionPolicy, ServerId, Store, Timestamp};
 
 /// Something that happened to the connection of a server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,20 +34,20 @@ impl Store {
     /// What happened to a server's connection, the newest first. A server that is not there has no history.
     pub async fn history(&self, server: ServerId, page: Page) -> Result<Listed<HistoryEvent>, Error> {
         let mut session = self.read("read the history of a server").await?;
-        Filter::default().and("server_id =", Some(server)).page(&mut session, COLUMNS, page, understood).await
+        Filter::default().and("server_id =", Some(server)).page(&mut session, COLUMNS, page, from_row).await
     }
 
     /// Cuts histories: what is too old goes, and of each server what is beyond its newest so many. Says how many went.
-    pub async fn prune_history(&self, keep: Keep) -> Result<u64, Error> {
-        let deed = "prune histories";
-        let age_only = Keep { newest: None, ..keep };
-        let mut gone = select::cut(self, deed, "mcp.server_connection_history", "timestamp", age_only).await?;
+    pub async fn prune_history(&self, keep: RetentionPolicy) -> Result<u64, Error> {
+        let operation = "prune histories";
+        let age_only = RetentionPolicy { newest: None, ..keep };
+        let mut gone = select::cut(self, operation, "mcp.server_connection_history", "timestamp", age_only).await?;
         if let Some(newest) = keep.newest {
             let too_long = |row: &mut Row| Ok(vec![row.take::<Value>("server_id")?, row.take::<Value>("id")?]);
             let first_too_many =
-                self.read(deed).await?.all(FIRST_TOO_MANY, values![u64::from(newest) + 1], too_long).await?;
+                self.read(operation).await?.all(FIRST_TOO_MANY, values![u64::from(newest) + 1], too_long).await?;
             for first_too_many in first_too_many {
-                gone += select::cut_in_steps(self, deed, CUT_ONE, first_too_many).await?;
+                gone += select::cut_in_steps(self, operation, CUT_ONE, first_too_many).await?;
             }
         }
         Ok(gone)
@@ -62,7 +62,7 @@ const FIRST_TOO_MANY: &str = "SELECT server_id, id FROM (SELECT server_id, id, r
 const CUT_ONE: &str = "DELETE FROM mcp.server_connection_history WHERE id IN \
     (SELECT id FROM mcp.server_connection_history WHERE server_id = $1 AND id <= $2 ORDER BY id LIMIT $3)";
 
-fn understood(row: &mut Row) -> Result<HistoryEvent, Mismatch> {
+fn from_row(row: &mut Row) -> Result<HistoryEvent, Mismatch> {
     Ok(HistoryEvent {
         id: row.take("id")?,
         server_id: row.take("server_id")?,

@@ -39,10 +39,10 @@ pub enum KeyError {
         mode: u32,
     },
     /// The key file cannot be read or made.
-    #[error("could not {deed} the key file `{}`", path.display())]
+    #[error("could not {operation} the key file `{}`", path.display())]
     File {
         /// Whether it was to be read or made.
-        deed: &'static str,
+        operation: &'static str,
         /// The file.
         path: PathBuf,
         /// What was in the way.
@@ -106,7 +106,7 @@ impl CredentialKey {
         match create(path, &Self::generate()?) {
             // Somebody else was faster; theirs is the key.
             Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(source) => return Err(KeyError::File { deed: "make", path: path.to_owned(), source }),
+            Err(source) => return Err(KeyError::File { operation: "make", path: path.to_owned(), source }),
             Ok(()) => tracing::info!(path = %path.display(), "made a key for credentials"),
         }
         read(path)
@@ -136,7 +136,7 @@ fn from_hex(text: &str) -> Option<[u8; LENGTH]> {
 }
 
 fn read(path: &Path) -> Result<CredentialKey, KeyError> {
-    let failed = |source| KeyError::File { deed: "read", path: path.to_owned(), source };
+    let failed = |source| KeyError::File { operation: "read", path: path.to_owned(), source };
     #[cfg(unix)]
     {
         let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).map_err(failed)?.permissions()) & 0o777;

@@ -31,12 +31,12 @@ pub struct SchemaName(String);
 #[error(
     "`{name}` cannot be the name of a schema: it must have 1 to 63 letters, digits, `_` or `-`, begin with a letter or `_`, and not with `pg_`"
 )]
-pub struct BadSchemaName {
+pub struct InvalidSchemaName {
     name: String,
 }
 
 /// Names that are longer are cut by PostgreSQL.
-const LONGEST_SCHEMA: usize = 63;
+const MAX_SCHEMA_NAME_LEN: usize = 63;
 
 impl SchemaName {
     /// The schema as it is called.
@@ -52,17 +52,17 @@ impl Default for SchemaName {
 }
 
 impl FromStr for SchemaName {
-    type Err = BadSchemaName;
+    type Err = InvalidSchemaName;
 
-    fn from_str(name: &str) -> Result<Self, BadSchemaName> {
+    fn from_str(name: &str) -> Result<Self, InvalidSchemaName> {
         let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
         let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
         // The server keeps these for itself.
         let is_reserved = name.to_ascii_lowercase().starts_with("pg_");
-        if begins && is_plain && !is_reserved && name.len() <= LONGEST_SCHEMA {
+        if begins && is_plain && !is_reserved && name.len() <= MAX_SCHEMA_NAME_LEN {
             return Ok(Self(name.to_owned()));
         }
-        Err(BadSchemaName { name: name.to_owned() })
+        Err(InvalidSchemaName { name: name.to_owned() })
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Listed<T> {
 
 /// What is left when a history is cut: both limits hold where both are given, and nothing is cut where none is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Keep {
+pub struct RetentionPolicy {
     /// Nothing that is older.
     pub since: Option<crate::Timestamp>,
     /// Not more than so many of the newest.

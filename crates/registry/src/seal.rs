@@ -18,7 +18,7 @@ const NONCE_LENGTH: usize = 24;
 
 /// Why something sealed does not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CannotOpen {
+pub(crate) enum UnsealError {
     /// It was sealed with another key.
     OtherKey,
     /// It is not what we write, or was tampered with.
@@ -69,14 +69,14 @@ impl Sealer {
     }
 
     /// Opens what belongs to `owner`.
-    pub(crate) fn open(&self, owner: &str, sealed: serde_json::Value) -> Result<String, CannotOpen> {
-        let damaged = CannotOpen::Damaged;
+    pub(crate) fn open(&self, owner: &str, sealed: serde_json::Value) -> Result<String, UnsealError> {
+        let damaged = UnsealError::Damaged;
         let sealed: Sealed = serde_json::from_value(sealed).map_err(|_| damaged("it is not in the form we write"))?;
         if sealed.v != VERSION || sealed.alg != ALGORITHM {
             return Err(damaged("its version or algorithm is not known"));
         }
         if sealed.key != self.key_id {
-            return Err(CannotOpen::OtherKey);
+            return Err(UnsealError::OtherKey);
         }
         let nonce = STANDARD.decode(sealed.nonce).ok().and_then(|nonce| <[u8; NONCE_LENGTH]>::try_from(nonce).ok());
         let (Some(nonce), Ok(data)) = (nonce, STANDARD.decode(sealed.data)) else {
@@ -110,20 +110,20 @@ mod tests {
     }
 
     #[test]
-    fn another_key_is_told_from_damage() {
+    fn another_key_is_distinguished_from_damage() {
         let sealed = sealer("ab").seal("me", "a secret");
-        assert_eq!(sealer("cd").open("me", sealed).unwrap_err(), CannotOpen::OtherKey);
+        assert_eq!(sealer("cd").open("me", sealed).unwrap_err(), UnsealError::OtherKey);
     }
 
     #[test]
     fn what_was_moved_or_changed_does_not_open() {
         let sealed = sealer("ab").seal("me", "a secret");
-        assert!(matches!(sealer("ab").open("you", sealed.clone()), Err(CannotOpen::Damaged(_))));
+        assert!(matches!(sealer("ab").open("you", sealed.clone()), Err(UnsealError::Damaged(_))));
         let mut changed = sealed.clone();
         changed["data"] = sealer("ab").seal("me", "a secret")["data"].clone();
-        assert!(matches!(sealer("ab").open("me", changed), Err(CannotOpen::Damaged(_))));
+        assert!(matches!(sealer("ab").open("me", changed), Err(UnsealError::Damaged(_))));
         let mut unknown = sealed;
         unknown["v"] = 2.into();
-        assert!(matches!(sealer("ab").open("me", unknown), Err(CannotOpen::Damaged(_))));
+        assert!(matches!(sealer("ab").open("me", unknown), Err(UnsealError::Damaged(_))));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::database::{Mismatch, Row, Session, Value, values};
 use crate::error::Error;
-use crate::{Keep, Listed, Page, Store};
+use crate::{Listed, Page, RetentionPolicy, Store};
 
 /// Conditions that must all hold.
 #[derive(Default)]
@@ -89,23 +89,23 @@ const CUT_AT_ONCE: u32 = 2000;
 /// for.
 pub(crate) async fn cut(
     store: &Store,
-    deed: &'static str,
+    operation: &'static str,
     table: &str,
     moment: &str,
-    keep: Keep,
+    keep: RetentionPolicy,
 ) -> Result<u64, Error> {
     let mut gone = 0;
     if let Some(since) = keep.since {
         let sql = format!(
             "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE {moment} < $1 ORDER BY {moment} LIMIT $2)"
         );
-        gone += cut_in_steps(store, deed, &sql, values![since]).await?;
+        gone += cut_in_steps(store, operation, &sql, values![since]).await?;
     }
     if let Some(newest) = keep.newest {
         let first_too_many =
             format!("SELECT {moment} AS moment, id FROM {table} ORDER BY {moment} DESC, id DESC LIMIT 1 OFFSET $1");
         let position = |row: &mut Row| Ok(vec![row.take::<Value>("moment")?, row.take::<Value>("id")?]);
-        let mut session = store.read(deed).await?;
+        let mut session = store.read(operation).await?;
         let first_too_many = session.first(&first_too_many, values![newest], position).await?;
         drop(session);
         if let Some(first_too_many) = first_too_many {
@@ -113,7 +113,7 @@ pub(crate) async fn cut(
                 "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE ({moment}, id) <= ($1, $2) \
                  ORDER BY {moment}, id LIMIT $3)"
             );
-            gone += cut_in_steps(store, deed, &sql, first_too_many).await?;
+            gone += cut_in_steps(store, operation, &sql, first_too_many).await?;
         }
     }
     Ok(gone)
@@ -122,14 +122,14 @@ pub(crate) async fn cut(
 /// Runs a statement that deletes rows until it finds none; its last value says how many it may delete at once.
 pub(crate) async fn cut_in_steps(
     store: &Store,
-    deed: &'static str,
+    operation: &'static str,
     sql: &str,
     mut values: Vec<Value>,
 ) -> Result<u64, Error> {
     values.extend(values![CUT_AT_ONCE]);
     let mut gone = 0;
     loop {
-        let mut session = store.write(deed).await?;
+        let mut session = store.write(operation).await?;
         let step = session.execute(sql, values.clone()).await?;
         session.commit().await?;
         gone += step;

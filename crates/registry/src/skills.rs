@@ -63,7 +63,7 @@ impl Transaction {
 
 pub(crate) async fn all(session: &mut Session) -> Result<Vec<SkillRecord>, Error> {
     let sql = "SELECT id, name, description, examples, enabled FROM mcp.skills ORDER BY id";
-    session.all(sql, values![], understood).await
+    session.all(sql, values![], from_row).await
 }
 
 pub(crate) async fn put(session: &mut Session, skill: &SkillRecord) -> Result<(), Error> {
@@ -80,7 +80,7 @@ pub(crate) async fn put(session: &mut Session, skill: &SkillRecord) -> Result<()
     session.execute(sql, values).await.map(drop)
 }
 
-fn understood(row: &mut Row) -> Result<SkillRecord, Mismatch> {
+fn from_row(row: &mut Row) -> Result<SkillRecord, Mismatch> {
     let examples = serde_json::from_value(row.take("examples")?);
     Ok(SkillRecord {
         id: row.take("id")?,

@@ -9,7 +9,7 @@ use crate::error::{Error, OpenError};
 use crate::key::CredentialKey;
 use crate::location::Location;
 use crate::migrations::{self, Extent};
-use crate::seal::{CannotOpen, Sealer};
+use crate::seal::{Sealer, UnsealError};
 use crate::servers::address;
 
 /// Everything that survives a restart.
@@ -60,12 +60,12 @@ impl Store {
     /// Opens a registry that is there, to look at it. Nothing is made, and nothing is written but what brings one of an
     /// older version up to date; so one that can only be read can be looked at, too. Nothing comes back where there is
     /// none.
-    pub async fn look(location: &Location, key: &CredentialKey) -> Result<Option<Self>, OpenError> {
+    pub async fn open_existing(location: &Location, key: &CredentialKey) -> Result<Option<Self>, OpenError> {
         let database = match location {
             Location::File(path) if !path.exists() => return Ok(None),
             Location::File(path) => {
                 let file = path.clone();
-                let opened = tokio::task::spawn_blocking(move || Sqlite::look(&file)).await;
+                let opened = tokio::task::spawn_blocking(move || Sqlite::open_existing(&file)).await;
                 let database = Database::Sqlite(opened.expect("opening a file does not panic")?);
                 migrations::refuse_foreign(&database, path).await?;
                 database
@@ -88,7 +88,7 @@ impl Store {
     }
 
     /// Whether somebody answers there. Nothing is changed, but a file that is not there is made.
-    pub async fn reach(location: &Location) -> Result<(), OpenError> {
+    pub async fn check_reachable(location: &Location) -> Result<(), OpenError> {
         let database = connected(location).await?;
         let mut session = database.read("reach the database").await?;
         session.number("SELECT 1 AS n", values![]).await.map(drop)?;
@@ -102,8 +102,8 @@ impl Store {
 
     /// What happened to the file of the database, if it was deleted, replaced or emptied: a sentence that says what to
     /// do. Reads only the metadata of the file; nothing where there is no file.
-    pub fn file_trouble(&self) -> Option<String> {
-        self.inner.database.file_trouble()
+    pub fn file_error(&self) -> Option<String> {
+        self.inner.database.file_error()
     }
 
     /// Asks the database whether it is there, and whether its file still has a registry in it.
@@ -157,17 +157,17 @@ impl Store {
         session.commit().await
     }
 
-    pub(crate) async fn read(&self, deed: &'static str) -> Result<Session, Error> {
-        self.inner.database.read(deed).await
+    pub(crate) async fn read(&self, operation: &'static str) -> Result<Session, Error> {
+        self.inner.database.read(operation).await
     }
 
-    pub(crate) async fn write(&self, deed: &'static str) -> Result<Session, Error> {
-        self.inner.database.write(deed).await
+    pub(crate) async fn write(&self, operation: &'static str) -> Result<Session, Error> {
+        self.inner.database.write(operation).await
     }
 
     /// The same, for what may be lost if the power goes within the next seconds.
-    pub(crate) async fn write_lightly(&self, deed: &'static str) -> Result<Session, Error> {
-        self.inner.database.write_lightly(deed).await
+    pub(crate) async fn write_lightly(&self, operation: &'static str) -> Result<Session, Error> {
+        self.inner.database.write_lightly(operation).await
     }
 
     /// Whose the table of tools was first.
@@ -199,7 +199,7 @@ pub(crate) async fn check_key_of(session: &mut Session, sealer: &Sealer, lock: K
     };
     let opens = session.first(sql, values![CHECK], |row| opened(sealer, CHECK, row.take("value")?)).await?;
     if opens.is_none() {
-        return Err(Error::Corrupt { deed: session.deed(), source: "the check value is gone".into() });
+        return Err(Error::Corrupt { operation: session.operation(), source: "the check value is gone".into() });
     }
     Ok(())
 }
@@ -207,8 +207,8 @@ pub(crate) async fn check_key_of(session: &mut Session, sealer: &Sealer, lock: K
 /// Opens what came out of a row.
 pub(crate) fn opened(sealer: &Sealer, owner: &str, sealed: serde_json::Value) -> Result<String, Mismatch> {
     sealer.open(owner, sealed).map_err(|error| match error {
-        CannotOpen::OtherKey => Mismatch::OtherKey,
-        CannotOpen::Damaged(why) => Mismatch::Seal(why),
+        UnsealError::OtherKey => Mismatch::OtherKey,
+        UnsealError::Damaged(why) => Mismatch::Seal(why),
     })
 }
 

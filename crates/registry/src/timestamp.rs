@@ -18,7 +18,7 @@ pub struct Timestamp(i64);
 /// A text that is no point in time.
 #[derive(Debug, thiserror::Error)]
 #[error("`{text}` is not a time as in 2026-07-28T12:00:00Z")]
-pub struct BadTimestamp {
+pub struct InvalidTimestamp {
     text: String,
 }
 
@@ -98,10 +98,10 @@ impl fmt::Display for Timestamp {
 }
 
 impl FromStr for Timestamp {
-    type Err = BadTimestamp;
+    type Err = InvalidTimestamp;
 
-    fn from_str(text: &str) -> Result<Self, BadTimestamp> {
-        let moment: jiff::Timestamp = text.trim().parse().map_err(|_| BadTimestamp { text: text.to_owned() })?;
+    fn from_str(text: &str) -> Result<Self, InvalidTimestamp> {
+        let moment: jiff::Timestamp = text.trim().parse().map_err(|_| InvalidTimestamp { text: text.to_owned() })?;
         Ok(Self::from_micros(moment.as_microsecond()))
     }
 }
@@ -113,9 +113,9 @@ impl From<Timestamp> for String {
 }
 
 impl TryFrom<String> for Timestamp {
-    type Error = BadTimestamp;
+    type Error = InvalidTimestamp;
 
-    fn try_from(text: String) -> Result<Self, BadTimestamp> {
+    fn try_from(text: String) -> Result<Self, InvalidTimestamp> {
         text.parse()
     }
 }

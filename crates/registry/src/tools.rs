@@ -1,7 +1,7 @@
 //! Tools as servers described them, and what we know about them besides.
 
 mod queries;
-mod replacing;
+mod replace;
 
 use serde::Serialize;
 

@@ -17,9 +17,9 @@ pub struct Transaction {
 }
 
 impl Store {
-    /// Begins a transaction. `deed` says what is being done, in errors: "register a server".
-    pub async fn transaction(&self, deed: &'static str) -> Result<Transaction, Error> {
-        Ok(Transaction { session: self.write(deed).await?, sealer: self.sealer() })
+    /// Begins a transaction. `operation` says what is being done, in errors: "register a server".
+    pub async fn transaction(&self, operation: &'static str) -> Result<Transaction, Error> {
+        Ok(Transaction { session: self.write(operation).await?, sealer: self.sealer() })
     }
 }
 
@@ -32,6 +32,6 @@ impl Transaction {
 
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transaction").field("deed", &self.session.deed()).finish_non_exhaustive()
+        f.debug_struct("Transaction").field("deed", &self.session.operation()).finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@ use testkit::Postgres;
 use tokio_postgres::NoTls;
 use uuid::Uuid;
 
-use crate::setting::{registered, tool};
+use crate::fixture::{registered, tool};
 
 /// The table as the program has it that the registry is an extension of.
 const SOURCE: &str = "
@@ -161,7 +161,7 @@ async fn a_registry_in_a_schema_of_its_own_leaves_the_usual_one_alone() {
         let schema: SchemaName = schema.parse().unwrap();
         Location::Postgres(PostgresLocation { url: url.clone(), schema })
     };
-    assert!(Store::look(&at("team-A"), &key).await.unwrap().is_none());
+    assert!(Store::open_existing(&at("team-A"), &key).await.unwrap().is_none());
     let store = Store::open(&at("team-A"), &key).await.unwrap();
     let one = registered(&store, "one").await;
     store.replace_tools(one.id, &[tool("a", "A"), tool("b", "B")]).await.unwrap();
@@ -169,7 +169,7 @@ async fn a_registry_in_a_schema_of_its_own_leaves_the_usual_one_alone() {
     let other = Store::open(&at("other"), &key).await.unwrap();
     assert_eq!(other.tool_counts().await.unwrap().total, 0);
     other.close().await;
-    let again = Store::look(&at("team-A"), &key).await.unwrap().expect("it is there");
+    let again = Store::open_existing(&at("team-A"), &key).await.unwrap().expect("it is there");
     assert_eq!(again.tool_counts().await.unwrap().total, 2);
     again.close().await;
     assert_eq!(texts(&url, COLUMNS).await, ["id"]);

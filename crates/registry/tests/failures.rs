@@ -10,7 +10,7 @@ use registry::{
 };
 use testkit::Postgres;
 
-use crate::setting::{Setting, on_both, registered, server, tool};
+use crate::fixture::{RegistryFixture, on_both, registered, server, tool};
 
 on_both! {
     a_killed_program_leaves_everything_it_was_told_was_kept_and_nothing_half,
@@ -19,7 +19,7 @@ on_both! {
 }
 
 /// A database that does not answer is given up after five seconds; a busy machine takes longer to notice.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Tells the child of a test where the registry is, and what it is to call its servers.
 const CHILD_VARIABLE: &str = "REGISTRY_TEST_CHILD";
@@ -46,8 +46,8 @@ async fn child() {
     println!("\ndone");
 }
 
-fn start_child(setting: &Setting, prefix: &str, count: u32) -> (Child, BufReader<ChildStdout>) {
-    let place = match &setting.location {
+fn start_child(fixture: &RegistryFixture, prefix: &str, count: u32) -> (Child, BufReader<ChildStdout>) {
+    let place = match &fixture.location {
         Location::File(path) => path.display().to_string(),
         Location::Postgres(place) => place.url.clone(),
     };
@@ -64,17 +64,17 @@ fn start_child(setting: &Setting, prefix: &str, count: u32) -> (Child, BufReader
 /// The children need the key, and a setting does not tell its own.
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-async fn with_known_key(setting: &Setting) -> Store {
+async fn with_known_key(fixture: &RegistryFixture) -> Store {
     let key = CredentialKey::parse(KEY).unwrap();
-    setting.store.rekey(&key).await.unwrap();
-    setting.store.clone()
+    fixture.store.rekey(&key).await.unwrap();
+    fixture.store.clone()
 }
 
-async fn a_killed_program_leaves_everything_it_was_told_was_kept_and_nothing_half(setting: Setting) {
-    let store = with_known_key(&setting).await;
+async fn a_killed_program_leaves_everything_it_was_told_was_kept_and_nothing_half(fixture: RegistryFixture) {
+    let store = with_known_key(&fixture).await;
     let mut kept: Vec<String> = Vec::new();
     for round in 0..15 {
-        let (mut child, lines) = start_child(&setting, &format!("r{round}-"), 10_000);
+        let (mut child, lines) = start_child(&fixture, &format!("r{round}-"), 10_000);
         // A different place in the work each time.
         let deeds = lines.lines().map(Result::unwrap).filter(|line| line.contains(&format!(" r{round}-")));
         kept.extend(deeds.take(3 + round * 2));
@@ -97,9 +97,9 @@ async fn a_killed_program_leaves_everything_it_was_told_was_kept_and_nothing_hal
     }
 }
 
-async fn two_programs_share_a_registry(setting: Setting) {
-    let store = with_known_key(&setting).await;
-    let (mut child, lines) = start_child(&setting, "theirs-", 30);
+async fn two_programs_share_a_registry(fixture: RegistryFixture) {
+    let store = with_known_key(&fixture).await;
+    let (mut child, lines) = start_child(&fixture, "theirs-", 30);
     let mut lines = lines.lines().map(Result::unwrap);
     assert!(lines.any(|line| line.starts_with("registered ")));
     for number in 0..30 {
@@ -110,8 +110,8 @@ async fn two_programs_share_a_registry(setting: Setting) {
     assert_eq!(store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 60);
 }
 
-async fn an_operation_that_is_given_up_leaves_nothing(setting: Setting) {
-    let store = setting.store.clone();
+async fn an_operation_that_is_given_up_leaves_nothing(fixture: RegistryFixture) {
+    let store = fixture.store.clone();
     let id = registered(&store, "one").await.id;
     let tools: Vec<_> = (0..TOOLS).map(|at| tool(&format!("t{at}"), "x")).collect();
     // Given up a little later each time, so somewhere between its first statement and its end.
@@ -159,7 +159,7 @@ async fn a_postgresql_that_comes_back_is_used_again() {
         let asked = Instant::now();
         let error = store.find_server("before").await.unwrap_err();
         assert!(error.is_retryable(), "{error:?}");
-        assert!(asked.elapsed() < LONGEST_WAIT, "it took {:?}", asked.elapsed());
+        assert!(asked.elapsed() < MAX_WAIT, "it took {:?}", asked.elapsed());
 
         postgres = tokio::task::spawn_blocking(move || {
             postgres.start_again();
@@ -192,23 +192,23 @@ async fn write_until_it_fails(store: Store, round: usize, writer: usize) -> Vec<
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_somebody_else_holds_is_unavailable_and_then_not() {
-    let setting = Setting::sqlite().await.unwrap();
-    let Location::File(path) = &setting.location else { unreachable!("it is a file") };
+    let fixture = RegistryFixture::sqlite().await.unwrap();
+    let Location::File(path) = &fixture.location else { unreachable!("it is a file") };
     let other = rusqlite::Connection::open(path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let asked = Instant::now();
-    let error = setting.store.insert_server(server("one")).await.unwrap_err();
+    let error = fixture.store.insert_server(server("one")).await.unwrap_err();
     assert!(error.is_retryable(), "{error:?}");
-    assert!(asked.elapsed() < LONGEST_WAIT, "it took {:?}", asked.elapsed());
-    assert_eq!(setting.store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 0, "reading goes on");
+    assert!(asked.elapsed() < MAX_WAIT, "it took {:?}", asked.elapsed());
+    assert_eq!(fixture.store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 0, "reading goes on");
     other.execute_batch("ROLLBACK").unwrap();
-    registered(&setting.store, "one").await;
+    registered(&fixture.store, "one").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_somebody_else_holds_is_unavailable_and_then_not() {
-    let Some(setting) = Setting::postgres().await else { return };
-    let Location::Postgres(PostgresLocation { url, .. }) = &setting.location else { unreachable!("it is PostgreSQL") };
+    let Some(fixture) = RegistryFixture::postgres().await else { return };
+    let Location::Postgres(PostgresLocation { url, .. }) = &fixture.location else { unreachable!("it is PostgreSQL") };
     let (other, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     let driver = tokio::spawn(connection);
     other.batch_execute("BEGIN; LOCK TABLE mcp.external_servers").await.unwrap();
@@ -216,7 +216,7 @@ async fn a_table_that_somebody_else_holds_is_unavailable_and_then_not() {
     let asked = Instant::now();
     let tries: Vec<_> = (0..12)
         .map(|number| {
-            let store = setting.store.clone();
+            let store = fixture.store.clone();
             tokio::spawn(async move { store.insert_server(server(&format!("s{number}"))).await })
         })
         .collect();
@@ -224,19 +224,19 @@ async fn a_table_that_somebody_else_holds_is_unavailable_and_then_not() {
         let error = attempt.await.unwrap().unwrap_err();
         assert!(error.is_retryable(), "{error:?}");
     }
-    assert!(asked.elapsed() < LONGEST_WAIT, "it took {:?}", asked.elapsed());
-    setting.store.settings().await.unwrap();
+    assert!(asked.elapsed() < MAX_WAIT, "it took {:?}", asked.elapsed());
+    fixture.store.settings().await.unwrap();
     other.batch_execute("ROLLBACK").await.unwrap();
-    registered(&setting.store, "one").await;
-    assert_eq!(setting.store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 1);
+    registered(&fixture.store, "one").await;
+    assert_eq!(fixture.store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().total, 1);
     drop(other);
     driver.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_recorded_does_not_keep_others_from_reading() {
-    let setting = Setting::sqlite().await.unwrap();
-    let store = setting.store.clone();
+    let fixture = RegistryFixture::sqlite().await.unwrap();
+    let store = fixture.store.clone();
     let recording = tokio::spawn(async move {
         for _ in 0..10 {
             let some: Vec<_> = (0..2000).map(|_| ExecutionRecord::submitted("one", "echo", Source::Mcp)).collect();
@@ -244,7 +244,7 @@ async fn what_is_recorded_does_not_keep_others_from_reading() {
         }
     });
     while !recording.is_finished() {
-        let seen = setting.store.executions(&ExecutionFilter::default(), Page::first(1)).await.unwrap().total;
+        let seen = fixture.store.executions(&ExecutionFilter::default(), Page::first(1)).await.unwrap().total;
         assert_eq!(seen % 2000, 0, "a batch is seen whole or not at all");
     }
     recording.await.unwrap();

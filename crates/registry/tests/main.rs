@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "the stories are functions that two tests call, and not tests to the lint")]
 
 mod adoption;
+mod behaviour;
 mod failures;
-mod opening;
-mod setting;
-mod story;
-mod upgrading;
+mod fixture;
+mod open;
+mod upgrade;

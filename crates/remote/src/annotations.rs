@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use catalog::{Kind, Offer, ServerName};
 use hyper::header::{HeaderName, HeaderValue};
-use protocol::era::header_params::{self, HeaderParam};
-use protocol::era::headers;
+use protocol::bridge::header_params::{self, HeaderParam};
+use protocol::bridge::headers;
 use protocol::{Envelope, Kind as MessageKind, revision, text};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -18,10 +18,10 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// How long a server may take to list its tools again, when a call is waiting for that.
-const RELEARNING: Duration = Duration::from_secs(15);
+const RELIST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// So many tools are remembered whose users were told.
-const MOST_WARNED: usize = 1000;
+const MAX_WARNED_TOOLS: usize = 1000;
 
 /// What the tools of one server want repeated.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Annotations {
         let mut learned = self.lock();
         learned.of_tools = of_tools;
         for (tool, problem) in &wrong {
-            if learned.warned.len() < MOST_WARNED && learned.warned.insert(tool.to_string()) {
+            if learned.warned.len() < MAX_WARNED_TOOLS && learned.warned.insert(tool.to_string()) {
                 tracing::warn!(%server, %tool, %problem, "left out a tool that cannot be called over HTTP");
             }
         }
@@ -72,7 +72,7 @@ impl Annotations {
         let mut times = self.times.subscribe();
         times.mark_unchanged();
         connection.note_change(&[Kind::Tool]);
-        if timeout(RELEARNING, times.changed()).await.is_err() {
+        if timeout(RELIST_TIMEOUT, times.changed()).await.is_err() {
             tracing::debug!(server = %connection.server(), "the tools were not listed again in time");
         }
     }
@@ -86,7 +86,9 @@ impl Annotations {
         let method = text::decode(method.of(line)).unwrap_or_default();
         let version = envelope.params.version.and_then(|version| text::decode(version.of(line)));
         let version = match version.as_deref() {
-            None | Some(revision::MODERN) => HeaderValue::from_static(revision::MODERN),
+            None | Some(revision::SELF_CONTAINED_REVISION) => {
+                HeaderValue::from_static(revision::SELF_CONTAINED_REVISION)
+            }
             Some(other) => value(&headers::encode(other)),
         };
         let mut headers = vec![(PROTOCOL_VERSION, version), (METHOD, value(&headers::encode(&method)))];
@@ -114,7 +116,7 @@ fn value(encoded: &str) -> HeaderValue {
 mod tests {
     use bytes::Bytes;
     use catalog::{Hints, Item};
-    use protocol::Era;
+    use protocol::Lifecycle;
 
     use super::*;
 
@@ -130,7 +132,7 @@ mod tests {
     fn offer(definitions: &[&'static str]) -> Offer {
         let read =
             |definition: &&'static str| Item::read(Kind::Tool, Bytes::from_static(definition.as_bytes())).unwrap();
-        let mut offer = Offer::new(Era::Modern);
+        let mut offer = Offer::new(Lifecycle::SelfContained);
         offer.set_items(Kind::Tool, definitions.iter().map(read).collect(), Hints { ttl_ms: 7, is_private: false });
         offer
     }

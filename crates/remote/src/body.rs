@@ -11,8 +11,8 @@ use protocol::lines::LONGEST_LINE;
 use tokio::time::timeout;
 use upstream::connection::IncomingMessage;
 
-use crate::pool::{Line, Pool};
-use crate::trouble::Trouble;
+use crate::error::RequestError;
+use crate::pool::{Pool, PooledConnection};
 
 /// How much of an answer that nobody reads is read all the same, to use its connection again.
 const WORTH_READING: usize = 64 << 10;
@@ -24,25 +24,25 @@ const WORTH_RESERVING: usize = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct Body {
     incoming: Incoming,
-    line: Option<Line>,
+    connection: Option<PooledConnection>,
     pool: Arc<Pool>,
 }
 
 impl Body {
-    pub(crate) fn new(incoming: Incoming, line: Line, pool: Arc<Pool>) -> Self {
-        Self { incoming, line: Some(line), pool }
+    pub(crate) fn new(incoming: Incoming, connection: PooledConnection, pool: Arc<Pool>) -> Self {
+        Self { incoming, connection: Some(connection), pool }
     }
 
     /// The next bytes; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Trouble>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, RequestError>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Trouble>>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, RequestError>>> {
         // What is wanted comes only when the connection is moved along after it was wanted.
         let mut was_moved = false;
         // Without its connection, all of it was read.
-        while self.line.is_some() {
+        while self.connection.is_some() {
             match Pin::new(&mut self.incoming).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
@@ -53,8 +53,8 @@ impl Body {
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    self.line = None;
-                    return Poll::Ready(Some(Err(Trouble::broke_off(&error))));
+                    self.connection = None;
+                    return Poll::Ready(Some(Err(RequestError::broke_off(&error))));
                 }
                 Poll::Ready(None) => {
                     self.release(cx);
@@ -62,7 +62,7 @@ impl Body {
                 }
                 Poll::Pending if was_moved => return Poll::Pending,
                 Poll::Pending => {
-                    self.line.iter_mut().for_each(|line| line.move_along(cx));
+                    self.connection.iter_mut().for_each(|connection| connection.move_along(cx));
                     was_moved = true;
                 }
             }
@@ -71,23 +71,23 @@ impl Body {
     }
 
     /// Everything, within the limits of the server that it comes from.
-    pub(crate) async fn message(self, incoming: &mut IncomingMessage) -> Result<Bytes, Trouble> {
-        let whole = self.gather(|length| incoming.grow(length).map_err(Trouble::TooLarge)).await?;
-        incoming.whole(whole).map_err(Trouble::TooLarge)
+    pub(crate) async fn message(self, incoming: &mut IncomingMessage) -> Result<Bytes, RequestError> {
+        let whole = self.gather(|length| incoming.grow(length).map_err(RequestError::TooLarge)).await?;
+        incoming.whole(whole).map_err(RequestError::TooLarge)
     }
 
     /// Everything, within bounds.
-    pub(crate) async fn whole(self) -> Result<Bytes, Trouble> {
+    pub(crate) async fn whole(self) -> Result<Bytes, RequestError> {
         self.within(LONGEST_LINE).await
     }
 
     /// Everything, if it is no longer than that.
-    pub(crate) async fn within(self, most: usize) -> Result<Bytes, Trouble> {
-        let too_long = || Trouble::BrokeOff(format!("it is longer than {} MB", most >> 20));
+    pub(crate) async fn within(self, most: usize) -> Result<Bytes, RequestError> {
+        let too_long = || RequestError::BrokeOff(format!("it is longer than {} MB", most >> 20));
         self.gather(|length| if length > most { Err(too_long()) } else { Ok(()) }).await
     }
 
-    async fn gather(mut self, mut check: impl FnMut(usize) -> Result<(), Trouble>) -> Result<Bytes, Trouble> {
+    async fn gather(mut self, mut check: impl FnMut(usize) -> Result<(), RequestError>) -> Result<Bytes, RequestError> {
         let Some(first) = self.next().await.transpose()? else { return Ok(Bytes::new()) };
         let Some(second) = self.next().await.transpose()? else { return Ok(first) };
         let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(usize::MAX);
@@ -116,8 +116,8 @@ impl Body {
     }
 
     fn release(&mut self, cx: &mut Context<'_>) {
-        if let Some(line) = self.line.take() {
-            self.pool.keep(line, cx);
+        if let Some(connection) = self.connection.take() {
+            self.pool.keep(connection, cx);
         }
     }
 }

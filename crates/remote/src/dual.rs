@@ -1,4 +1,4 @@
-//! Servers that speak both eras: the modern handshake beside the legacy one, and one list for both.
+//! Servers that speak both lifecycles: the modern handshake beside the legacy one, and one list for both.
 //!
 //! Requests of a modern client go to the modern handshake, those of a legacy client to the legacy one, so nothing has to be
 //! translated. What is offered must not depend on who asks: the modern handshake is used only while it lists the same items.
@@ -11,22 +11,22 @@ use catalog::{Kind, Offer};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use upstream::connection::Surroundings;
+use upstream::connection::ConnectionContext;
 use upstream::failure::Cause;
-use upstream::{Connection, Manners, Upstream, Watcher};
+use upstream::{Connection, Handshake, Upstream, UpstreamObserver};
 
-use crate::approach::{Contact, meet_modern};
 use crate::http::Http;
+use crate::transport_probe::{ServerSession, connect_modern};
 
 /// How long a server may take for its modern handshake. Most that have none refuse it at once.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
+const MODERN_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the lists of both handshakes may differ after a change before the modern one is no longer used.
-const AGREEMENT_PATIENCE: Duration = Duration::from_secs(2);
+const LIST_AGREEMENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The modern handshake of a server that was also met in the legacy way.
 pub(crate) struct ModernSide {
-    contact: Contact,
-    attending: JoinHandle<Cause>,
+    server_session: ServerSession,
+    listener: JoinHandle<Cause>,
     /// What it offered when it was met.
     offer: Offer,
     /// It was reported that the lists differ; once is enough.
@@ -35,19 +35,22 @@ pub(crate) struct ModernSide {
 
 impl ModernSide {
     /// Tries the modern handshake; nothing if the server has none.
-    pub(crate) async fn meet(
+    pub(crate) async fn connect(
         upstream: &Upstream,
         http: Http,
-        watcher: &Arc<dyn Watcher>,
+        observer: &Arc<dyn UpstreamObserver>,
         legacy: &Arc<Connection>,
     ) -> Option<Self> {
-        let manners =
-            Manners { patience: upstream.manners.patience.min(HANDSHAKE_PATIENCE), ..upstream.manners.clone() };
-        let surroundings = Surroundings { doubts: Arc::clone(&legacy.doubts), ..upstream.surroundings(watcher) };
-        match meet_modern(upstream, &manners, http, surroundings).await {
-            Ok((contact, attending, offer)) => {
-                legacy.set_modern(Arc::clone(&contact.connection));
-                Some(Self { contact, attending, offer, has_reported: AtomicBool::new(false) })
+        let handshake = Handshake {
+            start_timeout: upstream.handshake.start_timeout.min(MODERN_HANDSHAKE_TIMEOUT),
+            ..upstream.handshake.clone()
+        };
+        let connection_context =
+            ConnectionContext { liveness: Arc::clone(&legacy.liveness), ..upstream.connection_context(observer) };
+        match connect_modern(upstream, &handshake, http, connection_context).await {
+            Ok((server_session, listener, offer)) => {
+                legacy.set_modern(Arc::clone(&server_session.connection));
+                Some(Self { server_session, listener, offer, has_reported: AtomicBool::new(false) })
             }
             Err(cause) => {
                 tracing::debug!(server = %upstream.spec.name, %cause, "it has no modern handshake");
@@ -80,7 +83,7 @@ impl ModernSide {
                         either_changed(&mut legacy_offers, &mut modern_offers).await;
                     }
                 };
-                drop(timeout(AGREEMENT_PATIENCE, agreement).await);
+                drop(timeout(LIST_AGREEMENT_TIMEOUT, agreement).await);
                 let (offer, modern) = (Offer::clone(&legacy_offers.borrow()), Arc::clone(&modern_offers.borrow()));
                 changed(self.joined(legacy, offer, &modern)).await;
             }
@@ -88,7 +91,7 @@ impl ModernSide {
         let legacy_changed = |offer| {
             of_legacy.send_replace(offer);
             // It need not say so in both ways.
-            self.contact.connection.note_change(&Kind::ALL);
+            self.server_session.connection.note_change(&Kind::ALL);
             std::future::ready(())
         };
         let modern_changed = |offer| {
@@ -96,21 +99,21 @@ impl ModernSide {
             std::future::ready(())
         };
         tokio::select! {
-            () = upstream.manners.follow_changes(legacy, offer, legacy_changed) => {}
-            () = upstream.manners.follow_changes(&self.contact.connection, self.offer.clone(), modern_changed) => {}
+            () = upstream.handshake.follow_changes(legacy, offer, legacy_changed) => {}
+            () = upstream.handshake.follow_changes(&self.server_session.connection, self.offer.clone(), modern_changed) => {}
             () = joining => {}
         }
     }
 
     /// Ends what is under way. There is no session to end.
     pub(crate) async fn leave(&self) {
-        self.attending.abort();
-        self.contact.stop().await;
+        self.listener.abort();
+        self.server_session.stop().await;
     }
 
     /// What the server offers in both ways, where they agree; else what it offers in the legacy one, which is used for all.
     fn joined(&self, legacy: &Connection, offer: Offer, modern: &Offer) -> Offer {
-        let modern = self.contact.screened(modern.clone());
+        let modern = self.server_session.screened(modern.clone());
         let joined = offer.clone().with_modern(&modern);
         legacy.use_modern(joined.is_ok());
         joined.unwrap_or_else(|kind| {
@@ -128,7 +131,7 @@ impl ModernSide {
 
 impl Drop for ModernSide {
     fn drop(&mut self) {
-        self.attending.abort();
+        self.listener.abort();
     }
 }
 

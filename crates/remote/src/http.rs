@@ -14,21 +14,21 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use protocol::{Envelope, Kind, text};
 use tokio::sync::watch;
 use tokio::time::sleep;
-use upstream::ancestry::{self, Ancestry};
+use upstream::loop_detection::{self, LoopDetector};
 
 use crate::body::Body;
+use crate::error::RequestError;
 use crate::pool::Pool;
-use crate::trouble::Trouble;
 
 /// How often a server that says it is busy is asked, the first time included.
-const MOST_TRIES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 /// A busy server is left alone for so long at least, whatever it says.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const MIN_BUSY_DELAY: Duration = Duration::from_secs(1);
 /// The longest a busy server can make us wait for one more try.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-const MOST_REDIRECTS: usize = 3;
+const MAX_BUSY_DELAY: Duration = Duration::from_secs(10);
+const MAX_REDIRECTS: usize = 3;
 
-const LINEAGE: HeaderName = HeaderName::from_static(ancestry::HEADER);
+const LOOP_HEADER: HeaderName = HeaderName::from_static(loop_detection::HEADER);
 
 /// One server's address and what we send along.
 #[derive(Debug, Clone)]
@@ -37,14 +37,14 @@ pub(crate) struct Http {
     pub(crate) url: Uri,
     headers: HeaderMap,
     /// Told to MCP servers only.
-    ancestry: Option<Arc<Ancestry>>,
+    loop_detector: Option<Arc<LoopDetector>>,
     /// Why the server must not be one of ours, once that is known.
-    circle: Arc<watch::Sender<Option<&'static str>>>,
+    detected_loop: Arc<watch::Sender<Option<&'static str>>>,
 }
 
 /// A request, to be sent as often as it takes.
 #[derive(Debug, Clone)]
-pub(crate) struct Errand<'e> {
+pub(crate) struct OutgoingRequest<'e> {
     pub(crate) method: Method,
     pub(crate) url: &'e Uri,
     /// What all requests of this kind say.
@@ -55,8 +55,8 @@ pub(crate) struct Errand<'e> {
 }
 
 impl Http {
-    pub(crate) fn new(remote: &Remote) -> Result<Self, Trouble> {
-        let bad = || Trouble::BadAddress(remote.place());
+    pub(crate) fn new(remote: &Remote) -> Result<Self, RequestError> {
+        let bad = || RequestError::BadAddress(remote.place());
         // What is behind `#` is not sent.
         let url: Uri = remote.url.value.split('#').next().unwrap_or_default().parse().map_err(|_| bad())?;
         let host = url.host().ok_or_else(bad)?;
@@ -64,7 +64,7 @@ impl Http {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_str(&host).map_err(|_| bad())?);
         for (name, value) in &remote.headers {
-            let bad = || Trouble::BadHeader(name.clone());
+            let bad = || RequestError::BadHeader(name.clone());
             let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
             let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
             value.set_sensitive(true);
@@ -74,18 +74,18 @@ impl Http {
                 headers.append(key, value);
             }
         }
-        let circle = Arc::new(watch::Sender::new(None));
-        Ok(Self { pool: Arc::new(Pool::new(&url)?), url, headers, ancestry: None, circle })
+        let detected_loop = Arc::new(watch::Sender::new(None));
+        Ok(Self { pool: Arc::new(Pool::new(&url)?), url, headers, loop_detector: None, detected_loop })
     }
 
     /// The same with every request saying which aggregators it comes from.
-    pub(crate) fn of(self, ancestry: Arc<Ancestry>) -> Self {
-        Self { ancestry: Some(ancestry), ..self }
+    pub(crate) fn of(self, loop_detector: Arc<LoopDetector>) -> Self {
+        Self { loop_detector: Some(loop_detector), ..self }
     }
 
     /// Tells when the server turns out to be this aggregator, or one that uses it.
-    pub(crate) fn circle(&self) -> watch::Receiver<Option<&'static str>> {
-        self.circle.subscribe()
+    pub(crate) fn detected_loop(&self) -> watch::Receiver<Option<&'static str>> {
+        self.detected_loop.subscribe()
     }
 
     /// What every request with a body says.
@@ -104,27 +104,32 @@ impl Http {
     }
 
     /// Asks for the address once, and tells how that was answered.
-    pub(crate) async fn look(&self) -> Result<StatusCode, Trouble> {
+    pub(crate) async fn look(&self) -> Result<StatusCode, RequestError> {
         let mut headers = self.headers.clone();
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-        let errand =
-            Errand { method: Method::GET, url: &self.url, headers: &headers, own_headers: &[], body: Bytes::new() };
-        let response = self.pool.send(errand.request(&self.url)).await?;
+        let outgoing = OutgoingRequest {
+            method: Method::GET,
+            url: &self.url,
+            headers: &headers,
+            own_headers: &[],
+            body: Bytes::new(),
+        };
+        let response = self.pool.send(outgoing.request(&self.url)).await?;
         let status = response.status();
         response.into_body().discard().await;
         Ok(status)
     }
 
     /// Sends a request with JSON, or nothing, in it once. Whatever comes back is an answer.
-    pub(crate) async fn once(&self, method: Method, body: Bytes) -> Result<Response<Body>, Trouble> {
+    pub(crate) async fn once(&self, method: Method, body: Bytes) -> Result<Response<Body>, RequestError> {
         let mut headers = self.headers.clone();
         // Who wants something else says so.
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json"));
         if !body.is_empty() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        let errand = Errand { method, url: &self.url, headers: &headers, own_headers: &[], body };
-        self.pool.send(errand.request(&self.url)).await
+        let outgoing = OutgoingRequest { method, url: &self.url, headers: &headers, own_headers: &[], body };
+        self.pool.send(outgoing.request(&self.url)).await
     }
 
     /// What every request says whose body is of that type.
@@ -135,9 +140,9 @@ impl Http {
     }
 
     /// Sends a body once, whatever is said to it.
-    pub(crate) async fn post_once(&self, headers: &HeaderMap, body: Bytes) -> Result<Response<Body>, Trouble> {
-        let errand = Errand { method: Method::POST, url: &self.url, headers, own_headers: &[], body };
-        self.pool.send(errand.request(&self.url)).await
+    pub(crate) async fn post_once(&self, headers: &HeaderMap, body: Bytes) -> Result<Response<Body>, RequestError> {
+        let outgoing = OutgoingRequest { method: Method::POST, url: &self.url, headers, own_headers: &[], body };
+        self.pool.send(outgoing.request(&self.url)).await
     }
 
     /// Closes connections that were idle for too long.
@@ -146,8 +151,8 @@ impl Http {
     }
 
     /// Another address of the same server, as it names it itself. Other places are not gone to.
-    pub(crate) fn relative(&self, reference: &str) -> Result<Uri, Trouble> {
-        let away = || Trouble::RedirectedAway(reference.split(['?', '#']).next().unwrap_or_default().to_owned());
+    pub(crate) fn relative(&self, reference: &str) -> Result<Uri, RequestError> {
+        let away = || RequestError::RedirectedAway(reference.split(['?', '#']).next().unwrap_or_default().to_owned());
         let reference = reference.split('#').next().unwrap_or_default();
         let has_scheme = reference.split(['/', '?']).next().is_some_and(|start| start.contains(':'));
         if has_scheme {
@@ -171,46 +176,46 @@ impl Http {
     /// Sends a request until it gets an answer that means something: a busy server is asked again after the pause it
     /// wants, a redirect within the same origin is followed. Both say that the request was not carried out; a request
     /// that may have been is never sent again.
-    pub(crate) async fn send(&self, errand: Errand<'_>) -> Result<Response<Body>, Trouble> {
+    pub(crate) async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response<Body>, RequestError> {
         let (mut redirected, mut redirects, mut tries) = (None, 0, 0);
         loop {
-            let mut request = errand.request(redirected.as_ref().unwrap_or(errand.url));
-            if let Some(lineage) = self.ancestry.as_ref().and_then(|it| HeaderValue::from_str(&it.value()).ok()) {
-                request.headers_mut().insert(LINEAGE, lineage);
+            let mut request = outgoing.request(redirected.as_ref().unwrap_or(outgoing.url));
+            if let Some(lineage) = self.loop_detector.as_ref().and_then(|it| HeaderValue::from_str(&it.value()).ok()) {
+                request.headers_mut().insert(LOOP_HEADER, lineage);
             }
             let response = self.pool.send(request).await?;
             let status = response.status();
-            if let Some(why) = self.refused_as_circle(&response) {
-                self.circle.send_replace(Some(why));
-                return Err(Trouble::Circle(why));
+            if let Some(why) = self.refused_as_loop(&response) {
+                self.detected_loop.send_replace(Some(why));
+                return Err(RequestError::Loop(why));
             }
             if status.is_success() {
                 return Ok(response);
             }
             match status {
-                StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT if redirects < MOST_REDIRECTS => {
+                StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT if redirects < MAX_REDIRECTS => {
                     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
                     redirected = Some(self.relative(location.unwrap_or_default())?);
                     redirects += 1;
                     response.into_body().discard().await;
                 }
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE if errand.may_follow(&response) => {
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE if outgoing.may_follow(&response) => {
                     tries += 1;
                     let wanted = pause_wanted(&response);
-                    if let Some(wanted) = wanted.filter(|&wanted| wanted > LONGEST_PAUSE) {
+                    if let Some(wanted) = wanted.filter(|&wanted| wanted > MAX_BUSY_DELAY) {
                         let wanted = wanted.as_secs();
-                        return Err(Trouble::Busy(format!("{status}; it wants to be left alone for {wanted} s")));
+                        return Err(RequestError::Busy(format!("{status}; it wants to be left alone for {wanted} s")));
                     }
-                    if tries == MOST_TRIES {
-                        return Err(Trouble::Busy(format!("{status}; it was asked {tries} times")));
+                    if tries == MAX_ATTEMPTS {
+                        return Err(RequestError::Busy(format!("{status}; it was asked {tries} times")));
                     }
                     response.into_body().discard().await;
-                    sleep(wanted.unwrap_or(SHORTEST_PAUSE * tries).max(SHORTEST_PAUSE)).await;
+                    sleep(wanted.unwrap_or(MIN_BUSY_DELAY * tries).max(MIN_BUSY_DELAY)).await;
                 }
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
                     let challenge = challenge.map_or_else(String::new, |challenge| format!(", {challenge}"));
-                    return Err(Trouble::Unauthorized { status, challenge });
+                    return Err(RequestError::Unauthorized { status, challenge });
                 }
                 _ => return Ok(response),
             }
@@ -220,9 +225,10 @@ impl Http {
 
 impl Http {
     /// Whether an aggregator refuses because it found itself among those the request comes from, and what that means.
-    fn refused_as_circle(&self, response: &Response<Body>) -> Option<&'static str> {
-        let name = response.headers().get(LINEAGE).filter(|_| response.status() == StatusCode::LOOP_DETECTED)?;
-        let is_us = self.ancestry.as_ref().is_some_and(|ancestry| name.as_bytes() == ancestry.name().as_bytes());
+    fn refused_as_loop(&self, response: &Response<Body>) -> Option<&'static str> {
+        let name = response.headers().get(LOOP_HEADER).filter(|_| response.status() == StatusCode::LOOP_DETECTED)?;
+        let is_us =
+            self.loop_detector.as_ref().is_some_and(|loop_detector| name.as_bytes() == loop_detector.name().as_bytes());
         Some(if is_us {
             "it is this aggregator itself, or leads back to it; it cannot be a server of itself"
         } else {
@@ -231,7 +237,7 @@ impl Http {
     }
 }
 
-impl Errand<'_> {
+impl OutgoingRequest<'_> {
     fn request(&self, url: &Uri) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
@@ -298,7 +304,7 @@ impl Media {
 mod tests {
     use super::*;
 
-    fn at(url: &str, headers: &[(&str, &str)]) -> Result<Http, Trouble> {
+    fn at(url: &str, headers: &[(&str, &str)]) -> Result<Http, RequestError> {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Http::new(&Remote { url: url.into(), headers, dialect: catalog::Dialect::Unknown })
     }
@@ -330,7 +336,8 @@ mod tests {
         let (url, headers) = (Uri::from_static("http://x/"), HeaderMap::new());
         let may_be_repeated = |method: &str| {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#).into();
-            Errand { method: Method::POST, url: &url, headers: &headers, own_headers: &[], body }.may_be_repeated()
+            OutgoingRequest { method: Method::POST, url: &url, headers: &headers, own_headers: &[], body }
+                .may_be_repeated()
         };
         for looks in ["initialize", "tools/list", "resources/read", "prompts/get", "tasks/get", "resources/subscribe"] {
             assert!(may_be_repeated(looks), "{looks}");

@@ -22,17 +22,17 @@ use tokio::time::{Instant, timeout};
 use tower_service::Service;
 
 use crate::body::Body;
-use crate::trouble::Trouble;
+use crate::error::RequestError;
 
 /// How long it may take until a server's machine answers at all. One that is there does so in a fraction of that.
 const REACH_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long it may take until there is a connection: looking up the address and agreeing on keys included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long an idle connection is kept, and how many.
-const KEPT_FOR: Duration = Duration::from_secs(30);
-const MOST_IDLE: usize = 64;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_IDLE: usize = 64;
 /// A server that says for how long it keeps connections may count differently.
-const KEPT_SHORTER_BY: Duration = Duration::from_secs(1);
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
@@ -40,19 +40,19 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 #[derive(Debug)]
 pub(crate) struct Pool {
     origin: Uri,
-    connector: Connector,
-    idle: Mutex<Vec<Line>>,
+    connector: Dialer,
+    idle: Mutex<Vec<PooledConnection>>,
 }
 
 /// How connections are made. Without TLS no certificates are needed, and not every machine has some.
 #[derive(Debug, Clone)]
-enum Connector {
+enum Dialer {
     Plain(HttpConnector),
     Tls(HttpsConnector<HttpConnector>),
 }
 
 /// One connection.
-pub(crate) struct Line {
+pub(crate) struct PooledConnection {
     sender: SendRequest<Full<Bytes>>,
     /// What moves bytes in both directions; nothing once the connection has ended.
     work: Option<Work>,
@@ -64,44 +64,47 @@ type Work = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 impl Pool {
     /// No connection yet to the server at `address`.
-    pub(crate) fn new(address: &Uri) -> Result<Self, Trouble> {
+    pub(crate) fn new(address: &Uri) -> Result<Self, RequestError> {
         let is_safe = address.scheme() == Some(&Scheme::HTTPS);
-        let connector = if is_safe { Connector::Tls(tls()?) } else { Connector::Plain(tcp()) };
+        let connector = if is_safe { Dialer::Tls(tls()?) } else { Dialer::Plain(tcp()) };
         Ok(Self { origin: address.clone(), connector, idle: Mutex::default() })
     }
 
     /// Sends a request once. A connection that turns out to be closed before the request was written is replaced.
-    pub(crate) async fn send(self: &Arc<Self>, mut request: Request<Full<Bytes>>) -> Result<Response<Body>, Trouble> {
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Body>, RequestError> {
         let now = Instant::now();
-        while let Some(line) = self.take_idle(now) {
-            match self.send_on(line, now, request).await {
+        while let Some(connection) = self.take_idle(now) {
+            match self.send_on(connection, now, request).await {
                 Err(Unsent { request: Some(unsent), .. }) => request = *unsent,
-                sent => return sent.map_err(|unsent| Trouble::broke_off(&unsent.error)),
+                sent => return sent.map_err(|unsent| RequestError::broke_off(&unsent.error)),
             }
         }
-        let line = self.connect().await?;
-        self.send_on(line, Instant::now(), request).await.map_err(|unsent| match unsent.request {
-            Some(_) => Trouble::unreachable(&unsent.error),
-            None => Trouble::broke_off(&unsent.error),
+        let connection = self.connect().await?;
+        self.send_on(connection, Instant::now(), request).await.map_err(|unsent| match unsent.request {
+            Some(_) => RequestError::unreachable(&unsent.error),
+            None => RequestError::broke_off(&unsent.error),
         })
     }
 
     async fn send_on(
         self: &Arc<Self>,
-        mut line: Line,
+        mut connection: PooledConnection,
         now: Instant,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Body>, Unsent> {
-        let mut sending = std::pin::pin!(line.sender.try_send_request(request));
-        let work = &mut line.work;
+        let mut sending = std::pin::pin!(connection.sender.try_send_request(request));
+        let work = &mut connection.work;
         let sent = std::future::poll_fn(|cx| {
             move_along(work, cx);
             sending.as_mut().poll(cx)
         });
         match sent.await {
             Ok(response) => {
-                line.use_until = now + kept_for(response.headers());
-                Ok(response.map(|incoming| Body::new(incoming, line, Arc::clone(self))))
+                connection.use_until = now + keep_alive_timeout(response.headers());
+                Ok(response.map(|incoming| Body::new(incoming, connection, Arc::clone(self))))
             }
             Err(mut error) => {
                 let request = error.take_message().map(Box::new);
@@ -111,11 +114,11 @@ impl Pool {
     }
 
     /// Keeps a connection for the next request, if it can take one.
-    pub(crate) fn keep(&self, mut line: Line, cx: &mut Context<'_>) {
-        if line.is_ready(cx) {
+    pub(crate) fn keep(&self, mut connection: PooledConnection, cx: &mut Context<'_>) {
+        if connection.is_ready(cx) {
             let mut idle = self.lock();
-            if idle.len() < MOST_IDLE {
-                idle.push(line);
+            if idle.len() < MAX_IDLE {
+                idle.push(connection);
             }
         }
     }
@@ -123,33 +126,33 @@ impl Pool {
     /// Closes connections that were idle for too long.
     pub(crate) fn tidy(&self) {
         let now = Instant::now();
-        self.lock().retain(|line| line.use_until > now);
+        self.lock().retain(|connection| connection.use_until > now);
     }
 
     /// The connection that was used last. Whether it is still open shows when something is sent on it.
-    fn take_idle(&self, now: Instant) -> Option<Line> {
+    fn take_idle(&self, now: Instant) -> Option<PooledConnection> {
         let mut idle = self.lock();
         loop {
-            let line = idle.pop()?;
-            if line.use_until > now {
-                return Some(line);
+            let connection = idle.pop()?;
+            if connection.use_until > now {
+                return Some(connection);
             }
         }
     }
 
-    async fn connect(&self) -> Result<Line, Trouble> {
+    async fn connect(&self) -> Result<PooledConnection, RequestError> {
         let connecting = async {
             match self.connector.clone() {
-                Connector::Plain(connector) => begin(connector, self.origin.clone()).await,
-                Connector::Tls(connector) => begin(connector, self.origin.clone()).await,
+                Dialer::Plain(connector) => begin(connector, self.origin.clone()).await,
+                Dialer::Tls(connector) => begin(connector, self.origin.clone()).await,
             }
         };
         timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
-            Err(Trouble::Unreachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))
+            Err(RequestError::Unreachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<PooledConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -160,7 +163,7 @@ struct Unsent {
     error: hyper::Error,
 }
 
-impl Line {
+impl PooledConnection {
     /// Lets bytes move.
     pub(crate) fn move_along(&mut self, cx: &mut Context<'_>) {
         move_along(&mut self.work, cx);
@@ -175,9 +178,9 @@ impl Line {
     }
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for PooledConnection {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Line").field("is_open", &self.work.is_some()).finish_non_exhaustive()
+        out.debug_struct("PooledConnection").field("is_open", &self.work.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -188,37 +191,37 @@ fn move_along(work: &mut Option<Work>, cx: &mut Context<'_>) {
     }
 }
 
-async fn begin<C>(mut connector: C, origin: Uri) -> Result<Line, Trouble>
+async fn begin<C>(mut connector: C, origin: Uri) -> Result<PooledConnection, RequestError>
 where
     C: Service<Uri>,
     C::Response: Read + Write + Unpin + Send + 'static,
     C::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let unreachable = |error: C::Error| Trouble::unreachable(&*error.into());
+    let unreachable = |error: C::Error| RequestError::unreachable(&*error.into());
     std::future::poll_fn(|cx| connector.poll_ready(cx)).await.map_err(unreachable)?;
     let stream = connector.call(origin).await.map_err(unreachable)?;
-    let (sender, work) = http1::handshake(stream).await.map_err(|error| Trouble::unreachable(&error))?;
-    Ok(Line { sender, work: Some(Box::pin(work)), use_until: Instant::now() })
+    let (sender, work) = http1::handshake(stream).await.map_err(|error| RequestError::unreachable(&error))?;
+    Ok(PooledConnection { sender, work: Some(Box::pin(work)), use_until: Instant::now() })
 }
 
 /// For how long a server keeps a connection after such an answer, as far as it says so.
-fn kept_for(headers: &HeaderMap) -> Duration {
+fn keep_alive_timeout(headers: &HeaderMap) -> Duration {
     let said = || {
         let value = headers.get(KEEP_ALIVE)?.to_str().ok()?;
         let seconds = value.split(',').find_map(|part| part.trim().strip_prefix("timeout="))?;
         seconds.trim().parse().ok().map(Duration::from_secs)
     };
-    said().map_or(KEPT_FOR, |said| said.saturating_sub(KEPT_SHORTER_BY).min(KEPT_FOR))
+    said().map_or(IDLE_TIMEOUT, |said| said.saturating_sub(KEEP_ALIVE_MARGIN).min(IDLE_TIMEOUT))
 }
 
-fn tls() -> Result<HttpsConnector<HttpConnector>, Trouble> {
-    static TLS: OnceLock<Result<HttpsConnector<HttpConnector>, Trouble>> = OnceLock::new();
+fn tls() -> Result<HttpsConnector<HttpConnector>, RequestError> {
+    static TLS: OnceLock<Result<HttpsConnector<HttpConnector>, RequestError>> = OnceLock::new();
     let made = TLS.get_or_init(|| {
         let mut tcp = tcp();
         tcp.enforce_http(false);
         let tls = HttpsConnectorBuilder::new()
             .with_native_roots()
-            .map_err(|error| Trouble::NoCertificates(error.to_string()))?
+            .map_err(|error| RequestError::NoCertificates(error.to_string()))?
             .https_only()
             .enable_http1()
             .wrap_connector(tcp);

@@ -10,12 +10,12 @@ use protocol::{Envelope, Kind};
 use upstream::Connection;
 
 use crate::body::Body;
+use crate::error::RequestError;
+use crate::event_stream::one_line;
 use crate::http::Media;
-use crate::news::one_line;
-use crate::trouble::Trouble;
 
 /// Bytes of one that is only shown.
-const LONGEST: usize = 1 << 20;
+const MAX_SHOWN_BYTES: usize = 1 << 20;
 
 /// An answer that is no success.
 #[derive(Debug)]
@@ -27,9 +27,9 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     /// One that is shown, and answers no request.
-    pub(crate) async fn read(response: Response<Body>) -> Result<Self, Trouble> {
+    pub(crate) async fn read(response: Response<Body>) -> Result<Self, RequestError> {
         let (status, is_json) = (response.status(), Media::of(response.headers()) == Media::Json);
-        Ok(Self { status, is_json, body: response.into_body().within(LONGEST).await? })
+        Ok(Self { status, is_json, body: response.into_body().within(MAX_SHOWN_BYTES).await? })
     }
 
     /// One that may hold the answer to the request of that number.
@@ -37,7 +37,7 @@ impl Refusal {
         connection: &Arc<Connection>,
         number: Option<u64>,
         response: Response<Body>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, RequestError> {
         let (status, is_json) = (response.status(), Media::of(response.headers()) == Media::Json);
         let body = response.into_body().message(&mut connection.incoming(number)).await?;
         Ok(Self { status, is_json, body })
@@ -74,16 +74,16 @@ impl Refusal {
     }
 
     /// A refusal may still carry an answer in JSON-RPC, which is then the answer.
-    pub(crate) async fn hand_over(self, connection: &Arc<Connection>, number: Option<u64>) -> Result<(), Trouble> {
+    pub(crate) async fn hand_over(self, connection: &Arc<Connection>, number: Option<u64>) -> Result<(), RequestError> {
         if self.answers(number) {
             connection.take(one_line(self.body), number).await;
             return Ok(());
         }
-        Err(self.into_trouble())
+        Err(self.into_error())
     }
 
-    pub(crate) fn into_trouble(self) -> Trouble {
-        Trouble::status(self.status, &self.body)
+    pub(crate) fn into_error(self) -> RequestError {
+        RequestError::status(self.status, &self.body)
     }
 
     /// Whether it is the answer to the request of that number.
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_session_is_told_from_other_refusals() {
+    fn a_lost_session_is_distinguished_from_other_refusals() {
         let forgotten = |status, body| refusal(status, body).means_forgotten(Some(7));
         assert!(forgotten(404, ""));
         assert!(forgotten(404, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Session not found"}}"#));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_do_not_fit_are_told_from_other_refusals() {
+    fn a_header_mismatch_is_distinguished_from_other_refusals() {
         for id in ["7", "null"] {
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32020,"message":"x"}}}}"#);
             assert!(refusal(400, body.leak()).is_header_mismatch());

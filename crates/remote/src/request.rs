@@ -7,8 +7,8 @@ use catalog::{Dialect, Remote};
 use hyper::{Method, StatusCode};
 use tokio::time::timeout;
 
+use crate::error::RequestError;
 use crate::http::Http;
-use crate::trouble::Trouble;
 
 /// A request. It has no `Debug`, for its headers may hold a token.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub struct Response {
 
 /// Why nothing came back.
 #[derive(Debug, thiserror::Error)]
-pub enum Unanswered {
+pub enum NoResponse {
     /// Nobody is there; nothing was done.
     #[error("{0}")]
     Unreachable(String),
@@ -44,23 +44,24 @@ pub enum Unanswered {
 }
 
 /// Sends a request once, and waits for its answer for so long.
-pub async fn request(request: Request, limit: Duration) -> Result<Response, Unanswered> {
+pub async fn request(request: Request, limit: Duration) -> Result<Response, NoResponse> {
     let answered = timeout(limit, send(request)).await;
-    answered.unwrap_or_else(|_| Err(Unanswered::Lost(format!("it did not answer within {} s", limit.as_secs()))))
+    answered.unwrap_or_else(|_| Err(NoResponse::Lost(format!("it did not answer within {} s", limit.as_secs()))))
 }
 
-async fn send(request: Request) -> Result<Response, Unanswered> {
+async fn send(request: Request) -> Result<Response, NoResponse> {
     let Request { method, url, headers, body } = request;
-    let http = Http::new(&Remote { url: url.as_str().into(), headers, dialect: Dialect::Unknown }).map_err(told)?;
-    let response = http.once(method, body).await.map_err(told)?;
+    let http =
+        Http::new(&Remote { url: url.as_str().into(), headers, dialect: Dialect::Unknown }).map_err(no_response)?;
+    let response = http.once(method, body).await.map_err(no_response)?;
     let status = response.status();
-    Ok(Response { status, body: response.into_body().whole().await.map_err(told)? })
+    Ok(Response { status, body: response.into_body().whole().await.map_err(no_response)? })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` asks for")]
-pub(crate) fn told(trouble: Trouble) -> Unanswered {
-    match trouble.left_untouched() {
-        true => Unanswered::Unreachable(trouble.to_string()),
-        false => Unanswered::Lost(trouble.to_string()),
+pub(crate) fn no_response(error: RequestError) -> NoResponse {
+    match error.left_untouched() {
+        true => NoResponse::Unreachable(error.to_string()),
+        false => NoResponse::Lost(error.to_string()),
     }
 }

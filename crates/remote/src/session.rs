@@ -8,92 +8,92 @@ use bytes::Bytes;
 use catalog::Offer;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
-use protocol::{Era, reply};
+use protocol::{Lifecycle, reply};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use upstream::Connection;
-use upstream::acquaintance::read_introduction;
-use upstream::wire::Letter;
+use upstream::handshake::read_initialize_result;
+use upstream::transport::OutgoingMessage;
 
 use crate::annotations::Annotations;
 use crate::body::Body;
-use crate::http::{Errand, Http, Media};
-use crate::news::{self, FIRST_RETRY, LONGEST_RETRY, Place, one_line};
+use crate::error::RequestError;
+use crate::event_stream::{self, DEFAULT_RETRY_DELAY, MAX_RETRY_DELAY, StreamPosition, one_line};
+use crate::http::{Http, Media, OutgoingRequest};
 use crate::refusal::Refusal;
-use crate::trouble::Trouble;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// How long a server that has forgotten us may take to get to know us again.
-const RENEWAL_PATIENCE: Duration = Duration::from_secs(30);
+const REINITIALIZE_TIMEOUT: Duration = Duration::from_secs(30);
 /// For how long a stream that broke before the answer is taken up again and again without a message on it. A server may
 /// be waiting for a person's answer meanwhile.
-const RESUMING: Duration = Duration::from_secs(600);
+const RESUME_TIMEOUT: Duration = Duration::from_secs(600);
 /// How often in a row that may fail altogether.
-const MOST_FAILURES: u32 = 4;
+const MAX_RESUME_FAILURES: u32 = 4;
 
 /// Our conversation with one server.
 pub(crate) struct Session {
     pub(crate) http: Http,
-    pub(crate) era: Era,
+    pub(crate) lifecycle: Lifecycle,
     pub(crate) annotations: Annotations,
     /// The parameters of `initialize`, for when the server has forgotten us.
-    introduction: Vec<u8>,
+    initialize_params: Vec<u8>,
     state: Mutex<State>,
     /// Only one at a time may introduce us anew.
-    renewing: tokio::sync::Mutex<()>,
+    reinitialize_lock: tokio::sync::Mutex<()>,
     /// Says when to open the stream for what the server says unasked.
     listening: Notify,
     /// Says when we were introduced anew.
-    renewed: Notify,
+    reinitialized: Notify,
 }
 
 #[derive(Default)]
 struct State {
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
-    /// What every letter says in its headers, made anew when one of the above changes.
+    /// What every message says in its headers, made anew when one of the above changes.
     headers: Arc<HeaderMap>,
     /// The last thing that went wrong, for a question of ours that got no answer.
-    trouble: Option<Trouble>,
+    error: Option<RequestError>,
     /// What the server said of itself when we were introduced anew, until somebody takes note.
-    introduction: Option<Offer>,
+    server_offer: Option<Offer>,
 }
 
 impl Session {
-    pub(crate) fn new(http: Http, era: Era, introduction: Vec<u8>) -> Self {
+    pub(crate) fn new(http: Http, lifecycle: Lifecycle, initialize_params: Vec<u8>) -> Self {
         let state = State { headers: Arc::new(http.post_headers()), ..State::default() };
         Self {
             http,
-            era,
+            lifecycle,
             annotations: Annotations::default(),
-            introduction,
+            initialize_params,
             state: Mutex::new(state),
-            renewing: tokio::sync::Mutex::default(),
+            reinitialize_lock: tokio::sync::Mutex::default(),
             listening: Notify::new(),
-            renewed: Notify::new(),
+            reinitialized: Notify::new(),
         }
     }
 
     /// The server has said which revision it speaks; from now on every request says so too.
     pub(crate) fn greeted(&self, revision: Option<&str>) {
-        if self.era == Era::Legacy {
+        if self.lifecycle == Lifecycle::Session {
             self.change(|state| state.version = revision.and_then(|revision| HeaderValue::from_str(revision).ok()));
         }
     }
 
     /// Looks through what the server offers, before others see it.
     pub(crate) fn screen(&self, connection: &Connection, offer: &mut Offer) {
-        if self.era == Era::Modern {
+        if self.lifecycle == Lifecycle::SelfContained {
             self.annotations.learn(&connection.server(), offer);
         }
     }
 
     /// From now on the server may speak unasked. A modern one never does.
     pub(crate) fn start_listening(&self) {
-        if self.era == Era::Legacy {
+        if self.lifecycle == Lifecycle::Session {
             self.listening.notify_one();
         }
     }
@@ -104,72 +104,84 @@ impl Session {
     }
 
     /// Something went wrong.
-    pub(crate) fn note(&self, trouble: &Trouble) {
-        self.lock().trouble = Some(trouble.clone());
+    pub(crate) fn note(&self, error: &RequestError) {
+        self.lock().error = Some(error.clone());
     }
 
     /// What went wrong last.
-    pub(crate) fn last_trouble(&self) -> Trouble {
-        self.lock().trouble.clone().unwrap_or(Trouble::NoAnswer)
+    pub(crate) fn last_error(&self) -> RequestError {
+        self.lock().error.clone().unwrap_or(RequestError::NoAnswer)
     }
 
     /// Says goodbye, where the server gave us a session to end.
     pub(crate) async fn leave(&self) {
         if self.lock().id.is_some() {
-            drop(self.http.send(self.errand(Method::DELETE, &self.get_headers(None), &[], Bytes::new())).await);
+            drop(self.http.send(self.outgoing(Method::DELETE, &self.get_headers(None), &[], Bytes::new())).await);
         }
     }
 
-    /// Posts one letter and hands whatever comes back to `connection`.
-    pub(crate) async fn post(&self, connection: &Arc<Connection>, letter: &Letter) -> Result<(), Trouble> {
-        match self.era {
-            Era::Legacy => self.post_in_session(connection, letter).await,
-            Era::Modern => self.post_alone(connection, letter).await,
+    /// Posts one message and hands whatever comes back to `connection`.
+    pub(crate) async fn post(
+        &self,
+        connection: &Arc<Connection>,
+        message: &OutgoingMessage,
+    ) -> Result<(), RequestError> {
+        match self.lifecycle {
+            Lifecycle::Session => self.post_in_session(connection, message).await,
+            Lifecycle::SelfContained => self.post_self_contained(connection, message).await,
         }
     }
 
-    async fn post_in_session(&self, connection: &Arc<Connection>, letter: &Letter) -> Result<(), Trouble> {
+    async fn post_in_session(
+        &self,
+        connection: &Arc<Connection>,
+        message: &OutgoingMessage,
+    ) -> Result<(), RequestError> {
         let mut was_renewed = false;
         loop {
             let headers = Arc::clone(&self.lock().headers);
-            let errand = self.errand(Method::POST, &headers, &[], letter.body.clone());
-            let response = self.http.send(errand).await?;
+            let outgoing = self.outgoing(Method::POST, &headers, &[], message.body.clone());
+            let response = self.http.send(outgoing).await?;
             let id = headers.get(SESSION_ID);
             if response.status().is_success() {
                 if id.is_none() {
                     self.remember(&response);
                 }
-                return self.take(connection, letter.number, response).await;
+                return self.take(connection, message.number, response).await;
             }
-            let refusal = Refusal::read_for(connection, letter.number, response).await?;
-            if was_renewed && refusal.insists(letter.number) {
-                return Err(Trouble::Forgetful(refusal.status()));
+            let refusal = Refusal::read_for(connection, message.number, response).await?;
+            if was_renewed && refusal.insists(message.number) {
+                return Err(RequestError::Forgetful(refusal.status()));
             }
             // The server has forgotten our session: introduce ourselves once more, and ask again once.
-            if id.is_none() || was_renewed || !refusal.means_forgotten(letter.number) {
-                return refusal.hand_over(connection, letter.number).await;
+            if id.is_none() || was_renewed || !refusal.means_forgotten(message.number) {
+                return refusal.hand_over(connection, message.number).await;
             }
             // Whatever the server did with the introduction, it has not done what it was asked.
-            Box::pin(self.renew(connection, id)).await.map_err(Trouble::at_renewal)?;
+            Box::pin(self.reinitialize(connection, id)).await.map_err(RequestError::at_renewal)?;
             was_renewed = true;
         }
     }
 
-    /// Posts a letter that says everything itself.
-    async fn post_alone(&self, connection: &Arc<Connection>, letter: &Letter) -> Result<(), Trouble> {
+    /// Posts a message that says everything itself.
+    async fn post_self_contained(
+        &self,
+        connection: &Arc<Connection>,
+        message: &OutgoingMessage,
+    ) -> Result<(), RequestError> {
         let headers = Arc::clone(&self.lock().headers);
         let mut was_relearned = false;
         loop {
-            let own = self.annotations.headers(&letter.body);
-            let response = self.http.send(self.errand(Method::POST, &headers, &own, letter.body.clone())).await?;
+            let own = self.annotations.headers(&message.body);
+            let response = self.http.send(self.outgoing(Method::POST, &headers, &own, message.body.clone())).await?;
             if response.status().is_success() {
-                return self.take(connection, letter.number, response).await;
+                return self.take(connection, message.number, response).await;
             }
-            let refusal = Refusal::read_for(connection, letter.number, response).await?;
+            let refusal = Refusal::read_for(connection, message.number, response).await?;
             // The tool may want other arguments repeated than it did: look, and ask again once.
             let is_call = own.iter().any(|(_, value)| value == "tools/call");
             if !is_call || was_relearned || !refusal.is_header_mismatch() {
-                return refusal.hand_over(connection, letter.number).await;
+                return refusal.hand_over(connection, message.number).await;
             }
             self.annotations.relearn(connection).await;
             was_relearned = true;
@@ -182,7 +194,7 @@ impl Session {
         connection: &Arc<Connection>,
         number: Option<u64>,
         response: Response<Body>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RequestError> {
         let is_open = || number.is_some_and(|number| connection.is_open(number));
         let media = Media::of(response.headers());
         let body = response.into_body();
@@ -195,37 +207,39 @@ impl Session {
                 }
             }
             Media::Other(other) if is_open() => {
-                return Err(Trouble::ForeignAnswer(if other.is_empty() { "nothing".into() } else { other }));
+                return Err(RequestError::ForeignAnswer(if other.is_empty() { "nothing".into() } else { other }));
             }
             Media::Other(_) => body.discard().await,
         }
-        if is_open() { Err(Trouble::NoAnswer) } else { Ok(()) }
+        if is_open() { Err(RequestError::NoAnswer) } else { Ok(()) }
     }
 
     /// Hands over the messages of a stream. One that breaks before the answer is resumed where it broke, if a legacy
     /// server said how.
-    async fn follow(&self, connection: &Arc<Connection>, number: Option<u64>, body: Body) -> Result<(), Trouble> {
-        let mut place = Place::default();
-        let mut ended = news::read(connection, body, number, &mut place).await;
+    async fn follow(&self, connection: &Arc<Connection>, number: Option<u64>, body: Body) -> Result<(), RequestError> {
+        let mut position = StreamPosition::default();
+        let mut ended = event_stream::read(connection, body, number, &mut position).await;
         let (mut in_vain, mut failures, mut last_news) = (0, 0, Instant::now());
-        while failures < MOST_FAILURES && last_news.elapsed() < RESUMING {
+        while failures < MAX_RESUME_FAILURES && last_news.elapsed() < RESUME_TIMEOUT {
             let is_answered = !number.is_some_and(|number| connection.is_open(number));
-            let (false, Some(id), Era::Legacy) = (is_answered, &place.id, self.era) else { return ended };
-            let (id, messages) = (id.clone(), place.messages);
-            sleep(place.pause(in_vain)).await;
+            let (false, Some(id), Lifecycle::Session) = (is_answered, &position.id, self.lifecycle) else {
+                return ended;
+            };
+            let (id, messages) = (id.clone(), position.messages);
+            sleep(position.pause(in_vain)).await;
             ended = match self.open_stream(Some(id)).await {
                 Ok(body) => {
                     failures = 0;
-                    news::read(connection, body, number, &mut place).await
+                    event_stream::read(connection, body, number, &mut position).await
                 }
-                Err(trouble @ (Trouble::Unreachable(_) | Trouble::BrokeOff(_))) => {
+                Err(error @ (RequestError::Unreachable(_) | RequestError::BrokeOff(_))) => {
                     failures += 1;
-                    Err(trouble)
+                    Err(error)
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             };
             in_vain += 1;
-            if place.messages > messages {
+            if position.messages > messages {
                 (in_vain, last_news) = (0, Instant::now());
             }
         }
@@ -233,92 +247,97 @@ impl Session {
     }
 
     /// Opens a stream: one that broke before, or the one for what the server says unasked.
-    async fn open_stream(&self, resumed_at: Option<HeaderValue>) -> Result<Body, Trouble> {
+    async fn open_stream(&self, resumed_at: Option<HeaderValue>) -> Result<Body, RequestError> {
         let headers = self.get_headers(resumed_at);
-        let response = self.http.send(self.errand(Method::GET, &headers, &[], Bytes::new())).await?;
+        let response = self.http.send(self.outgoing(Method::GET, &headers, &[], Bytes::new())).await?;
         if !response.status().is_success() {
-            return Err(Refusal::read(response).await?.into_trouble());
+            return Err(Refusal::read(response).await?.into_error());
         }
         match Media::of(response.headers()) {
             Media::Events => Ok(response.into_body()),
-            Media::Json => Err(Trouble::ForeignAnswer("application/json".to_owned())),
-            Media::Other(other) => Err(Trouble::ForeignAnswer(other)),
+            Media::Json => Err(RequestError::ForeignAnswer("application/json".to_owned())),
+            Media::Other(other) => Err(RequestError::ForeignAnswer(other)),
         }
     }
 
     /// Hears what the server says unasked, for as long as it offers a stream for that.
-    pub(crate) async fn hear(&self, connection: &Arc<Connection>) {
-        let mut place = Place::default();
+    pub(crate) async fn read_unsolicited(&self, connection: &Arc<Connection>) {
+        let mut position = StreamPosition::default();
         let (mut pause, mut was_open) = (Duration::ZERO, false);
         loop {
             let session = self.lock().id.clone();
-            let mut heard = match self.open_stream(place.id.clone()).await {
+            let mut heard = match self.open_stream(position.id.clone()).await {
                 Ok(body) => {
                     was_open = true;
                     pause = Duration::ZERO;
-                    drop(news::read(connection, body, None, &mut place).await);
+                    drop(event_stream::read(connection, body, None, &mut position).await);
                     Ok(())
                 }
-                Err(trouble) => Err(trouble),
+                Err(error) => Err(error),
             };
             // It had a stream for us and has forgotten us since. Without a call nobody else would notice; and once we are
             // known again, this is begun again.
-            if was_open && session.is_some() && heard.as_ref().is_err_and(Trouble::means_forgotten) {
-                heard = self.renew(connection, session.as_ref()).await;
+            if was_open && session.is_some() && heard.as_ref().is_err_and(RequestError::means_forgotten) {
+                heard = self.reinitialize(connection, session.as_ref()).await;
                 if heard.is_ok() {
                     return;
                 }
             }
             match heard {
                 Ok(()) => {}
-                Err(trouble) if is_passing(&trouble) => {
-                    trouble.tell_doubts(connection);
-                    pause = (pause * 2).clamp(FIRST_RETRY, LONGEST_RETRY);
+                Err(error) if is_passing(&error) => {
+                    error.report_liveness(connection);
+                    pause = (pause * 2).clamp(DEFAULT_RETRY_DELAY, MAX_RETRY_DELAY);
                 }
                 // Most often it does not offer one.
                 Err(_) => return,
             }
-            sleep(place.pause(0).max(pause)).await;
+            sleep(position.pause(0).max(pause)).await;
         }
     }
 
     /// Introduces us anew, unless somebody has just done so.
-    async fn renew(&self, connection: &Arc<Connection>, forgotten: Option<&HeaderValue>) -> Result<(), Trouble> {
-        let _alone = self.renewing.lock().await;
+    async fn reinitialize(
+        &self,
+        connection: &Arc<Connection>,
+        forgotten: Option<&HeaderValue>,
+    ) -> Result<(), RequestError> {
+        let _alone = self.reinitialize_lock.lock().await;
         if self.lock().id.as_ref() != forgotten {
             return Ok(());
         }
-        let introduction =
-            timeout(RENEWAL_PATIENCE, self.introduce(connection)).await.unwrap_or(Err(Trouble::NoAnswer))?;
+        let server_offer = timeout(REINITIALIZE_TIMEOUT, self.send_initialize(connection))
+            .await
+            .unwrap_or(Err(RequestError::NoAnswer))?;
         tracing::debug!(server = %connection.server(), "the server had forgotten us; introduced us anew");
-        self.lock().introduction = Some(introduction);
+        self.lock().server_offer = Some(server_offer);
         self.start_listening();
-        self.renewed.notify_one();
+        self.reinitialized.notify_one();
         Ok(())
     }
 
     /// Waits until we were introduced anew, and tells what the server said of itself.
-    pub(crate) async fn renewed(&self) -> Offer {
+    pub(crate) async fn reinitialized(&self) -> Offer {
         loop {
-            if let Some(introduction) = self.lock().introduction.take() {
-                return introduction;
+            if let Some(server_offer) = self.lock().server_offer.take() {
+                return server_offer;
             }
-            self.renewed.notified().await;
+            self.reinitialized.notified().await;
         }
     }
 
-    async fn introduce(&self, connection: &Arc<Connection>) -> Result<Offer, Trouble> {
-        let request = reply::request(0, "initialize", Some(&self.introduction));
+    async fn send_initialize(&self, connection: &Arc<Connection>) -> Result<Offer, RequestError> {
+        let request = reply::request(0, "initialize", Some(&self.initialize_params));
         let headers = self.http.post_headers();
-        let response = self.http.send(self.errand(Method::POST, &headers, &[], request.into())).await?;
+        let response = self.http.send(self.outgoing(Method::POST, &headers, &[], request.into())).await?;
         if !response.status().is_success() {
-            return Err(Refusal::read(response).await?.into_trouble());
+            return Err(Refusal::read(response).await?.into_error());
         }
         // The old id stays until there is a new one, for it is how we learn that we are still forgotten.
         let id = response.headers().get(SESSION_ID).cloned();
-        let answer = news::first_answer(connection, response).await?;
-        let met =
-            read_introduction(answer, connection.limits()).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
+        let answer = event_stream::first_answer(connection, response).await?;
+        let met = read_initialize_result(answer, connection.limits())
+            .map_err(|cause| RequestError::NotRenewed(cause.to_string()))?;
         let version = met.revision.and_then(|revision| HeaderValue::from_str(&revision).ok());
         self.change(|state| {
             state.id = id;
@@ -326,7 +345,7 @@ impl Session {
         });
         let headers = Arc::clone(&self.lock().headers);
         let notice = reply::notification("notifications/initialized", None);
-        let response = self.http.send(self.errand(Method::POST, &headers, &[], notice.into())).await?;
+        let response = self.http.send(self.outgoing(Method::POST, &headers, &[], notice.into())).await?;
         response.into_body().discard().await;
         Ok(met.offer)
     }
@@ -339,14 +358,14 @@ impl Session {
         }
     }
 
-    fn errand<'e>(
+    fn outgoing<'e>(
         &'e self,
         method: Method,
         headers: &'e HeaderMap,
         own_headers: &'e [(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Errand<'e> {
-        Errand { method, url: &self.http.url, headers, own_headers, body }
+    ) -> OutgoingRequest<'e> {
+        OutgoingRequest { method, url: &self.http.url, headers, own_headers, body }
     }
 
     fn get_headers(&self, last_event: Option<HeaderValue>) -> HeaderMap {
@@ -380,10 +399,10 @@ impl State {
 }
 
 /// Whether a server that answers so is only for the moment not what it should be.
-fn is_passing(trouble: &Trouble) -> bool {
-    match trouble {
-        Trouble::Status { status, .. } => status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED,
-        Trouble::Unreachable(_) | Trouble::BrokeOff(_) | Trouble::Busy(_) => true,
+fn is_passing(error: &RequestError) -> bool {
+    match error {
+        RequestError::Status { status, .. } => status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED,
+        RequestError::Unreachable(_) | RequestError::BrokeOff(_) | RequestError::Busy(_) => true,
         _ => false,
     }
 }

@@ -12,21 +12,21 @@ use protocol::events::{Event, Events};
 use protocol::{Envelope, Kind, reply};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
-use upstream::acquaintance::read_introduction;
 use upstream::connection::IncomingMessage;
-use upstream::failure::Mishap;
+use upstream::failure::RemoteFailure;
+use upstream::handshake::read_initialize_result;
 use upstream::{CallError, Connection};
 
 use crate::body::Body;
-use crate::http::{Errand, Http, Media};
-use crate::news::{FIRST_RETRY, LONGEST_RETRY, one_line};
+use crate::error::RequestError;
+use crate::event_stream::{DEFAULT_RETRY_DELAY, MAX_RETRY_DELAY, one_line};
+use crate::http::{Http, Media, OutgoingRequest};
 use crate::refusal::Refusal;
-use crate::trouble::Trouble;
 
 /// How long a server may take to open a stream again and to get to know us on it.
-const REOPENING_PATIENCE: Duration = Duration::from_secs(30);
+const REOPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the event that names the address.
-const LONGEST_ADDRESS: usize = 64 << 10;
+const MAX_ENDPOINT_BYTES: usize = 64 << 10;
 /// A stream that was open for this long was not ended at once.
 const LONG_ENOUGH: Duration = Duration::from_secs(10);
 
@@ -35,9 +35,9 @@ pub(crate) struct Endpoint {
     pub(crate) http: Http,
     headers: HeaderMap,
     /// The parameters of `initialize`, for when the stream is opened again.
-    introduction: Vec<u8>,
+    initialize_params: Vec<u8>,
     /// The address that the stream named; without a stream, why there is none.
-    address: watch::Sender<Result<Uri, Trouble>>,
+    address: watch::Sender<Result<Uri, RequestError>>,
     /// Somebody has something to send although there is no stream.
     wanted: Notify,
 }
@@ -49,18 +49,23 @@ pub(crate) struct Stream {
 }
 
 /// Opens the stream and waits for the address.
-async fn open(http: &Http) -> Result<(Stream, Uri), Trouble> {
+async fn open(http: &Http) -> Result<(Stream, Uri), RequestError> {
     let headers = http.get_headers();
-    let errand =
-        Errand { method: Method::GET, url: &http.url, headers: &headers, own_headers: &[], body: Bytes::new() };
-    let response = http.send(errand).await?;
+    let outgoing = OutgoingRequest {
+        method: Method::GET,
+        url: &http.url,
+        headers: &headers,
+        own_headers: &[],
+        body: Bytes::new(),
+    };
+    let response = http.send(outgoing).await?;
     if !response.status().is_success() {
-        return Err(Refusal::read(response).await?.into_trouble());
+        return Err(Refusal::read(response).await?.into_error());
     }
     match Media::of(response.headers()) {
         Media::Events => {}
-        Media::Json => return Err(Trouble::ForeignAnswer("application/json".to_owned())),
-        Media::Other(other) => return Err(Trouble::ForeignAnswer(other)),
+        Media::Json => return Err(RequestError::ForeignAnswer("application/json".to_owned())),
+        Media::Other(other) => return Err(RequestError::ForeignAnswer(other)),
     }
     let mut stream = Stream { body: response.into_body(), events: Events::default() };
     loop {
@@ -74,64 +79,64 @@ async fn open(http: &Http) -> Result<(Stream, Uri), Trouble> {
 
 impl Endpoint {
     /// Opens the first stream.
-    pub(crate) async fn open(http: Http, introduction: Vec<u8>) -> Result<(Stream, Self), Trouble> {
+    pub(crate) async fn open(http: Http, initialize_params: Vec<u8>) -> Result<(Stream, Self), RequestError> {
         let (stream, url) = open(&http).await?;
         let (headers, address) = (http.post_headers(), watch::Sender::new(Ok(url)));
-        Ok((stream, Self { http, headers, introduction, address, wanted: Notify::new() }))
+        Ok((stream, Self { http, headers, initialize_params, address, wanted: Notify::new() }))
     }
 
     /// Where to post. Without a stream, one more attempt to open it is waited for.
-    pub(crate) async fn address(&self) -> Result<Uri, Trouble> {
+    pub(crate) async fn address(&self) -> Result<Uri, RequestError> {
         let mut address = self.address.subscribe();
         let known = address.borrow_and_update().clone();
-        let Err(trouble) = known else { return known };
+        let Err(error) = known else { return known };
         self.wanted.notify_one();
-        let attempted = timeout(REOPENING_PATIENCE, address.changed()).await;
-        match if attempted.is_ok() { address.borrow().clone() } else { Err(trouble) } {
-            // Whatever it was that failed, it was not the letter at hand: that was not sent.
-            Err(trouble) if !trouble.left_untouched() => Err(Trouble::NotRenewed(trouble.to_string())),
+        let attempted = timeout(REOPEN_TIMEOUT, address.changed()).await;
+        match if attempted.is_ok() { address.borrow().clone() } else { Err(error) } {
+            // Whatever it was that failed, it was not the message at hand: that was not sent.
+            Err(error) if !error.left_untouched() => Err(RequestError::NotRenewed(error.to_string())),
             found => found,
         }
     }
 
     /// Why there is no stream, if there is none.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    pub(crate) fn error(&self) -> Option<RequestError> {
         self.address.borrow().as_ref().err().cloned()
     }
 
     /// Posts one message. The answer comes on the stream, so only a refusal says anything.
-    pub(crate) async fn post(&self, url: &Uri, body: Bytes) -> Result<(), Trouble> {
-        let errand = Errand { method: Method::POST, url, headers: &self.headers, own_headers: &[], body };
-        let response = self.http.send(errand).await?;
+    pub(crate) async fn post(&self, url: &Uri, body: Bytes) -> Result<(), RequestError> {
+        let outgoing = OutgoingRequest { method: Method::POST, url, headers: &self.headers, own_headers: &[], body };
+        let response = self.http.send(outgoing).await?;
         if !response.status().is_success() {
-            return Err(Refusal::read(response).await?.into_trouble());
+            return Err(Refusal::read(response).await?.into_error());
         }
         response.into_body().discard().await;
         Ok(())
     }
 
     /// Hands over every message, on one stream after the other.
-    pub(crate) async fn hear(&self, mut stream: Stream, connection: &Arc<Connection>) {
+    pub(crate) async fn read_unsolicited(&self, mut stream: Stream, connection: &Arc<Connection>) {
         loop {
             let opened_at = Instant::now();
-            let trouble = stream.hear_all(connection).await;
-            tracing::debug!(server = %connection.server(), trouble = connection.hide(&trouble.to_string()), "its event stream ended");
-            self.address.send_modify(|address| *address = Err(trouble.clone()));
-            connection.await_verdict().await;
-            connection.lose_answers(&CallError::Remote {
+            let error = stream.read_all(connection).await;
+            tracing::debug!(server = %connection.server(), error = connection.hide(&error.to_string()), "its event stream ended");
+            self.address.send_modify(|address| *address = Err(error.clone()));
+            connection.await_ending().await;
+            connection.fail_sent_requests(&CallError::Remote {
                 server: connection.server(),
-                problem: connection.hide(&format!("its event stream ended: {trouble}")),
-                mishap: Mishap::AnswerLost,
+                problem: connection.hide(&format!("its event stream ended: {error}")),
+                failure: RemoteFailure::ResponseLost,
             });
-            let introduction;
-            (stream, introduction) = self.reopen(connection, opened_at.elapsed() > LONG_ENOUGH).await;
-            connection.introduced_anew(introduction);
+            let initialize_params;
+            (stream, initialize_params) = self.reopen(connection, opened_at.elapsed() > LONG_ENOUGH).await;
+            connection.reinitialized(initialize_params);
         }
     }
 
     /// Opens the stream again: less and less often in vain, but at once when somebody has something to send.
     async fn reopen(&self, connection: &Arc<Connection>, at_once: bool) -> (Stream, Offer) {
-        let mut pause = if at_once { Some(Duration::ZERO) } else { Some(FIRST_RETRY) };
+        let mut pause = if at_once { Some(Duration::ZERO) } else { Some(DEFAULT_RETRY_DELAY) };
         loop {
             let paused = async {
                 match pause {
@@ -143,33 +148,33 @@ impl Endpoint {
                 () = paused => {}
                 () = self.wanted.notified() => {}
             }
-            let begun = timeout(REOPENING_PATIENCE, self.begin(connection)).await;
-            let trouble = match begun.unwrap_or(Err(Trouble::NoAnswer)) {
-                Ok((stream, url, introduction)) => {
+            let begun = timeout(REOPEN_TIMEOUT, self.begin(connection)).await;
+            let error = match begun.unwrap_or(Err(RequestError::NoAnswer)) {
+                Ok((stream, url, initialize_params)) => {
                     tracing::debug!(server = %connection.server(), "its event stream is open again");
                     self.address.send_modify(|address| *address = Ok(url));
-                    return (stream, introduction);
+                    return (stream, initialize_params);
                 }
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
-            tracing::debug!(server = %connection.server(), trouble = connection.hide(&trouble.to_string()), "could not open its event stream again");
-            trouble.tell_doubts(connection);
+            tracing::debug!(server = %connection.server(), error = connection.hide(&error.to_string()), "could not open its event stream again");
+            error.report_liveness(connection);
             // One that wants other credentials is not bothered with ours again and again.
-            pause = match trouble {
-                Trouble::Unauthorized { .. } => None,
-                _ => Some((pause.unwrap_or_default() * 2).clamp(FIRST_RETRY, LONGEST_RETRY)),
+            pause = match error {
+                RequestError::Unauthorized { .. } => None,
+                _ => Some((pause.unwrap_or_default() * 2).clamp(DEFAULT_RETRY_DELAY, MAX_RETRY_DELAY)),
             };
-            self.address.send_modify(|address| *address = Err(trouble));
+            self.address.send_modify(|address| *address = Err(error));
         }
     }
 
     /// Opens a stream and introduces us on it.
-    async fn begin(&self, connection: &Arc<Connection>) -> Result<(Stream, Uri, Offer), Trouble> {
+    async fn begin(&self, connection: &Arc<Connection>) -> Result<(Stream, Uri, Offer), RequestError> {
         let (mut stream, url) = open(&self.http).await?;
-        self.post(&url, reply::request(0, "initialize", Some(&self.introduction)).into()).await?;
-        let answer = stream.answer_to_introduction(connection).await?;
-        let met =
-            read_introduction(answer, connection.limits()).map_err(|cause| Trouble::NotRenewed(cause.to_string()))?;
+        self.post(&url, reply::request(0, "initialize", Some(&self.initialize_params)).into()).await?;
+        let answer = stream.initialize_response(connection).await?;
+        let met = read_initialize_result(answer, connection.limits())
+            .map_err(|cause| RequestError::NotRenewed(cause.to_string()))?;
         self.post(&url, reply::notification("notifications/initialized", None).into()).await?;
         Ok((stream, url, met.offer))
     }
@@ -177,23 +182,23 @@ impl Endpoint {
 
 impl Stream {
     /// Hands over every message, until the stream ends.
-    async fn hear_all(&mut self, connection: &Arc<Connection>) -> Trouble {
+    async fn read_all(&mut self, connection: &Arc<Connection>) -> RequestError {
         let mut incoming = connection.incoming(None);
         loop {
             let message = match self.next_event(Some(&mut incoming)).await {
                 Ok(event) if event.data.is_empty() => continue,
-                Ok(event) => incoming.whole(one_line(event.data)).map_err(Trouble::TooLarge),
-                Err(trouble) => Err(trouble),
+                Ok(event) => incoming.whole(one_line(event.data)).map_err(RequestError::TooLarge),
+                Err(error) => Err(error),
             };
             match message {
                 Ok(message) => connection.take(message, None).await,
-                Err(trouble) => return trouble,
+                Err(error) => return error,
             }
         }
     }
 
     /// The answer to our request 0. What comes before it is handed over.
-    async fn answer_to_introduction(&mut self, connection: &Arc<Connection>) -> Result<Bytes, Trouble> {
+    async fn initialize_response(&mut self, connection: &Arc<Connection>) -> Result<Bytes, RequestError> {
         let mut incoming = connection.incoming(Some(0));
         loop {
             let message = self.next_event(Some(&mut incoming)).await?.data;
@@ -205,22 +210,22 @@ impl Stream {
         }
     }
 
-    async fn next_event(&mut self, mut incoming: Option<&mut IncomingMessage>) -> Result<Event, Trouble> {
+    async fn next_event(&mut self, mut incoming: Option<&mut IncomingMessage>) -> Result<Event, RequestError> {
         loop {
             if let Some(event) = self.events.next_event() {
                 return Ok(event);
             }
             let pending = self.events.pending();
             match &mut incoming {
-                Some(incoming) => incoming.grow(pending).map_err(Trouble::TooLarge)?,
-                None if pending > LONGEST_ADDRESS => {
-                    return Err(Trouble::BrokeOff("an event without end instead of its address".to_owned()));
+                Some(incoming) => incoming.grow(pending).map_err(RequestError::TooLarge)?,
+                None if pending > MAX_ENDPOINT_BYTES => {
+                    return Err(RequestError::BrokeOff("an event without end instead of its address".to_owned()));
                 }
                 None => {}
             }
             match self.body.next().await {
                 Some(data) => self.events.push(&data?),
-                None => return Err(Trouble::BrokeOff("the server closed it".to_owned())),
+                None => return Err(RequestError::BrokeOff("the server closed it".to_owned())),
             }
         }
     }

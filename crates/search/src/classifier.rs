@@ -21,11 +21,11 @@ const NEARER_BY: f32 = 0.1;
 const BY_EXAMPLE: f32 = 0.7;
 
 /// A tool whose best skill is less certain than this has no primary skill.
-pub const LEAST_PRIMARY: f32 = 0.5;
+pub const MIN_PRIMARY: f32 = 0.5;
 /// A second or third skill that is less certain is not worth telling.
-const LEAST_FURTHER: f32 = 0.05;
+const MIN_SECONDARY: f32 = 0.05;
 /// A tool has at most so many.
-const MOST_SKILLS: usize = 3;
+const MAX_SKILLS: usize = 3;
 /// With so many members, they count as much as the skill's own words in its vector; with more, no more than that.
 const FULL_MEMBERS: f32 = 10.0;
 
@@ -56,7 +56,7 @@ pub struct Classification {
 impl Classification {
     /// The most certain skill, if it is certain enough.
     pub fn primary(&self) -> Option<&str> {
-        self.skills.first().filter(|(_, confidence)| *confidence >= LEAST_PRIMARY).map(|(id, _)| id.as_str())
+        self.skills.first().filter(|(_, confidence)| *confidence >= MIN_PRIMARY).map(|(id, _)| id.as_str())
     }
 }
 
@@ -147,9 +147,9 @@ impl Classifier {
             let rival = near.get(if place == 0 { 1 } else { 0 }).map_or(0.0, |(nearness, _)| *nearness);
             near[place].0 - rival
         };
-        let confidences = (0..near.len().min(MOST_SKILLS)).map(|place| confidence(near[place].0, lead(place)));
+        let confidences = (0..near.len().min(MAX_SKILLS)).map(|place| confidence(near[place].0, lead(place)));
         let skills = near.iter().zip(confidences).enumerate();
-        let worth_telling = skills.filter(|(place, (_, confidence))| *place == 0 || *confidence >= LEAST_FURTHER);
+        let worth_telling = skills.filter(|(place, (_, confidence))| *place == 0 || *confidence >= MIN_SECONDARY);
         Classification {
             skills: worth_telling.map(|(_, ((_, id), confidence))| ((*id).to_owned(), confidence)).collect(),
         }

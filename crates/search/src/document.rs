@@ -14,11 +14,11 @@ use crate::vectors::normalized;
 /// How much the name counts beside the description in a tool's vector.
 const NAME_SHARE: f32 = 0.5;
 /// Bytes of a description that are looked at. Some servers put whole manuals there; what a tool is for comes first.
-const LONGEST_DESCRIPTION: usize = 4096;
+const MAX_DESCRIPTION_LEN: usize = 4096;
 /// Parameters that are looked at.
-const MOST_PARAMETERS: usize = 64;
+const MAX_PARAMETERS: usize = 64;
 /// Words of a description that are looked at.
-const MOST_WORDS: usize = 400;
+const MAX_WORDS: usize = 400;
 
 /// The text of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,11 +45,11 @@ pub(crate) struct NameMark(u64);
 
 impl NameMark {
     /// Nobody has longer names, and nobody types them.
-    const LONGEST: usize = 256;
+    const MAX_NAME_WORDS_LEN: usize = 256;
 
     /// Of a name; nothing where there is none.
     pub(crate) fn of(name: &str) -> Option<Self> {
-        if name.len() > Self::LONGEST {
+        if name.len() > Self::MAX_NAME_WORDS_LEN {
             return None;
         }
         let letters: String =
@@ -69,7 +69,7 @@ impl Document {
     /// The words of its name that are not its server's: what it is among the tools of its server.
     pub(crate) fn own_words(&self) -> Vec<String> {
         // Spelled out, `git_commit` is not also a word of its own.
-        let stems = |text: &str| text::words(&text::spelled_out(text), MOST_WORDS).into_iter().map(|word| word.stem);
+        let stems = |text: &str| text::words(&text::spelled_out(text), MAX_WORDS).into_iter().map(|word| word.stem);
         let servers: Vec<String> = stems(&self.server).collect();
         stems(&self.name).filter(|stem| !servers.contains(stem)).collect()
     }
@@ -100,16 +100,16 @@ impl Document {
     }
 
     fn short_description(&self) -> &str {
-        &self.description[..self.description.floor_char_boundary(LONGEST_DESCRIPTION)]
+        &self.description[..self.description.floor_char_boundary(MAX_DESCRIPTION_LEN)]
     }
 
     /// The words to be found by, each with the weight of where it stands.
     pub(crate) fn weighted_words(&self) -> Vec<(String, f32)> {
-        let parameters = self.parameters.iter().take(MOST_PARAMETERS);
+        let parameters = self.parameters.iter().take(MAX_PARAMETERS);
         let fields = [(self.server.as_str(), 1.0), (self.name.as_str(), 2.0), (self.short_description(), 1.0)];
         let fields = fields.into_iter().chain(parameters.map(|parameter| (parameter.as_str(), 0.5)));
         fields
-            .flat_map(|(text, weight)| text::words(text, MOST_WORDS).into_iter().map(move |word| (word.stem, weight)))
+            .flat_map(|(text, weight)| text::words(text, MAX_WORDS).into_iter().map(move |word| (word.stem, weight)))
             .collect()
     }
 }

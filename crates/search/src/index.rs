@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::document::{Document, NameMark, TextHash};
-use crate::elsewhere::Told;
 use crate::lexical::{Lexicon, Slot, alone};
 use crate::query::{Query, near, whole_and_best};
 use crate::servers::Servers;
 use crate::text::Word;
+use crate::vector_store::StoredScores;
 use crate::vectors::Vectors;
 
 /// How much of a score comes from meaning; the rest comes from words.
@@ -16,12 +16,12 @@ const MEANING: f32 = 0.6;
 /// How well the words of a tool fit whose name is the request. No others fit so well: they stay below one.
 const BY_NAME: f32 = 1.0;
 /// What such a tool scores at least. Who says a name means it, whatever is near.
-const LEAST_BY_NAME: f32 = 0.9;
+const MIN_BY_NAME: f32 = 0.9;
 
 /// How much of what is lacking in words a tool is given whose name is all of a request; the less, the more is said besides.
 const NAME_SAID: f32 = 0.5;
 /// A name that is less of a request is said by the way.
-const LEAST_SHARE: f32 = 0.4;
+const MIN_SHARE: f32 = 0.4;
 
 /// How much of what is lacking in words a tool is given whose server is what the request is about. By words alone nothing:
 /// the server's name is among the words of its tools already.
@@ -76,7 +76,7 @@ pub struct Hit<K> {
 
 /// A tool that has no vector yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Lacking<'a, K> {
+pub struct MissingVector<'a, K> {
     /// Which one.
     pub key: &'a K,
     /// The text to be embedded.
@@ -181,8 +181,8 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     }
 
     /// Some of the servers that have no vector yet, by name. Tools are found without, but not by what their server is for.
-    pub fn servers_lacking(&self, count: usize) -> Vec<Lacking<'_, String>> {
-        self.servers.as_ref().map(|servers| servers.lacking(count)).unwrap_or_default()
+    pub fn servers_missing_vectors(&self, count: usize) -> Vec<MissingVector<'_, String>> {
+        self.servers.as_ref().map(|servers| servers.missing_vectors(count)).unwrap_or_default()
     }
 
     /// Gives a server its vector, as [`Index::set_vector`] does a tool.
@@ -217,15 +217,15 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     }
 
     /// Some of the tools that have no vector yet, the smallest keys first.
-    pub fn lacking(&self, count: usize) -> Vec<Lacking<'_, K>> {
+    pub fn missing_vectors(&self, count: usize) -> Vec<MissingVector<'_, K>> {
         let entries = (0..).zip(&self.tools).filter(|(slot, _)| !self.vectors.has(*slot));
-        let mut lacking: Vec<Lacking<K>> = entries
+        let mut missing_vectors: Vec<MissingVector<K>> = entries
             .filter_map(|(_, entry)| entry.as_ref())
-            .map(|Entry { key, document, hash, .. }| Lacking { key, document, hash: *hash })
+            .map(|Entry { key, document, hash, .. }| MissingVector { key, document, hash: *hash })
             .collect();
-        lacking.sort_by(|one, other| one.key.cmp(other.key));
-        lacking.truncate(count);
-        lacking
+        missing_vectors.sort_by(|one, other| one.key.cmp(other.key));
+        missing_vectors.truncate(count);
+        missing_vectors
     }
 
     /// The tools that fit a request best, best first, among those that are admitted. The others play no part in the
@@ -238,12 +238,12 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
 
     /// The same where vectors are compared elsewhere, ranked in the same way. What is kept there counts only if
     /// something was told of it; what is not is compared here.
-    pub fn search_told(
+    pub fn search_with_scores(
         &self,
         query: &Query,
         limits: Limits,
         admits: impl Fn(&K) -> bool,
-        told: &Told<'_, K>,
+        told: &StoredScores<'_, K>,
     ) -> Vec<Hit<K>> {
         let compared = |key: &K, slot: Slot| match told.near.get(key) {
             Some(nearness) => Some(Some(*nearness)),
@@ -399,7 +399,7 @@ impl Scoring {
 fn share_of_name(own_words: &[String], request: &[Word]) -> f32 {
     let is_said = |own: &String| request.iter().any(|word| word.stem == *own);
     let share = own_words.len() as f32 / request.len().max(1) as f32;
-    let counts = (LEAST_SHARE..=1.0).contains(&share) && !own_words.is_empty() && own_words.iter().all(is_said);
+    let counts = (MIN_SHARE..=1.0).contains(&share) && !own_words.is_empty() && own_words.iter().all(is_said);
     if counts { share } else { 0.0 }
 }
 
@@ -410,7 +410,7 @@ pub(crate) fn most(lexical: f32, vector: f32) -> f32 {
 
 fn fused(lexical: f32, vector: f32) -> f32 {
     if lexical >= BY_NAME {
-        return LEAST_BY_NAME + (1.0 - LEAST_BY_NAME) * vector.max(0.0);
+        return MIN_BY_NAME + (1.0 - MIN_BY_NAME) * vector.max(0.0);
     }
     MEANING * vector + (1.0 - MEANING) * lexical
 }

@@ -12,7 +12,7 @@ const LENGTH: f32 = 0.75;
 const HALF: f32 = 16.0;
 
 /// What is scored at most by words alone, and the share of what was asked for that counts half of that.
-const MOST_ALONE: f32 = 0.7;
+const MAX_ALONE: f32 = 0.7;
 const ALONE_HALF: f32 = 0.4;
 
 /// A word that is in the index.
@@ -147,7 +147,7 @@ pub(crate) fn alone(score: f32, worth: f32) -> f32 {
         return 0.0;
     }
     let share = HALF * score / (1.0 - score) / worth;
-    MOST_ALONE * share / (share + ALONE_HALF)
+    MAX_ALONE * share / (share + ALONE_HALF)
 }
 
 #[cfg(test)]

@@ -26,10 +26,10 @@
 //! index.insert(2, tool("merge_pull_request", "Merge a pull request"));
 //!
 //! // Found by words at once, by meaning as soon as there are vectors.
-//! let lacking = index.lacking(32);
-//! let documents: Vec<&Document> = lacking.iter().map(|lacking| lacking.document).collect();
+//! let missing_vectors = index.missing_vectors(32);
+//! let documents: Vec<&Document> = missing_vectors.iter().map(|missing_vectors| missing_vectors.document).collect();
 //! let vectors = embed_documents(model, &documents).expect("the built-in model always answers");
-//! let made: Vec<_> = lacking.iter().map(|lacking| (*lacking.key, lacking.hash)).zip(vectors).collect();
+//! let made: Vec<_> = missing_vectors.iter().map(|missing_vectors| (*missing_vectors.key, missing_vectors.hash)).zip(vectors).collect();
 //! for ((key, hash), vector) in made {
 //!     index.set_vector(&key, hash, &vector);
 //! }
@@ -45,7 +45,6 @@ mod bert;
 mod builtin;
 mod classifier;
 mod document;
-mod elsewhere;
 mod embedder;
 mod index;
 mod lexical;
@@ -57,17 +56,20 @@ mod sentence_model;
 mod servers;
 mod skills;
 mod text;
+mod vector_store;
 mod vectors;
 
 #[cfg(feature = "builtin-model")]
 pub use builtin::BuiltIn;
-pub use classifier::{Classification, Classifier, LEAST_PRIMARY};
+pub use classifier::{Classification, Classifier, MIN_PRIMARY};
 pub use document::{Document, TextHash, embed_documents};
-pub use elsewhere::{Answers, Narrowed, Payload, Point, PointId, Request, StoreError, Told, VectorStore};
 pub use embedder::{EmbedError, Embedder};
-pub use index::{Hit, Index, Lacking, Limits};
+pub use index::{Hit, Index, Limits, MissingVector};
 #[cfg(feature = "builtin-model")]
 pub use minilm::MiniLm;
 pub use query::Query;
 pub use sentence_model::{FileError, ModelError, SentenceModel};
 pub use skills::{Skill, SkillsError, builtin_skills, fingerprint, read_skills};
+pub use vector_store::{
+    NearestAnswers, Payload, Point, PointId, Request, StoreError, StoreFilter, StoredScores, VectorStore,
+};

@@ -6,7 +6,7 @@
 mod kernel;
 
 /// The largest magnitude of a scaled number.
-const LARGEST: f32 = 2047.0;
+const MAX_QUANTISED: f32 = 2047.0;
 /// Rows are filled up with zeros to a multiple of this.
 const STEP: usize = 16;
 /// Rows that are multiplied together.
@@ -94,7 +94,7 @@ impl Rows {
 /// The scale of a row, and its numbers in that scale.
 fn scaled(row: &[f32]) -> (f32, impl Iterator<Item = i16>) {
     let largest = row.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
-    let scale = if largest > 0.0 { largest / LARGEST } else { 1.0 };
+    let scale = if largest > 0.0 { largest / MAX_QUANTISED } else { 1.0 };
     let factor = scale.recip();
     (scale, row.iter().map(move |value| nearest(value * factor)))
 }

@@ -6,15 +6,15 @@ use crate::text::{self, Word};
 use crate::vectors::normalized;
 
 /// Bytes of a request that are looked at.
-const LONGEST: usize = 8192;
+const MAX_QUERY_LEN: usize = 8192;
 /// Words of a request, or of one of its sentences, that are looked at.
-const MOST_WORDS: usize = 200;
+const MAX_WORDS: usize = 200;
 /// Sentences that are looked at on their own. Each costs the model some milliseconds.
-const MOST_SENTENCES: usize = 8;
+const MAX_SENTENCES: usize = 8;
 
 /// Bytes of a request whose meaning is looked at; the sentence that goes beyond them is the last. Words are cheap and go
 /// further.
-const LONGEST_MEANING: usize = 1600;
+const MAX_EMBEDDED_LEN: usize = 1600;
 
 /// A request, read once.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ struct Part {
 impl Query {
     /// Reads a request. Without vectors it finds tools by words.
     pub fn new(text: &str) -> Self {
-        let text = &text[..text.floor_char_boundary(LONGEST)];
-        let parts = std::iter::once(text).chain(text::sentences(text, MOST_SENTENCES));
-        let parts = parts.map(|part| Part { text: part.to_owned(), words: text::words(part, MOST_WORDS) });
+        let text = &text[..text.floor_char_boundary(MAX_QUERY_LEN)];
+        let parts = std::iter::once(text).chain(text::sentences(text, MAX_SENTENCES));
+        let parts = parts.map(|part| Part { text: part.to_owned(), words: text::words(part, MAX_WORDS) });
         Self { parts: parts.collect(), vectors: Vec::new(), name: NameMark::of(text) }
     }
 
@@ -55,7 +55,7 @@ impl Query {
         let sentences = if self.parts.len() > 1 { &self.parts[1..] } else { &self.parts[..] };
         let mut read = 0;
         let is_within = |part: &&Part| {
-            let is_within = read < LONGEST_MEANING;
+            let is_within = read < MAX_EMBEDDED_LEN;
             read += part.text.len();
             is_within
         };

@@ -3,7 +3,7 @@
 //! The layout is that of Hugging Face: `config.json`, `tokenizer.json` or `vocab.txt`, `model.safetensors`; where there are
 //! more files that shape a vector, they are heeded, or the model is refused for them. Who has the files reads them.
 
-mod reading;
+mod config;
 
 use std::error::Error;
 
@@ -67,10 +67,10 @@ impl SentenceModel {
     pub fn read(name: &str, file: impl Fn(&str) -> Result<Option<Vec<u8>>, FileError>) -> Result<Self, ModelError> {
         let mut files = Files { file, digest: Sha256::new() };
         let config = files.needed(CONFIG)?;
-        let mut shape = reading::shape(&config).map_err(|why| odd(CONFIG, why))?;
-        files.check(MODULES, reading::check_modules)?;
-        files.check(POOLING, reading::check_pooling)?;
-        if let Some(longest) = files.check(LENGTH, reading::longest_text)?.flatten() {
+        let mut shape = config::shape(&config).map_err(|why| odd(CONFIG, why))?;
+        files.check(MODULES, config::check_modules)?;
+        files.check(POOLING, config::check_pooling)?;
+        if let Some(longest) = files.check(LENGTH, config::longest_text)?.flatten() {
             shape.longest_text = longest.min(shape.positions);
         }
         let pieces = files.pieces(shape.words)?;
@@ -131,13 +131,13 @@ impl<F: Fn(&str) -> Result<Option<Vec<u8>>, FileError>> Files<F> {
     /// How texts are cut: `tokenizer.json` says it all, `vocab.txt` the pieces alone.
     fn pieces(&mut self, words: usize) -> Result<WordPiece, ModelError> {
         if let Some(bytes) = self.get(TOKENIZER)? {
-            return reading::tokenizer(&bytes, words).map_err(|why| odd(TOKENIZER, why));
+            return config::tokenizer(&bytes, words).map_err(|why| odd(TOKENIZER, why));
         }
-        let folding = self.check(TOKENIZER_CONFIG, reading::folding)?.unwrap_or(reading::USUAL_FOLDING);
+        let folding = self.check(TOKENIZER_CONFIG, config::folding)?.unwrap_or(config::DEFAULT_FOLDING);
         let Some(bytes) = self.get(VOCABULARY)? else {
             return Err(ModelError::Missing("tokenizer.json` or `vocab.txt"));
         };
-        reading::vocabulary(&bytes, folding, words).map_err(|why| odd(VOCABULARY, why))
+        config::vocabulary(&bytes, folding, words).map_err(|why| odd(VOCABULARY, why))
     }
 }
 

@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use crate::document::{Document, TextHash};
-use crate::index::{Index, Lacking};
+use crate::index::{Index, MissingVector};
 use crate::lexical::Slot;
 use crate::query::Query;
 
 /// A server that scores no more than this has nothing to do with a request.
-const LEAST_SCORE: f32 = 0.15;
+const MIN_SCORE: f32 = 0.15;
 
 /// The servers that have tools in an index.
 pub(crate) struct Servers {
@@ -51,8 +51,8 @@ impl Servers {
         self.index.forget_vectors();
     }
 
-    pub(crate) fn lacking(&self, count: usize) -> Vec<Lacking<'_, String>> {
-        self.index.lacking(count)
+    pub(crate) fn missing_vectors(&self, count: usize) -> Vec<MissingVector<'_, String>> {
+        self.index.missing_vectors(count)
     }
 
     pub(crate) fn set_vector(&mut self, server: &String, hash: TextHash, vector: &[f32]) -> bool {
@@ -61,7 +61,7 @@ impl Servers {
 
     /// How much each server has to do with a request, by its slot, from 0 to 1.
     pub(crate) fn relevance(&self, query: &Query) -> Vec<f32> {
-        let relevance = |score: f32| ((score - LEAST_SCORE) / (1.0 - LEAST_SCORE)).clamp(0.0, 1.0);
+        let relevance = |score: f32| ((score - MIN_SCORE) / (1.0 - MIN_SCORE)).clamp(0.0, 1.0);
         self.index.scores(query).into_iter().map(relevance).collect()
     }
 }

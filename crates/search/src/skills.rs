@@ -103,11 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_list_is_said() {
+    fn what_is_wrong_with_a_list_is_reported() {
         let twice = r#"[{"id":"a","name":"A","description":"d"},{"id":"a","name":"B","description":"d"}]"#;
         assert_eq!(read_skills(twice).unwrap_err().to_string(), "there are two skills `a`");
-        let lacking = r#"[{"id":"a","name":" ","description":"d"}]"#;
-        assert_eq!(read_skills(lacking).unwrap_err().to_string(), "the skill `a` has no name");
+        let missing_vectors = r#"[{"id":"a","name":" ","description":"d"}]"#;
+        assert_eq!(read_skills(missing_vectors).unwrap_err().to_string(), "the skill `a` has no name");
         assert!(matches!(read_skills("{}"), Err(SkillsError::Unreadable(_))));
     }
 }

@@ -96,8 +96,8 @@ fn push_part(part: &str, stemmer: &Stemmer, found: &mut Vec<Word>) {
 
 fn push_word(word: &str, stemmer: &Stemmer, found: &mut Vec<Word>) {
     /// Nobody looks for a longer one, and some servers put whole files into their descriptions.
-    const LONGEST: usize = 64;
-    if word.len() > LONGEST || stop_words::is_one(word) {
+    const MAX_TOKEN_LEN: usize = 64;
+    if word.len() > MAX_TOKEN_LEN || stop_words::is_one(word) {
         return;
     }
     let stem = if word.is_ascii() { stemmer.stem(word).into_owned() } else { word.to_owned() };

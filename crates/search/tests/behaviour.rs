@@ -1,10 +1,10 @@
 //! What the index does when tools come, change and go, with the model that comes along.
 #![cfg(feature = "builtin-model")]
 
-#[path = "behaviour/elsewhere.rs"]
-mod elsewhere;
 #[path = "behaviour/hostile.rs"]
 mod hostile;
+#[path = "behaviour/index.rs"]
+mod index;
 #[path = "behaviour/own_model.rs"]
 mod own_model;
 #[path = "behaviour/quality.rs"]
@@ -13,10 +13,10 @@ mod quality;
 mod scale;
 #[path = "behaviour/skills.rs"]
 mod skills;
-#[path = "behaviour/story.rs"]
-mod story;
 #[path = "behaviour/tiny_model.rs"]
 mod tiny_model;
+#[path = "behaviour/vector_store.rs"]
+mod vector_store;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -45,19 +45,19 @@ fn by_words(documents: &[Document]) -> Index<usize> {
 fn embed_lacking(index: &mut Index<usize>) {
     static KNOWN: Mutex<BTreeMap<TextHash, Vec<f32>>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().expect("no test fails while it embeds");
-    let lacking: Vec<_> =
-        index.lacking(usize::MAX).iter().map(|tool| (*tool.key, tool.hash, tool.document.clone())).collect();
-    let (hashes, documents): (Vec<TextHash>, Vec<&Document>) = lacking
+    let missing_vectors: Vec<_> =
+        index.missing_vectors(usize::MAX).iter().map(|tool| (*tool.key, tool.hash, tool.document.clone())).collect();
+    let (hashes, documents): (Vec<TextHash>, Vec<&Document>) = missing_vectors
         .iter()
         .filter(|(_, hash, _)| !known.contains_key(hash))
         .map(|(_, hash, document)| (*hash, document))
         .unzip();
     known.extend(hashes.into_iter().zip(embed_documents(MiniLm::shared(), &documents).expect(ALWAYS)));
-    for (key, hash, _) in lacking {
+    for (key, hash, _) in missing_vectors {
         assert!(index.set_vector(&key, hash, &known[&hash]));
     }
     let servers: Vec<_> = index
-        .servers_lacking(usize::MAX)
+        .servers_missing_vectors(usize::MAX)
         .iter()
         .map(|server| (server.key.clone(), server.hash, server.document.clone()))
         .collect();

@@ -3,7 +3,7 @@
 use registry::{AuditNote, Transaction};
 use serde_json::Value;
 
-use crate::household::Household;
+use crate::context::ServiceContext;
 use crate::{Actor, Error};
 
 /// What somebody did, as the audit log keeps it.
@@ -24,19 +24,19 @@ fn log(note: &AuditNote) {
     tracing::info!(who, action = note.action, target, "done");
 }
 
-impl Household {
+impl ServiceContext {
     /// Notes what an administrator does that changes nothing in the registry. Usually the row is committed when this
     /// returns. If the database is unreachable it is queued: servers can be connected and disconnected meanwhile.
     pub(crate) async fn audit(&self, note: AuditNote) -> Result<(), Error> {
         log(&note);
-        if self.records.must_queue() {
-            self.records.note(note);
+        if self.status_writer.should_queue() {
+            self.status_writer.note(note);
             return Ok(());
         }
         match self.store.append_audit(note.clone()).await {
             Err(error) if error.is_retryable() => {
                 tracing::warn!(%error, action = note.action, "the audit log is written later");
-                self.records.note(note);
+                self.status_writer.note(note);
                 Ok(())
             }
             other => Ok(other?),

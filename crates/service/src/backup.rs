@@ -6,9 +6,9 @@ use registry::{Existing, ImportReport, Secrets, SkillRecord};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::finding::editing;
 use crate::servers::{Registration, to_the_end};
 use crate::settings::Settings;
+use crate::tool_search::skill_edits;
 use crate::{Actor, Error, Problem, Service, audit};
 
 /// What the audit log calls it.
@@ -20,7 +20,7 @@ impl Service {
         let exported = self.store.export(secrets).await?;
         let details = json!({ "secrets": secrets == Secrets::Revealed });
         // Also while nothing can be written: an export may be all that can be rescued then.
-        self.house.audit(audit::note(by, "registry.export", Some(TARGET), Some(details))).await?;
+        self.context.audit(audit::note(by, "registry.export", Some(TARGET), Some(details))).await?;
         Ok(exported)
     }
 
@@ -54,7 +54,7 @@ impl Service {
         }
         for name in &report.added {
             let record = self.store.find_server(name).await?;
-            self.house.admit_new(record).await?;
+            self.context.add_new_server(record).await?;
         }
         Ok(report)
     }
@@ -80,7 +80,7 @@ pub fn problems_with(backup: &Value, kept: &[SkillRecord]) -> Vec<Problem> {
     }
     let skills = backup["skills"].as_array().into_iter().flatten().map(SkillRecord::deserialize);
     let skills: Vec<SkillRecord> = skills.filter_map(Result::ok).collect();
-    for (index, problem) in editing::problems_with(&skills, kept) {
+    for (index, problem) in skill_edits::problems_with(&skills, kept) {
         let index = index.map(|index| index.to_string());
         let place: Vec<&str> = ["skills"].into_iter().chain(index.as_deref()).collect();
         problems.extend(within(&place, vec![problem]));
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_not_be_used_is_told_with_its_place_and_masks_are_fine() {
+    fn what_could_not_be_used_is_reported_with_its_place_and_masks_are_fine() {
         let backup = json!({"servers": [
             {"name": "fine", "transport_type": "stdio", "connection_config": {"command": "x", "env": {"TOKEN": "***"}}},
             {"name": "Not Fine", "transport_type": "http", "connection_config": {}},

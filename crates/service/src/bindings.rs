@@ -23,7 +23,7 @@ pub struct Binding {
 
 /// A binding as it is shown.
 #[derive(Debug, Clone, Serialize)]
-pub struct ShownBinding {
+pub struct BindingView {
     /// What is kept.
     #[serde(flatten)]
     pub record: BindingRecord,
@@ -38,7 +38,7 @@ impl Service {
         document: Option<&str>,
         server: Option<&str>,
         page: Page,
-    ) -> Result<Listed<ShownBinding>, Error> {
+    ) -> Result<Listed<BindingView>, Error> {
         let server = match server {
             Some(key) => Some(self.store.find_server(key).await?.id),
             None => None,
@@ -52,18 +52,18 @@ impl Service {
                 Some(name) => name.clone(),
                 None => names.entry(id).or_insert(self.store.find_server(&id.to_string()).await?.name).clone(),
             };
-            shown.push(ShownBinding { record, server_name });
+            shown.push(BindingView { record, server_name });
         }
         Ok(Listed { items: shown, total })
     }
 
     /// Makes a binding.
-    pub async fn add_binding(&self, by: &Actor, new: Binding) -> Result<ShownBinding, Error> {
+    pub async fn add_binding(&self, by: &Actor, new: Binding) -> Result<BindingView, Error> {
         let Binding { document, section, server, inherit_to_children } = new;
         let server = self.store.find_server(&server).await?;
         let binding = NewBinding { document, section, server_id: server.id, inherit_to_children };
         let mut change = self.store.transaction("make a binding").await?;
-        let shown = ShownBinding { record: change.insert_binding(binding).await?, server_name: server.name };
+        let shown = BindingView { record: change.insert_binding(binding).await?, server_name: server.name };
         let id = shown.record.id.to_string();
         audit::commit(change, audit::note(by, "binding.add", Some(&id), Some(json!(shown)))).await?;
         Ok(shown)

@@ -5,7 +5,7 @@
 //! - `failing`: what is told when it goes wrong
 
 mod attempt;
-mod failing;
+mod failure;
 mod resolution;
 #[cfg(test)]
 mod tests;
@@ -20,19 +20,19 @@ use registry::{ExecutionId, ExecutionStatus, RawJson, ServerId, Source, Timestam
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::executions::{Asked, Ended, Execution, Executions, Origin, QUEUE_PATIENCE, Refused, Verdict};
+use crate::executions::{CancelReason, Ended, Execution, Executions, NewExecution, Origin, QUEUE_TIMEOUT, Refused};
 use crate::{Actor, Error, Service};
 pub(crate) use attempt::Attempt;
-use attempt::{Answer, line_of};
-use failing::Concluded;
+use attempt::{AttemptOutcome, line_of};
+use failure::Concluded;
 use resolution::{Miss, Target};
 
 /// A server that has a limit of its own keeps to it itself; we step in only if it does not.
-const GRACE: Duration = Duration::from_secs(2);
+const SERVER_TIMEOUT_GRACE: Duration = Duration::from_secs(2);
 
 /// A server that is away is waited for if it is tried again within this time, and for a moment more.
-const SOON: Duration = Duration::from_millis(1_500);
-const A_MOMENT: Duration = Duration::from_millis(20);
+const MAX_RECONNECT_WAIT: Duration = Duration::from_millis(1_500);
+const RECONNECT_MARGIN: Duration = Duration::from_millis(20);
 
 /// A call to be made.
 #[derive(Debug, Clone)]
@@ -96,21 +96,21 @@ impl Service {
 }
 
 /// A call on its way. However its way ends, the call does too.
-struct UnderWay {
+struct CallGuard {
     whole: Arc<Executions>,
     aggregator: Arc<Aggregator>,
     execution: Arc<Execution>,
     client: Option<Arc<Client>>,
 }
 
-impl Drop for UnderWay {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.withdraw();
-        self.execution.finish(Ended::given_up(self.execution.verdict().as_ref()));
+        self.execution.finish(Ended::given_up(self.execution.cancel_reason().as_ref()));
     }
 }
 
-impl UnderWay {
+impl CallGuard {
     /// Takes it back from wherever it is.
     fn withdraw(&mut self) {
         let Some(client) = self.client.take() else { return };
@@ -124,13 +124,13 @@ impl Executions {
     /// Makes a call and waits for its result.
     pub(crate) async fn call(self: &Arc<Self>, call: Call) -> Result<Outcome, Error> {
         let asked = Instant::now();
-        failing::check(&call)?;
+        failure::check(&call)?;
         let aggregator = self.aggregator().ok_or(Error::ExecutionStopped)?;
         let error = match self.resolve(&aggregator.fleet.view(), &call) {
             Ok(target) => {
                 let execution = self.enter(&call, &target)?;
-                let mut under_way = UnderWay { whole: Arc::clone(self), aggregator, execution, client: None };
-                return self.conclude(&call, &target, asked, &mut under_way).await;
+                let mut call_guard = CallGuard { whole: Arc::clone(self), aggregator, execution, client: None };
+                return self.conclude(&call, &target, asked, &mut call_guard).await;
             }
             Err(Miss::Starting(place)) => return self.call_when_ready(&call, place, asked, aggregator).await,
             Err(Miss::NoTool) => self.missing(&call).await,
@@ -145,11 +145,11 @@ impl Executions {
         call: &Call,
         target: &Target,
         asked: Instant,
-        under_way: &mut UnderWay,
+        call_guard: &mut CallGuard,
     ) -> Result<Outcome, Error> {
-        let Concluded { outcome, ended } = self.carry_through(call, target, asked, under_way).await;
-        under_way.execution.finish(ended);
-        Ok(Outcome { result: outcome?, metadata: metadata(&under_way.execution, target) })
+        let Concluded { outcome, ended } = self.run_attempts(call, target, asked, call_guard).await;
+        call_guard.execution.finish(ended);
+        Ok(Outcome { result: outcome?, metadata: metadata(&call_guard.execution, target) })
     }
 
     /// Makes a call to a server that is about to be ready. It counts from now on, but takes nobody's turn meanwhile.
@@ -162,16 +162,16 @@ impl Executions {
     ) -> Result<Outcome, Error> {
         let server = self.name_of(place);
         let tool = call.name.strip_prefix(&*server.1).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&call.name);
-        let waiting = self.asked(call, place, server.clone(), tool);
+        let waiting = self.new_execution(call, place, server.clone(), tool);
         let execution = self.begin_waiting(waiting, session_of(call).as_deref());
-        let execution = execution.map_err(|refused| failing::refused(&refused))?;
-        let mut under_way =
-            UnderWay { whole: Arc::clone(self), aggregator: Arc::clone(&aggregator), execution, client: None };
-        let execution = Arc::clone(&under_way.execution);
+        let execution = execution.map_err(|refused| failure::refused(&refused))?;
+        let mut call_guard =
+            CallGuard { whole: Arc::clone(self), aggregator: Arc::clone(&aggregator), execution, client: None };
+        let execution = Arc::clone(&call_guard.execution);
         let is_late = tokio::select! {
             biased;
-            verdict = execution.called_off() => {
-                let Concluded { outcome, ended } = failing::called_off(&execution, &verdict);
+            cancel_reason = execution.cancel_requested() => {
+                let Concluded { outcome, ended } = failure::cancel_requested(&execution, &cancel_reason);
                 execution.finish(ended);
                 return Err(outcome.expect_err("what was called off has no result"));
             }
@@ -179,11 +179,11 @@ impl Executions {
         };
         let found = if is_late { Err(Miss::Down(place)) } else { self.resolve(&aggregator.fleet.view(), call) };
         let found = found.map_err(|miss| self.explain(miss, call)).and_then(|target| {
-            let in_line = self.stands_in_line_again(&execution);
-            in_line.map(|()| target).map_err(|full| failing::refused(&Refused::Full(full)))
+            let in_line = self.queue_again(&execution);
+            in_line.map(|()| target).map_err(|full| failure::refused(&Refused::Full(full)))
         });
         match found {
-            Ok(target) => self.conclude(call, &target, asked, &mut under_way).await,
+            Ok(target) => self.conclude(call, &target, asked, &mut call_guard).await,
             Err(error) => {
                 let ended = Ended::unanswered(ExecutionStatus::Error, error.to_string()).of_kind("server_unavailable");
                 execution.finish(ended);
@@ -193,24 +193,30 @@ impl Executions {
     }
 
     fn enter(&self, call: &Call, target: &Target) -> Result<Arc<Execution>, Error> {
-        let asked = self.asked(call, target.place, target.server.clone(), &target.tool);
-        self.begin(asked, session_of(call).as_deref()).map_err(|refused| failing::refused(&refused))
+        let asked = self.new_execution(call, target.place, target.server.clone(), &target.tool);
+        self.begin(asked, session_of(call).as_deref()).map_err(|refused| failure::refused(&refused))
     }
 
     /// Keeps that a call was not made because its server is not there.
     fn note_refusal(&self, call: &Call, error: &Error) {
         let Error::ServerUnavailable { server_id, name, sentence, .. } = error else { return };
-        let Some(standing) = self.roster().find(server_id) else { return };
+        let Some(entry) = self.server_table().find(server_id) else { return };
         let tool = call.name.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.'));
-        let server = (Some(standing.id), Arc::clone(&standing.name));
-        let asked = self.asked(call, standing.place, server, tool.unwrap_or(&call.name));
+        let server = (Some(entry.id), Arc::clone(&entry.name));
+        let asked = self.new_execution(call, entry.place, server, tool.unwrap_or(&call.name));
         let ended = Ended::unanswered(ExecutionStatus::Error, sentence.clone()).of_kind("server_unavailable");
         self.enter_ended(asked, ended);
     }
 
-    fn asked(&self, call: &Call, place: usize, server: (Option<ServerId>, Arc<str>), tool: &str) -> Asked {
+    fn new_execution(
+        &self,
+        call: &Call,
+        place: usize,
+        server: (Option<ServerId>, Arc<str>),
+        tool: &str,
+    ) -> NewExecution {
         let keeps_payloads = self.settings().store_payloads;
-        Asked {
+        NewExecution {
             place,
             server,
             tool: tool.into(),
@@ -227,85 +233,91 @@ impl Executions {
     }
 
     /// From its turn to its answer.
-    async fn carry_through(&self, call: &Call, target: &Target, asked: Instant, under_way: &mut UnderWay) -> Concluded {
-        let execution = Arc::clone(&under_way.execution);
+    async fn run_attempts(
+        &self,
+        call: &Call,
+        target: &Target,
+        asked: Instant,
+        call_guard: &mut CallGuard,
+    ) -> Concluded {
+        let execution = Arc::clone(&call_guard.execution);
         let mut clock = Clock { asked, turn: None };
-        if let Some(concluded) = self.wait_for_turn(call, clock, under_way).await {
+        if let Some(concluded) = self.wait_for_turn(call, clock, call_guard).await {
             return concluded;
         }
         clock.turn = Some(Instant::now());
-        let line = line_of(target, call, &under_way.aggregator.options);
+        let line = line_of(target, call, &call_guard.aggregator.options);
         let pauses = self.settings().retry_backoff_ms.clone();
         let (mut retries, mut broke_off) = (0, false);
         loop {
-            let (attempt, answer) = Attempt::make(&under_way.aggregator, &execution, call, &line);
-            under_way.client = Some(attempt);
+            let (attempt, answer) = Attempt::make(&call_guard.aggregator, &execution, call, &line);
+            call_guard.client = Some(attempt);
             let answer = tokio::select! {
                 biased;
-                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
+                cancel_reason = execution.cancel_requested() => return failure::cancel_requested(&execution, &cancel_reason),
                 answer = answer => answer,
-                limit = self.too_late(call, target.place, clock) => return self.end_late(under_way, limit),
+                limit = self.until_timed_out(call, target.place, clock) => return self.end_timed_out(call_guard, limit),
             };
-            under_way.client = None;
+            call_guard.client = None;
             let mut failure = match answer {
-                Answer::Result(line, result) => return failing::result(&execution, &line, result),
-                Answer::Refused(line, error) => return failing::refused_by_server(&execution, &line, error),
-                Answer::Nothing(failure) => failure,
+                AttemptOutcome::Result(line, result) => return failure::result(&execution, &line, result),
+                AttemptOutcome::Refused(line, error) => return failure::refused_by_server(&execution, &line, error),
+                AttemptOutcome::Nothing(failure) => failure,
             };
             if broke_off {
-                failure.was_sent_before();
+                failure.note_sent_before();
             }
             broke_off |= failure.is_lost && !failure.is_untouched;
             let may_repeat = failure.may_pass() && (failure.is_untouched && (!failure.is_absent || retries > 0))
                 || failure.is_lost && target.is_repeatable;
             let pause = pauses.get(retries).copied().map(Duration::from_millis);
-            let pause = if failure.is_absent { pause.and_then(|_| self.soon_tried(target.place)) } else { pause };
+            let pause = if failure.is_absent { pause.and_then(|_| self.reconnect_wait(target.place)) } else { pause };
             let (deadline, _) = self.deadline(call, target.place, clock);
             let Some(pause) = pause.filter(|&pause| may_repeat && Instant::now() + pause < deadline) else {
                 return self.failed(&execution, &failure);
             };
             retries += 1;
             // Meanwhile others may run: a server that is away keeps nobody else waiting.
-            execution.will_be_retried(failure.ended.kind.as_deref().unwrap_or_default());
+            execution.mark_retry(failure.ended.kind.as_deref().unwrap_or_default());
             tokio::select! {
                 biased;
-                verdict = execution.called_off() => return failing::called_off(&execution, &verdict),
+                cancel_reason = execution.cancel_requested() => return failure::cancel_requested(&execution, &cancel_reason),
                 () = sleep(pause) => {}
             }
-            if self.stands_in_line_again(&execution).is_err() {
+            if self.queue_again(&execution).is_err() {
                 return self.failed(&execution, &failure);
             }
-            if let Some(concluded) = self.wait_for_turn(call, clock, under_way).await {
+            if let Some(concluded) = self.wait_for_turn(call, clock, call_guard).await {
                 return concluded;
             }
         }
     }
 
     /// Waits until it is a call's turn; how it ended, if it did before that.
-    async fn wait_for_turn(&self, call: &Call, clock: Clock, under_way: &mut UnderWay) -> Option<Concluded> {
-        let execution = Arc::clone(&under_way.execution);
+    async fn wait_for_turn(&self, call: &Call, clock: Clock, call_guard: &mut CallGuard) -> Option<Concluded> {
+        let execution = Arc::clone(&call_guard.execution);
         let turn = execution.take_turn()?;
         tokio::select! {
             biased;
-            verdict = execution.called_off() => return Some(failing::called_off(&execution, &verdict)),
-            turn = timeout(QUEUE_PATIENCE, turn) => if turn.is_err() { return Some(failing::waited_too_long()) },
-            limit = self.too_late(call, execution.place(), clock) => return Some(self.end_late(under_way, limit)),
+            cancel_reason = execution.cancel_requested() => return Some(failure::cancel_requested(&execution, &cancel_reason)),
+            turn = timeout(QUEUE_TIMEOUT, turn) => if turn.is_err() { return Some(failure::waited_too_long()) },
+            limit = self.until_timed_out(call, execution.place(), clock) => return Some(self.end_timed_out(call_guard, limit)),
         }
-        execution.has_its_turn();
+        execution.mark_turn();
         None
     }
 
     /// How long it is until a server that is not there is tried again, if that is worth waiting for: who calls one that is
     /// away is told so at once.
-    fn soon_tried(&self, place: usize) -> Option<Duration> {
-        let retry_at = self.roster().at(place)?.retry_at?;
+    fn reconnect_wait(&self, place: usize) -> Option<Duration> {
+        let retry_at = self.server_table().at(place)?.retry_at?;
         let left = retry_at.since(Timestamp::now());
-        (left <= SOON).then_some(left + A_MOMENT)
+        (left <= MAX_RECONNECT_WAIT).then_some(left + RECONNECT_MARGIN)
     }
 
     /// How long a call may take. What it says itself counts first, then what its server's configuration says.
     fn limit(&self, call: &Call, place: usize) -> Duration {
-        let own = || self.own_limit(place).map(|limit| limit + GRACE);
+        let own = || self.own_limit(place).map(|limit| limit + SERVER_TIMEOUT_GRACE);
         let general = || Duration::from_millis(self.settings().timeout_ms);
         call.timeout_ms.map(Duration::from_millis).or_else(own).unwrap_or_else(general)
     }
@@ -320,7 +332,7 @@ impl Executions {
 
     /// Waits until a call has taken too long; says what the limit was. Its server's own limit may become known only
     /// when that has started.
-    async fn too_late(&self, call: &Call, place: usize, clock: Clock) -> Duration {
+    async fn until_timed_out(&self, call: &Call, place: usize, clock: Clock) -> Duration {
         loop {
             let (deadline, limit) = self.deadline(call, place, clock);
             if Instant::now() >= deadline {
@@ -331,11 +343,11 @@ impl Executions {
     }
 
     /// A call has taken too long.
-    fn end_late(&self, under_way: &mut UnderWay, limit: Duration) -> Concluded {
-        let verdict = Verdict::TooSlow(limit);
-        self.call_off(&under_way.execution, verdict.clone());
-        under_way.withdraw();
-        failing::called_off(&under_way.execution, &verdict)
+    fn end_timed_out(&self, call_guard: &mut CallGuard, limit: Duration) -> Concluded {
+        let cancel_reason = CancelReason::TimedOut(limit);
+        self.cancel_with(&call_guard.execution, cancel_reason.clone());
+        call_guard.withdraw();
+        failure::cancel_requested(&call_guard.execution, &cancel_reason)
     }
 }
 

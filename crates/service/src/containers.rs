@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use upstream::Housing;
+use upstream::ContainerHandle;
 
 use crate::Problem;
 
 /// The part of a connection config that describes a container.
 const BLOCK: &str = "docker";
 /// How long all looks at what containers use may take, and how many are taken side by side.
-const PATIENCE: Duration = Duration::from_secs(3);
-const LOOKS_AT_ONCE: usize = 32;
+const STATS_TIMEOUT: Duration = Duration::from_secs(3);
+const MAX_PARALLEL_STATS: usize = 32;
 
 /// The container a server lives in, as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,8 +40,8 @@ pub struct ContainerView {
 
 impl ContainerView {
     /// What is known without asking.
-    pub(crate) fn of(housing: &dyn Housing) -> Self {
-        let tenancy = housing.tenancy().clone();
+    pub(crate) fn of(container_handle: &dyn ContainerHandle) -> Self {
+        let tenancy = container_handle.info().clone();
         Self {
             id: tenancy.id,
             name: tenancy.name,
@@ -54,9 +54,9 @@ impl ContainerView {
     }
 
     /// The same, with what it uses right now.
-    pub(crate) async fn measured(housing: &Arc<dyn Housing>) -> Self {
-        let view = Self::of(&**housing);
-        let Some(usage) = housing.usage().await else { return view };
+    pub(crate) async fn measured(container_handle: &Arc<dyn ContainerHandle>) -> Self {
+        let view = Self::of(&**container_handle);
+        let Some(usage) = container_handle.usage().await else { return view };
         Self {
             cpu_percent: Some(usage.cpu_percent),
             memory_bytes: Some(usage.memory),
@@ -68,15 +68,15 @@ impl ContainerView {
 
 /// What these containers use right now, by their place. An engine that takes its time is not waited for: who is missing then
 /// is shown without.
-pub(crate) async fn measured_at_once(housings: Vec<(usize, Arc<dyn Housing>)>) -> Vec<(usize, ContainerView)> {
-    let deadline = Instant::now() + PATIENCE;
-    let places = Arc::new(Semaphore::new(LOOKS_AT_ONCE));
+pub(crate) async fn measured_at_once(housings: Vec<(usize, Arc<dyn ContainerHandle>)>) -> Vec<(usize, ContainerView)> {
+    let deadline = Instant::now() + STATS_TIMEOUT;
+    let places = Arc::new(Semaphore::new(MAX_PARALLEL_STATS));
     let mut looks = JoinSet::new();
-    for (place, housing) in housings {
+    for (place, container_handle) in housings {
         let places = Arc::clone(&places);
         looks.spawn(async move {
             let _turn = places.acquire().await;
-            (place, ContainerView::measured(&housing).await)
+            (place, ContainerView::measured(&container_handle).await)
         });
     }
     let mut measured = Vec::new();

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 /// So many events are kept for one who reads slowly; who is slower misses some, and is told so.
-const KEPT: usize = 1024;
+const EVENT_BUFFER: usize = 1024;
 
 /// Something happened.
 #[derive(Debug, Clone, Serialize)]
@@ -112,13 +112,17 @@ pub struct Events {
 
 impl Default for Events {
     fn default() -> Self {
-        Self { all: broadcast::Sender::new(KEPT), listeners: Arc::default(), of_servers: broadcast::Sender::new(KEPT) }
+        Self {
+            all: broadcast::Sender::new(EVENT_BUFFER),
+            listeners: Arc::default(),
+            of_servers: broadcast::Sender::new(EVENT_BUFFER),
+        }
     }
 }
 
 impl Events {
     /// Tells everybody who listens.
-    pub fn tell(&self, event: Event) {
+    pub fn emit(&self, event: Event) {
         if !matches!(event, Event::Execution(_)) && self.of_servers.receiver_count() > 0 {
             self.of_servers.send(event.clone()).ok();
         }

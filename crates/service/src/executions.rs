@@ -2,22 +2,22 @@
 //!
 //! # Layout
 //! - here: all of them: entered, ended, counted; `operating`: looked at, cancelled, stopped
-//! - `execution`: one call; `outcome`: how it ended; `verdict`: why one is refused, or must end
-//! - `live`: those that are not over; `gate`: how many may run at once; `sessions`: how many a session has made
+//! - `execution`: one call; `outcome`: how it ended; `cancel_reason`: why one is refused, or must end
+//! - `live`: those that are not over; `concurrency`: how many may run at once; `sessions`: how many a session has made
 //! - `watch`: those that take long; `listing`: those in memory and those that are kept, as one list
 //! - `ids`: ids that cost little
 
+mod cancel_reason;
+mod concurrency;
 mod execution;
-mod gate;
 mod ids;
-mod listing;
 mod live;
-mod operating;
+mod merged_list;
+mod operations;
 mod outcome;
 mod sessions;
 #[cfg(test)]
 mod tests;
-mod verdict;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,56 +25,56 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use aggregator::Aggregator;
-use aggregator::ledger::{Account, Calling, Ledger, Refusal};
+use aggregator::interceptor::{CallInterceptor, CallStart, CallTracker, Refusal};
 use protocol::scan::member;
 use protocol::trace::TraceContext;
 use registry::{Source, Store};
 use tokio::sync::Notify;
 
-use execution::Through;
-pub(crate) use execution::{Asked, Execution, Origin, QUEUE_PATIENCE};
-use gate::{Full, Gate, Slot};
+pub(crate) use cancel_reason::{CancelReason, Refused};
+use concurrency::{ConcurrencyLimit, Full, Slot};
+use execution::ExecutionTracker;
+pub(crate) use execution::{Execution, NewExecution, Origin, QUEUE_TIMEOUT};
 pub(crate) use ids::unpredictable;
 use live::Live;
-pub use operating::Stopped;
-pub use outcome::LONGEST_PAYLOAD;
+pub use operations::Stopped;
+pub use outcome::MAX_PAYLOAD_BYTES;
 pub(crate) use outcome::{Ended, message_of, reason_of};
 use sessions::Sessions;
-pub(crate) use verdict::{Refused, Verdict};
 
 use crate::Settings;
 use crate::calls::Attempt;
 use crate::events::Events;
 use crate::metrics::{Reading, ServerCounters};
 use crate::recorder::Recorder;
-use crate::records::Records;
-use crate::roster::Roster;
-use crate::settings::Keeper;
+use crate::server_table::ServerTable;
+use crate::settings::LiveSettings;
+use crate::status_writer::StatusWriter;
 use crate::traces::{TraceSetup, Traces};
 
 /// A call that is on its way from one place to the next is found nowhere for a moment; so often it is looked for.
-const LOOKS: u32 = 20;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+const CANCEL_LOOKUPS: u32 = 20;
+const CANCEL_LOOKUP_INTERVAL: Duration = Duration::from_millis(10);
 
 /// All calls under way, and where the others are recorded.
 pub struct Executions {
     myself: Weak<Self>,
     store: Store,
-    settings: Keeper,
+    settings: LiveSettings,
     events: Events,
-    roster: Arc<Roster>,
+    server_table: Arc<ServerTable>,
     aggregator: OnceLock<Weak<Aggregator>>,
     /// By place.
     counters: RwLock<Vec<Arc<ServerCounters>>>,
     live: Live,
     /// For calls from REST, the command line, documents and assistants.
-    gate: Arc<Gate>,
+    concurrency: Arc<ConcurrencyLimit>,
     /// For calls of MCP clients.
-    mcp_gate: Arc<Gate>,
+    mcp_concurrency: Arc<ConcurrencyLimit>,
     sessions: Sessions,
     recorder: Arc<Recorder>,
     /// What waits until the database is reachable.
-    records: Arc<Records>,
+    status_writer: Arc<StatusWriter>,
     /// Where calls are traced, if they are.
     traces: Option<Traces>,
     is_stopped: AtomicBool,
@@ -91,9 +91,9 @@ impl Executions {
     /// No calls yet. Begins to write down what is over; must be called where tasks can be started.
     pub(crate) fn new(
         store: Store,
-        settings: Keeper,
+        settings: LiveSettings,
         events: Events,
-        roster: Arc<Roster>,
+        server_table: Arc<ServerTable>,
         traces: Option<TraceSetup>,
     ) -> Arc<Self> {
         let recorder = Arc::new(Recorder::default());
@@ -103,15 +103,15 @@ impl Executions {
             store,
             settings,
             events,
-            roster,
+            server_table,
             aggregator: OnceLock::new(),
             counters: RwLock::default(),
             live: Live::default(),
-            gate: Gate::new(0, 0),
-            mcp_gate: Gate::new(0, 0),
+            concurrency: ConcurrencyLimit::new(0, 0),
+            mcp_concurrency: ConcurrencyLimit::new(0, 0),
             sessions: Sessions::default(),
             recorder,
-            records: Arc::default(),
+            status_writer: Arc::default(),
             traces: traces.map(Traces::new),
             is_stopped: AtomicBool::new(false),
             keeps_payloads: AtomicBool::new(false),
@@ -120,7 +120,7 @@ impl Executions {
             is_watched: AtomicBool::new(false),
             begun: Arc::default(),
         });
-        made.heed_settings();
+        made.apply_settings();
         tokio::spawn(watch::watch(made.myself.clone(), Arc::clone(&made.begun)));
         made
     }
@@ -141,13 +141,13 @@ impl Executions {
     }
 
     /// What waits until the database is reachable.
-    pub(crate) fn records(&self) -> &Arc<Records> {
-        &self.records
+    pub(crate) fn status_writer(&self) -> &Arc<StatusWriter> {
+        &self.status_writer
     }
 
     /// All servers.
-    pub(crate) fn roster(&self) -> &Roster {
-        &self.roster
+    pub(crate) fn server_table(&self) -> &ServerTable {
+        &self.server_table
     }
 
     /// The settings as they are now.
@@ -156,14 +156,14 @@ impl Executions {
     }
 
     /// Other limits may hold from now on.
-    pub(crate) fn heed_settings(&self) {
+    pub(crate) fn apply_settings(&self) {
         let settings = self.settings.now();
         self.keeps_payloads.store(settings.store_payloads, Ordering::Relaxed);
         let queue_limit = settings.queue_limit as usize;
-        self.gate.set_limits(settings.concurrent_limit as usize, queue_limit);
+        self.concurrency.set_limits(settings.concurrent_limit as usize, queue_limit);
         let of_mcp = usize::try_from(settings.mcp_concurrent_limit).unwrap_or(usize::MAX);
-        self.mcp_gate.set_limits(of_mcp, queue_limit);
-        self.recorder.heed_limits();
+        self.mcp_concurrency.set_limits(of_mcp, queue_limit);
+        self.recorder.apply_limits();
     }
 
     /// Counts something for the server in that place.
@@ -179,18 +179,18 @@ impl Executions {
     }
 
     /// Enters a call, or refuses it. A `session` is counted against its limit.
-    pub(crate) fn begin(&self, asked: Asked, session: Option<&str>) -> Result<Arc<Execution>, Refused> {
-        let gate = self.gate_for(asked.origin.source);
-        let (slot, turn) = gate.enter(asked.place).map_err(|full| self.counted(Refused::Full(full)))?;
+    pub(crate) fn begin(&self, asked: NewExecution, session: Option<&str>) -> Result<Arc<Execution>, Refused> {
+        let concurrency = self.concurrency_for(asked.origin.source);
+        let (slot, turn) = concurrency.enter(asked.place).map_err(|full| self.counted(Refused::Full(full)))?;
         let execution = self.admit(asked, session, Some(slot))?;
         if let Some(turn) = turn {
-            execution.must_wait(turn);
+            execution.set_turn(turn);
         }
         Ok(execution)
     }
 
     /// Enters a call that waits for its server, and does not need its turn yet.
-    pub(crate) fn begin_waiting(&self, asked: Asked, session: Option<&str>) -> Result<Arc<Execution>, Refused> {
+    pub(crate) fn begin_waiting(&self, asked: NewExecution, session: Option<&str>) -> Result<Arc<Execution>, Refused> {
         self.admit(asked, session, None)
     }
 
@@ -200,7 +200,7 @@ impl Executions {
         refused
     }
 
-    fn admit(&self, asked: Asked, session: Option<&str>, slot: Option<Slot>) -> Result<Arc<Execution>, Refused> {
+    fn admit(&self, asked: NewExecution, session: Option<&str>, slot: Option<Slot>) -> Result<Arc<Execution>, Refused> {
         if let Some(session) = session
             && let Ok(limit) = u64::try_from(self.settings.now().session_limit)
             && !self.sessions.count(session, limit)
@@ -232,42 +232,42 @@ impl Executions {
     }
 
     /// A call that is to be made again needs its turn again.
-    pub(crate) fn stands_in_line_again(&self, execution: &Execution) -> Result<(), Full> {
-        let (slot, turn) = self.gate_for(execution.source()).enter(execution.place())?;
-        execution.has_slot(slot);
+    pub(crate) fn queue_again(&self, execution: &Execution) -> Result<(), Full> {
+        let (slot, turn) = self.concurrency_for(execution.source()).enter(execution.place())?;
+        execution.set_slot(slot);
         if let Some(turn) = turn {
-            execution.must_wait(turn);
+            execution.set_turn(turn);
         }
         Ok(())
     }
 
-    fn gate_for(&self, source: Source) -> &Arc<Gate> {
-        if source == Source::Mcp { &self.mcp_gate } else { &self.gate }
+    fn concurrency_for(&self, source: Source) -> &Arc<ConcurrencyLimit> {
+        if source == Source::Mcp { &self.mcp_concurrency } else { &self.concurrency }
     }
 
     /// Enters a call that was over before it began.
-    pub(crate) fn enter_ended(&self, asked: Asked, ended: Ended) {
+    pub(crate) fn enter_ended(&self, asked: NewExecution, ended: Ended) {
         Arc::new(Execution::new(self.itself(), asked, None)).finish(ended);
     }
 
     /// A call has ended.
-    fn is_over(&self, execution: &Arc<Execution>) {
+    fn record_end(&self, execution: &Arc<Execution>) {
         // First there, then not here: whoever looks in this order misses none.
         self.recorder.add(execution.record(), execution.is_noted());
         self.live.remove(execution.id);
         if let Some(traces) = &self.traces {
-            execution.tell(traces);
+            execution.export(traces);
         }
     }
 
     /// Ends a call by our own decision; whether it was not over already.
-    pub(crate) fn call_off(&self, execution: &Arc<Execution>, verdict: Verdict) -> bool {
-        let why = verdict.message();
-        if !execution.sentence(verdict) {
+    pub(crate) fn cancel_with(&self, execution: &Arc<Execution>, cancel_reason: CancelReason) -> bool {
+        let why = cancel_reason.message();
+        if !execution.request_cancel(cancel_reason) {
             return false;
         }
         if !self.cut_short(execution, &why) && execution.source() == Source::Mcp {
-            tokio::spawn(keep_looking(self.myself.clone(), Arc::clone(execution), why));
+            tokio::spawn(cancel_when_found(self.myself.clone(), Arc::clone(execution), why));
         }
         true
     }
@@ -285,23 +285,23 @@ impl Executions {
 
     fn cancel_those(&self, why: &str, are_meant: impl Fn(&Execution) -> bool) -> u64 {
         let meant = self.live.all().into_iter().filter(|execution| are_meant(execution));
-        let verdict = Verdict::Cancelled(why.into());
-        meant.filter(|execution| self.call_off(execution, verdict.clone())).count() as u64
+        let cancel_reason = CancelReason::Cancelled(why.into());
+        meant.filter(|execution| self.cancel_with(execution, cancel_reason.clone())).count() as u64
     }
 
     /// Why records of calls cannot be written just now, if that is so.
-    pub(crate) fn write_trouble(&self) -> Option<String> {
-        self.recorder.trouble()
+    pub(crate) fn write_error(&self) -> Option<String> {
+        self.recorder.last_error()
     }
 
     /// The numbers at this moment. Servers that were never called or looked at are left out.
     pub fn reading(&self) -> Reading {
         let all = self.counters.read().unwrap_or_else(PoisonError::into_inner).clone();
         let of = |(place, counters): (usize, &Arc<ServerCounters>)| {
-            self.roster.at(place).map(|server| counters.read(server.name.to_string()))
+            self.server_table.at(place).map(|server| counters.read(server.name.to_string()))
         };
-        let (running, queued) = self.gate.count();
-        let (mcp_running, mcp_queued) = self.mcp_gate.count();
+        let (running, queued) = self.concurrency.count();
+        let (mcp_running, mcp_queued) = self.mcp_concurrency.count();
         let (history_waiting, history_written, history_dropped) = self.recorder.count();
         Reading {
             servers: all.iter().enumerate().filter_map(of).collect(),
@@ -338,9 +338,9 @@ impl Drop for Executions {
 }
 
 /// A call that is to end was just on its way from one place to the next.
-async fn keep_looking(whole: Weak<Executions>, execution: Arc<Execution>, why: String) {
-    for _ in 0..LOOKS {
-        tokio::time::sleep(BETWEEN_LOOKS).await;
+async fn cancel_when_found(whole: Weak<Executions>, execution: Arc<Execution>, why: String) {
+    for _ in 0..CANCEL_LOOKUPS {
+        tokio::time::sleep(CANCEL_LOOKUP_INTERVAL).await;
         let Some(whole) = whole.upgrade() else { return };
         if execution.is_over() || whole.cut_short(&execution, &why) {
             return;
@@ -349,10 +349,10 @@ async fn keep_looking(whole: Weak<Executions>, execution: Arc<Execution>, why: S
     tracing::debug!(id = %execution.id, "a call that was cancelled was not found");
 }
 
-impl Ledger for Executions {
-    fn open(&self, call: &Calling<'_>) -> Result<Arc<dyn Account>, Refusal> {
-        if let Some(baggage) = call.client.baggage()
-            && let Ok(attempt) = Arc::clone(baggage).downcast::<Attempt>()
+impl CallInterceptor for Executions {
+    fn open(&self, call: &CallStart<'_>) -> Result<Arc<dyn CallTracker>, Refusal> {
+        if let Some(call_origin) = call.client.call_origin()
+            && let Ok(attempt) = Arc::clone(call_origin).downcast::<Attempt>()
         {
             attempt.goes_as(call.client, call.id, call.line.len());
             return Ok(attempt);
@@ -365,7 +365,7 @@ impl Ledger for Executions {
         if let Some(connected) = &connected {
             connected.count_call();
         }
-        let asked = Asked {
+        let asked = NewExecution {
             place: call.server,
             server: self.name_of(call.server),
             tool: Arc::clone(call.tool),
@@ -375,20 +375,20 @@ impl Ledger for Executions {
                 client: connected.and_then(|connected| connected.name()),
                 document: None,
             },
-            arguments: arguments.and_then(|span| outcome::kept(span.of(call.line))),
+            arguments: arguments.and_then(|span| outcome::stored_payload(span.of(call.line))),
             keeps_result: keeps_payloads,
             trace: self.traces.as_ref().and_then(|_| TraceContext::of(call.line, call.meta)),
         };
         let execution = self.begin(asked, None).map_err(|refused| refused.refusal())?;
         execution.goes_as(call.client, call.id, call.line.len());
-        Ok(Arc::new(Through(execution)))
+        Ok(Arc::new(ExecutionTracker(execution)))
     }
 }
 
 impl Executions {
     /// The id and name of the server in a place.
     pub(crate) fn name_of(&self, place: usize) -> (Option<registry::ServerId>, Arc<str>) {
-        if let Some((id, name)) = self.roster.name_at(place) {
+        if let Some((id, name)) = self.server_table.name_at(place) {
             return (Some(id), name);
         }
         let view = self.aggregator().map(|aggregator| aggregator.fleet.view());

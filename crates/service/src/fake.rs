@@ -7,25 +7,25 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::Duration;
 
 use aggregator::cycle::Chain;
-use aggregator::{Aggregator, Fleet, NamePolicy, Options, Reach};
+use aggregator::{Aggregator, Fleet, MethodSet, NamePolicy, Options};
 use bytes::Bytes;
 use catalog::offer::Hints;
 use catalog::server::{Dialect, Remote};
 use catalog::{Item, Kind, Offer, Secrets, ServerName, ServerSpec, ServerState, Transport};
-use protocol::{Era, reply};
+use protocol::{Lifecycle, reply};
 use registry::{CredentialKey, Location, RawJson, ServerId, Source, Status, Store, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use upstream::failure::Mishap;
-use upstream::wire::{Letter, Post, Postbox, Wire};
-use upstream::{CallError, Connection, Ending, Stop, Upstream, Watcher};
+use upstream::failure::RemoteFailure;
+use upstream::transport::{HttpQueue, HttpSender, OutgoingMessage, UpstreamTransport};
+use upstream::{CallError, Connection, Ending, Stop, Upstream, UpstreamObserver};
 
 use crate::calls::Call;
 use crate::events::Events;
 use crate::executions::Executions;
-use crate::roster::{Roster, Standing};
-use crate::settings::Keeper;
+use crate::server_table::{ServerEntry, ServerTable};
+use crate::settings::LiveSettings;
 use crate::{Actor, Settings, TraceSetup};
 
 /// What a tool does is its name:
@@ -70,7 +70,7 @@ impl FakeServer {
     }
 
     fn offer(&self) -> Offer {
-        let mut offer = Offer::new(Era::Legacy);
+        let mut offer = Offer::new(Lifecycle::Session);
         let item = |name: &String| {
             let definition = json!({"name": name, "annotations": {"readOnlyHint": name == "lost-twice"}});
             Item::read(Kind::Tool, Bytes::from(definition.to_string())).unwrap()
@@ -91,10 +91,10 @@ impl FakeServer {
             _ => {}
         }
         drop(running);
-        let mishap = match tool {
-            "unreachable" | "away" => Mishap::Unreachable,
-            "forgetful" => Mishap::Forgotten,
-            _ => Mishap::AnswerLost,
+        let failure = match tool {
+            "unreachable" | "away" => RemoteFailure::Unreachable,
+            "forgetful" => RemoteFailure::SessionLost,
+            _ => RemoteFailure::ResponseLost,
         };
         let fails = match tool {
             "lost" => call == 0,
@@ -104,7 +104,7 @@ impl FakeServer {
         };
         if fails {
             let server = connection.server();
-            let error = CallError::Remote { server, problem: "the line is cut".into(), mishap };
+            let error = CallError::Remote { server, problem: "the line is cut".into(), failure };
             return connection.fail(number, &error);
         }
         let id = number.to_string();
@@ -138,12 +138,12 @@ impl Drop for Running {
     }
 }
 
-impl Post for FakeServer {
-    fn post(self: Arc<Self>, letter: Letter) {
-        let message: Value = serde_json::from_slice(&letter.body).unwrap();
+impl HttpSender for FakeServer {
+    fn post(self: Arc<Self>, outgoing: OutgoingMessage) {
+        let message: Value = serde_json::from_slice(&outgoing.body).unwrap();
         match message["method"].as_str() {
             Some("tools/call") => {
-                let number = letter.number.unwrap();
+                let number = outgoing.number.unwrap();
                 let work = tokio::spawn(Arc::clone(&self).serve(number, message));
                 self.at_work.lock().unwrap().insert(number, work.abort_handle());
             }
@@ -159,39 +159,39 @@ impl Post for FakeServer {
 
 fn life(
     upstream: Upstream,
-    watcher: Arc<dyn Watcher>,
+    observer: Arc<dyn UpstreamObserver>,
     mut stop: watch::Receiver<Stop>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let server = Arc::clone(&SERVERS.lock().unwrap()[upstream.spec.name.as_str()]);
-        let wire = Wire::Post(Postbox::new(Arc::clone(&server) as Arc<dyn Post>));
-        let connection = Arc::new(Connection::new(upstream.surroundings(&watcher), wire));
-        connection.settle_era(Era::Legacy);
+        let wire = UpstreamTransport::Http(HttpQueue::new(Arc::clone(&server) as Arc<dyn HttpSender>));
+        let connection = Arc::new(Connection::new(upstream.connection_context(&observer), wire));
+        connection.set_lifecycle(Lifecycle::Session);
         server.connection.set(Arc::clone(&connection)).unwrap();
-        watcher.running(upstream.index, &connection, server.offer());
+        observer.on_running(upstream.index, &connection, server.offer());
         tokio::select! {
             _ = stop.wait_for(|&stop| stop > Stop::Never) => {}
-            () = connection.keep_to_limit() => {}
+            () = connection.enforce_call_timeout() => {}
         }
         let ending = Arc::new(Ending::Stopped);
-        watcher.ended(upstream.index, &ending);
+        observer.on_ended(upstream.index, &ending);
         connection.end(&ending);
     })
 }
 
 /// The account of calls, with servers behind it.
-pub(crate) struct House {
+pub(crate) struct CallFixture {
     pub(crate) executions: Arc<Executions>,
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) fleet: Arc<Fleet>,
-    pub(crate) roster: Arc<Roster>,
-    pub(crate) settings: Keeper,
+    pub(crate) server_table: Arc<ServerTable>,
+    pub(crate) settings: LiveSettings,
     pub(crate) events: Events,
     pub(crate) store: Store,
     _folder: tempfile::TempDir,
 }
 
-impl House {
+impl CallFixture {
     /// With a database, and these settings. The clock runs.
     pub(crate) async fn open(settings: Settings) -> Self {
         Self::traced(settings, None).await
@@ -202,10 +202,11 @@ impl House {
         let folder = tempfile::tempdir().unwrap();
         let key = CredentialKey::generate().unwrap();
         let store = Store::open(&Location::in_folder(folder.path()), &key).await.unwrap();
-        let keeper = Keeper::default();
-        keeper.put(settings);
-        let (events, roster) = (Events::default(), Arc::<Roster>::default());
-        let executions = Executions::new(store.clone(), keeper.clone(), events.clone(), Arc::clone(&roster), traces);
+        let live_settings = LiveSettings::default();
+        live_settings.put(settings);
+        let (events, server_table) = (Events::default(), Arc::<ServerTable>::default());
+        let executions =
+            Executions::new(store.clone(), live_settings.clone(), events.clone(), Arc::clone(&server_table), traces);
         let options = Options {
             name: "test".into(),
             version: "1".into(),
@@ -214,7 +215,7 @@ impl House {
             start_timeout: Duration::from_secs(5),
             withheld: &[],
             is_growing: true,
-            reach: Reach::EVERYTHING,
+            method_set: MethodSet::EVERYTHING,
             answer_timeout: Duration::from_secs(5),
             surface: aggregator::Surface::Full,
             capabilities: "{}",
@@ -224,10 +225,10 @@ impl House {
         };
         let chain = Chain::enter(None, folder.path()).unwrap();
         let fleet = Fleet::empty(options.clone(), &chain, Some(Arc::new(life)));
-        let ledger = Arc::clone(&executions) as Arc<dyn aggregator::ledger::Ledger>;
-        let aggregator = Aggregator::accounting(Arc::clone(&fleet), options, ledger);
+        let ledger = Arc::clone(&executions) as Arc<dyn aggregator::interceptor::CallInterceptor>;
+        let aggregator = Aggregator::with_interceptor(Arc::clone(&fleet), options, ledger);
         executions.attach(&aggregator);
-        Self { executions, aggregator, fleet, roster, settings: keeper, events, store, _folder: folder }
+        Self { executions, aggregator, fleet, server_table, settings: live_settings, events, store, _folder: folder }
     }
 
     /// A server with every tool there is.
@@ -248,7 +249,7 @@ impl House {
                 headers: Vec::new(),
                 dialect: Dialect::Unknown,
             }),
-            era: None,
+            lifecycle: None,
             timeout: server.timeout,
             start_timeout: None,
             secrets: Secrets::default(),
@@ -260,8 +261,9 @@ impl House {
 
     /// A place for a server that does not live.
     pub(crate) fn place(&self, name: &str, state: ServerState, status: Status) -> usize {
-        let place = self.fleet.enrol(ServerName::new(name).unwrap(), state, Arc::new(Offer::new(Era::Legacy)));
-        self.roster.put(Standing {
+        let place =
+            self.fleet.register(ServerName::new(name).unwrap(), state, Arc::new(Offer::new(Lifecycle::Session)));
+        self.server_table.put(ServerEntry {
             id: ServerId::fresh(),
             name: name.into(),
             place,
@@ -277,7 +279,7 @@ impl House {
     /// From now on there are other settings.
     pub(crate) fn set(&self, settings: Settings) {
         self.settings.put(settings);
-        self.executions.heed_settings();
+        self.executions.apply_settings();
     }
 }
 

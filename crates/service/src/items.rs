@@ -4,17 +4,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aggregator::Aggregator;
-use aggregator::answering::Answering;
 use aggregator::client::{Client, ClientSetup};
-use aggregator::dispatch::Touched;
-use aggregator::way::{CatchingUp, Message, Nowhere, Way, What};
+use aggregator::client_sink::{CatchUp, ClientSink, Message, NullSink, Outbound};
+use aggregator::dispatch::FlushSet;
+use aggregator::responder::Responder;
 use bytes::Bytes;
 use catalog::{Kind, Missing, NameStyle, Route, Scope, Snapshot};
-use protocol::era::meta;
-use protocol::era::result::{self, ResultType};
-use protocol::revision::MODERN;
+use protocol::bridge::meta;
+use protocol::bridge::result::{self, ResultType};
+use protocol::revision::SELF_CONTAINED_REVISION;
 use protocol::scan::member;
-use protocol::{Envelope, Era, Kind as MessageKind, Line, Span, reply, text};
+use protocol::{Envelope, Kind as MessageKind, Lifecycle, Line, Span, reply, text};
 use registry::RawJson;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -95,7 +95,7 @@ impl Service {
         server: Option<&str>,
         view: impl Fn(&Snapshot, Route, &Value) -> T,
     ) -> Result<Vec<T>, Error> {
-        let place = server.map(|server| self.house.find(server).map(|handle| handle.place)).transpose()?;
+        let place = server.map(|server| self.context.find(server).map(|handle| handle.place)).transpose()?;
         let current = self.fleet.view();
         let snapshot = &current.snapshot;
         let wanted = snapshot.listed(kind, NameStyle::Canonical);
@@ -111,15 +111,15 @@ impl Service {
     /// A prompt, filled in: the server's result, byte for byte. `arguments` is a JSON object.
     pub async fn prompt(&self, by: &Actor, name: &str, arguments: &RawJson) -> Result<RawJson, Error> {
         let route = self.prompt_route(name)?;
-        let (place, own_name, era) = {
+        let (place, own_name, lifecycle) = {
             let view = self.fleet.view();
             let own_name = view.snapshot.item(Kind::Prompt, route).id.to_string();
-            (route.server, own_name, view.snapshot.servers()[route.server].offer.era)
+            (route.server, own_name, view.snapshot.servers()[route.server].offer.lifecycle)
         };
         let arguments = on_one_line(arguments.get());
         let params = vec![("name", reply::string(&own_name)), ("arguments", arguments)];
         let scope = Scope::One(place);
-        self.ask(by, Request { method: "prompts/get", scope, era, params }, || Error::PromptNotFound {
+        self.ask(by, Request { method: "prompts/get", scope, lifecycle, params }, || Error::PromptNotFound {
             name: name.to_owned(),
         })
         .await
@@ -149,15 +149,15 @@ impl Service {
     /// What is at an address: the server's result, byte for byte. Without a server, the one that lists the address is
     /// asked, or else all that may have it.
     pub async fn read_resource(&self, by: &Actor, uri: &str, server: Option<&str>) -> Result<RawJson, Error> {
-        let place = server.map(|server| self.house.find(server).map(|handle| handle.place)).transpose()?;
+        let place = server.map(|server| self.context.find(server).map(|handle| handle.place)).transpose()?;
         let scope = place.map_or(Scope::All, Scope::One);
-        let era = {
+        let lifecycle = {
             let view = self.fleet.view();
             let owner = view.snapshot.resolve(scope, Kind::Resource, uri).map(|route| route.server).or(place);
-            owner.map_or(Era::Legacy, |place| view.snapshot.servers()[place].offer.era)
+            owner.map_or(Lifecycle::Session, |place| view.snapshot.servers()[place].offer.lifecycle)
         };
         let params = vec![("uri", reply::string(uri))];
-        self.ask(by, Request { method: "resources/read", scope, era, params }, || Error::ResourceNotFound {
+        self.ask(by, Request { method: "resources/read", scope, lifecycle, params }, || Error::ResourceNotFound {
             uri: uri.to_owned(),
         })
         .await
@@ -170,19 +170,19 @@ impl Service {
         let (sender, answer) = oneshot::channel();
         let sink = Arc::new(AnswerSink(Mutex::new(Some(sender))));
         let setup = ClientSetup {
-            way: Arc::new(Nowhere),
+            sink: Arc::new(NullSink),
             names: self.aggregator.options.names,
             scope,
             principal: Arc::clone(&by.name),
             is_alone: false,
             surface: aggregator::Surface::Full,
         };
-        let client = Client::carrying(setup, Arc::clone(&sink) as _);
+        let client = Client::with_origin(setup, Arc::clone(&sink) as _);
         let mut pending = Pending { aggregator: &self.aggregator, client: &client, is_answered: false };
-        let to = Answering::to(&client, sink as Arc<dyn Way>);
-        let mut touched = Touched::default();
-        self.aggregator.take(&client, &to, &Line::Whole(line), &mut touched);
-        touched.flush();
+        let to = Responder::to(&client, sink as Arc<dyn ClientSink>);
+        let mut flush_set = FlushSet::default();
+        self.aggregator.take(&client, &to, &Line::Whole(line), &mut flush_set);
+        flush_set.flush();
         to.flush();
         let limit = Duration::from_millis(self.settings.now().timeout_ms);
         let Ok(answered) = timeout(limit, answer).await else {
@@ -226,18 +226,18 @@ struct Request<'r> {
     method: &'r str,
     scope: Scope,
     /// How the server is talked to, so that nothing need be translated on the way.
-    era: Era,
+    lifecycle: Lifecycle,
     params: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Request<'_> {
     fn line(mut self, aggregator: &Aggregator) -> Bytes {
-        if self.era == Era::Modern {
+        if self.lifecycle == Lifecycle::SelfContained {
             let options = &aggregator.options;
             let info =
                 reply::object([("name", reply::string(&options.name)), ("version", reply::string(&options.version))]);
             let about = reply::object([
-                (meta::PROTOCOL_VERSION, reply::string(MODERN)),
+                (meta::PROTOCOL_VERSION, reply::string(SELF_CONTAINED_REVISION)),
                 (meta::CLIENT_CAPABILITIES, b"{}".to_vec()),
                 (meta::CLIENT_INFO, info),
             ]);
@@ -273,9 +273,9 @@ impl AnswerSink {
     }
 }
 
-impl Way for AnswerSink {
-    fn send(&self, what: What, message: Message<'_>) {
-        if what == What::Answer
+impl ClientSink for AnswerSink {
+    fn send(&self, what: Outbound, message: Message<'_>) {
+        if what == Outbound::Response
             && let Some(sender) = self.take()
         {
             let mut line = Vec::new();
@@ -291,7 +291,7 @@ impl Way for AnswerSink {
 
     fn flush(&self) {}
 
-    fn catching_up(&self) -> Option<CatchingUp<'_>> {
+    fn catch_up(&self) -> Option<CatchUp<'_>> {
         None
     }
 
@@ -299,7 +299,7 @@ impl Way for AnswerSink {
         false
     }
 
-    fn carries_asides(&self) -> bool {
+    fn carries_notifications(&self) -> bool {
         false
     }
 

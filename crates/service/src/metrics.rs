@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use registry::ExecutionStatus;
 
-use crate::traces::TraceReading;
+use crate::traces::TraceCounters;
 
 /// The upper bounds of a histogram's buckets, in microseconds. One more bucket takes the rest.
 pub const BOUNDS: [u64; 21] = [
@@ -144,5 +144,5 @@ pub struct Reading {
     /// Records of calls that were given up because the database was away for too long.
     pub history_dropped: u64,
     /// Spans of calls, where they are sent to a collector.
-    pub traces: Option<TraceReading>,
+    pub traces: Option<TraceCounters>,
 }

@@ -41,34 +41,34 @@ impl Service {
 
     /// Why nothing can be written down just now, if that is so: a database that can be read may be full, and a file
     /// that is open may have been deleted.
-    pub fn write_trouble(&self) -> Option<String> {
-        let of_file = self.registry_file_trouble();
-        of_file.or_else(|| self.house.records.trouble()).or_else(|| self.executions.write_trouble())
+    pub fn write_error(&self) -> Option<String> {
+        let of_file = self.registry_file_error();
+        of_file.or_else(|| self.context.status_writer.last_error()).or_else(|| self.executions.write_error())
     }
 
     /// What happened to the registry's file, if it was deleted, replaced or emptied. Needs only a look at the folder.
-    pub fn registry_file_trouble(&self) -> Option<String> {
-        self.store.file_trouble()
+    pub fn registry_file_error(&self) -> Option<String> {
+        self.store.file_error()
     }
 
     /// Why what the config file says is not what is done, if that is so.
-    pub fn config_trouble(&self) -> Option<String> {
-        self.house.config_trouble()
+    pub fn config_error(&self) -> Option<String> {
+        self.context.config_error()
     }
 
     /// Which settings are not as they are kept, if any, and why.
-    pub fn settings_trouble(&self) -> Option<String> {
-        self.settings.trouble()
+    pub fn settings_error(&self) -> Option<String> {
+        self.settings.last_error()
     }
 
     /// Notes that the file of tokens cannot be used, so that who was taken out of it may still come in; or that it can.
-    pub fn note_token_trouble(&self, trouble: Option<String>) {
-        self.house.note_token_trouble(trouble);
+    pub fn note_token_error(&self, trouble: Option<String>) {
+        self.context.note_token_error(trouble);
     }
 
     /// Why the file of tokens does not say who may come in, if that is so.
-    pub fn token_trouble(&self) -> Option<String> {
-        self.house.token_trouble()
+    pub fn token_error(&self) -> Option<String> {
+        self.context.token_error()
     }
 
     /// Who changed what, newest first.

@@ -11,25 +11,25 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::retention;
-use crate::settings::Keeper;
+use crate::settings::LiveSettings;
 
 /// How long the first of a batch waits for others.
-const GATHERING: Duration = Duration::from_millis(500);
+const BATCH_DELAY: Duration = Duration::from_millis(500);
 /// With so many waiting nothing more is waited for. Fewer at once cost more for each: measured, not guessed.
-const MANY: usize = 4096;
+const BATCH_SIZE: usize = 4096;
 /// The most that is written at once, and the most that is known of calls under way and waits.
-const MOST_AT_ONCE: usize = 4096;
+const MAX_BATCH: usize = 4096;
 /// The most that waits for the database: so many calls, and so many bytes.
-const MOST_WAITING: usize = 100_000;
-const MOST_BYTES: usize = 64 << 20;
+const MAX_PENDING: usize = 100_000;
+const MAX_PENDING_BYTES: usize = 64 << 20;
 /// How long to wait before trying again while the database is away.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 /// How often old records are looked for, and after how many new ones at the latest.
-const PRUNING: Duration = Duration::from_secs(300);
-const MUCH_WRITTEN: u64 = 50_000;
+const PRUNE_INTERVAL: Duration = Duration::from_secs(300);
+const PRUNE_AFTER_WRITES: u64 = 50_000;
 /// How long the last records may take at the end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a call has no other end.
 const INTERRUPTED: &str = "the service ended before the call did";
@@ -47,7 +47,7 @@ pub(crate) struct Recorder {
     written: AtomicU64,
     dropped: AtomicU64,
     /// Why the last batch could not be written, if it could not.
-    trouble: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
     /// That records were given up was said, and the database has not been back since.
     has_warned: AtomicBool,
 }
@@ -86,7 +86,7 @@ impl Recorder {
         drop(backlog);
         if waiting == 1 {
             self.arrived.notify_one();
-        } else if waiting == MANY {
+        } else if waiting == BATCH_SIZE {
             self.many.notify_one();
         }
         if given_up > 0 {
@@ -101,7 +101,7 @@ impl Recorder {
     pub(crate) fn note(&self, record: ExecutionRecord) {
         let mut backlog = self.lock();
         // While the database is away, only ends are worth keeping.
-        if backlog.notes.len() < MOST_AT_ONCE {
+        if backlog.notes.len() < MAX_BATCH {
             backlog.notes.push(record);
         }
         drop(backlog);
@@ -109,7 +109,7 @@ impl Recorder {
     }
 
     /// Another number of records, or another age, may be too much from now on.
-    pub(crate) fn heed_limits(&self) {
+    pub(crate) fn apply_limits(&self) {
         self.limits.notify_one();
     }
 
@@ -125,12 +125,12 @@ impl Recorder {
     }
 
     /// Why nothing can be written just now, if that is so.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_trouble(&self, trouble: Option<String>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    fn set_error(&self, last_error: Option<String>) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = last_error;
     }
 
     /// Records that wait, that were written, and that were given up.
@@ -143,7 +143,7 @@ impl Recorder {
     }
 
     /// Writes what comes until it is closed.
-    pub(crate) async fn run(self: Arc<Self>, store: Store, settings: Keeper) {
+    pub(crate) async fn run(self: Arc<Self>, store: Store, settings: LiveSettings) {
         let mut closing = self.closing.subscribe();
         let settling = self.settle(&store, Timestamp::now());
         tokio::select! {
@@ -151,13 +151,13 @@ impl Recorder {
             _ = closing.wait_for(|&closing| closing) => {}
         }
         // What became too much while nobody was here.
-        self.heed_limits();
+        self.apply_limits();
         let mut pruned = (Instant::now(), 0);
         while !*closing.borrow() {
             let is_time_to_prune = tokio::select! {
                 () = self.arrived.notified() => false,
                 () = self.limits.notified() => true,
-                () = sleep_until(pruned.0 + PRUNING) => true,
+                () = sleep_until(pruned.0 + PRUNE_INTERVAL) => true,
                 _ = closing.wait_for(|&closing| closing) => false,
             };
             if !is_time_to_prune {
@@ -166,12 +166,12 @@ impl Recorder {
             // What waits counts, too, when it is looked what is too much.
             self.write_all(&store, &mut closing).await;
             let written = self.written.load(Ordering::Relaxed);
-            if is_time_to_prune || pruned.0.elapsed() >= PRUNING || written - pruned.1 >= MUCH_WRITTEN {
+            if is_time_to_prune || pruned.0.elapsed() >= PRUNE_INTERVAL || written - pruned.1 >= PRUNE_AFTER_WRITES {
                 pruned = (Instant::now(), written);
                 prune(&store, &settings).await;
             }
         }
-        if timeout(FAREWELL, self.write_all(&store, &mut closing)).await.is_err() || self.count().0 > 0 {
+        if timeout(CLOSE_TIMEOUT, self.write_all(&store, &mut closing)).await.is_err() || self.count().0 > 0 {
             tracing::warn!(records = self.count().0, "the last records of calls could not be written");
         }
         self.is_closed.send_replace(true);
@@ -183,7 +183,7 @@ impl Recorder {
         loop {
             match store.settle_executions(began, INTERRUPTED).await {
                 Err(error) if error.is_retryable() => {
-                    self.set_trouble(Some(error.to_string()));
+                    self.set_error(Some(error.to_string()));
                     sleep(PAUSES[failures.min(PAUSES.len() - 1)]).await;
                 }
                 Ok(0) => break,
@@ -192,14 +192,14 @@ impl Recorder {
             }
             failures += 1;
         }
-        self.set_trouble(None);
+        self.set_error(None);
     }
 
     /// Asks for the end, and waits until everything is written, within reason.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         let mut is_closed = self.is_closed.subscribe();
-        let closed = timeout(FAREWELL + Duration::from_secs(6), is_closed.wait_for(|&closed| closed)).await;
+        let closed = timeout(CLOSE_TIMEOUT + Duration::from_secs(6), is_closed.wait_for(|&closed| closed)).await;
         if closed.is_err() {
             tracing::warn!("the records of calls were not written in time");
         }
@@ -207,7 +207,7 @@ impl Recorder {
 
     async fn gather(&self, closing: &mut watch::Receiver<bool>) {
         tokio::select! {
-            () = sleep(GATHERING) => {}
+            () = sleep(BATCH_DELAY) => {}
             () = self.many.notified() => {}
             _ = closing.wait_for(|&closing| closing) => {}
         }
@@ -228,8 +228,8 @@ impl Recorder {
             };
             match written {
                 Ok(written) => {
-                    self.has_been_written(written, ended);
-                    self.set_trouble(None);
+                    self.finish_batch(written, ended);
+                    self.set_error(None);
                     if failures > 0 {
                         tracing::info!("the database is back; records of calls are written again");
                     }
@@ -240,7 +240,7 @@ impl Recorder {
                         tracing::warn!(%error, "could not write records of calls; they wait for the database");
                     }
                     self.put_back();
-                    self.set_trouble(Some(error.to_string()));
+                    self.set_error(Some(error.to_string()));
                     if *closing.borrow() {
                         return;
                     }
@@ -259,8 +259,8 @@ impl Recorder {
         let mut backlog = self.lock();
         let mut later = std::mem::take(&mut backlog.room);
         let fresh = &mut backlog.waiting.fresh;
-        if fresh.len() > MOST_AT_ONCE {
-            later.extend(fresh.drain(MOST_AT_ONCE..));
+        if fresh.len() > MAX_BATCH {
+            later.extend(fresh.drain(MAX_BATCH..));
         }
         let ended = Batch { fresh: std::mem::replace(fresh, later), known: std::mem::take(&mut backlog.waiting.known) };
         backlog.bytes -= ended.iter().map(weight).sum::<usize>();
@@ -270,7 +270,7 @@ impl Recorder {
     }
 
     /// What was being written is, so many records.
-    fn has_been_written(&self, count: u64, ended: Arc<Batch>) {
+    fn finish_batch(&self, count: u64, ended: Arc<Batch>) {
         self.lock().writing = Arc::default();
         // Unless somebody is still looking at them.
         if let Some(Batch { fresh: mut room, .. }) = Arc::into_inner(ended) {
@@ -304,7 +304,7 @@ impl Recorder {
 impl Backlog {
     fn give_up_oldest(&mut self) -> u64 {
         let mut given_up = 0;
-        while self.waiting.len() > MOST_WAITING || self.bytes > MOST_BYTES {
+        while self.waiting.len() > MAX_PENDING || self.bytes > MAX_PENDING_BYTES {
             let oldest = self.waiting.fresh.pop_front().or_else(|| self.waiting.known.pop_front());
             let Some(oldest) = oldest else { break };
             self.bytes -= weight(&oldest);
@@ -336,9 +336,9 @@ async fn write(store: &Store, batch: &Arc<Batch>) -> Result<u64, registry::Error
     Ok(written)
 }
 
-async fn prune(store: &Store, settings: &Keeper) {
+async fn prune(store: &Store, settings: &LiveSettings) {
     let settings = settings.now();
-    match store.prune_executions(retention::keep(settings.keep_executions_days, settings.keep_executions)).await {
+    match store.prune_executions(retention::policy(settings.keep_executions_days, settings.keep_executions)).await {
         Ok(0) => {}
         Ok(forgotten) => tracing::debug!(forgotten, "old records of calls are forgotten"),
         Err(error) => tracing::warn!(%error, "could not forget old records of calls"),

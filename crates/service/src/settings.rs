@@ -142,10 +142,10 @@ impl Settings {
 
 /// The settings as they are now, shared by everybody who needs them.
 #[derive(Debug, Clone, Default)]
-pub struct Keeper(Arc<Kept>);
+pub struct LiveSettings(Arc<SettingsState>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct SettingsState {
     now: RwLock<Arc<Settings>>,
     /// Somebody is changing them.
     changing: tokio::sync::Mutex<()>,
@@ -155,7 +155,7 @@ struct Kept {
     unusable: Mutex<Vec<String>>,
 }
 
-impl Keeper {
+impl LiveSettings {
     /// Waits until they are changed.
     pub(crate) async fn changed(&self) {
         self.0.news.notified().await;
@@ -171,7 +171,7 @@ impl Keeper {
     }
 
     /// Which settings are not as they are kept, if any, and why.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn last_error(&self) -> Option<String> {
         let unusable = self.unusable();
         (!unusable.is_empty())
             .then(|| format!("settings that are kept make no sense, and defaults are used: {}", unusable.join("; ")))
@@ -230,14 +230,14 @@ const fn range_of(limit: Limit) -> (&'static str, i64, i64, bool) {
 }
 
 /// How many pauses there may be between attempts.
-const MOST_PAUSES: usize = 20;
+const MAX_BACKOFF_STEPS: usize = 20;
 
 /// How many tools may be pinned: more is no small surface any more.
-const MOST_PINNED: usize = 100;
-const LONGEST_NAME: usize = 1024;
+const MAX_PINNED_TOOLS: usize = 100;
+const MAX_NAME_LEN: usize = 1024;
 
 /// What is wrong with a value: a sentence, and a stable word.
-type Wrong = (String, &'static str);
+type SettingProblem = (String, &'static str);
 
 impl Settings {
     /// These settings with changes; or everything that is wrong with the changes. `null` takes one back to its default.
@@ -269,7 +269,7 @@ impl Settings {
     }
 
     /// What is to be kept so that these come back: only what is not as it is by default, and `null` for the rest.
-    fn to_keep(&self) -> BTreeMap<String, Value> {
+    fn to_store(&self) -> BTreeMap<String, Value> {
         let defaults = as_object(&Self::default());
         let differs = |name: &String, value: &Value| defaults.get(name) != Some(value);
         let kept = |(name, value): (String, Value)| {
@@ -292,7 +292,7 @@ fn problem(name: &str, msg: String, kind: &'static str) -> Problem {
     Problem { loc, msg, kind }
 }
 
-fn check(name: &str, value: &Value) -> Result<(), Wrong> {
+fn check(name: &str, value: &Value) -> Result<(), SettingProblem> {
     match name {
         "store_payloads" if value.is_boolean() => Ok(()),
         "store_payloads" => Err((format!("`{name}` is true or false"), "bool_type")),
@@ -302,7 +302,7 @@ fn check(name: &str, value: &Value) -> Result<(), Wrong> {
     }
 }
 
-fn check_number(name: &str, value: &Value) -> Result<(), Wrong> {
+fn check_number(name: &str, value: &Value) -> Result<(), SettingProblem> {
     let Some(&(_, least, most, may_be_unlimited)) = RANGES.iter().find(|range| range.0 == name) else {
         return Err((format!("there is no setting `{name}`"), "extra_forbidden"));
     };
@@ -317,28 +317,29 @@ fn check_number(name: &str, value: &Value) -> Result<(), Wrong> {
     Err((format!("`{name}` is {number}; it must be from {least} to {most}{unlimited}"), kind))
 }
 
-fn check_names(name: &str, value: &Value) -> Result<(), Wrong> {
-    let is_name = |value: &Value| value.as_str().is_some_and(|name| is_full(name) && name.len() <= LONGEST_NAME);
+fn check_names(name: &str, value: &Value) -> Result<(), SettingProblem> {
+    let is_name = |value: &Value| value.as_str().is_some_and(|name| is_full(name) && name.len() <= MAX_NAME_LEN);
     // Whatever stands between a server and its tool, it is neither a letter nor a digit.
-    let names = value.as_array().filter(|names| names.len() <= MOST_PINNED && names.iter().all(is_name));
-    let sentence = || format!("`{name}` is a list of at most {MOST_PINNED} names, as in `server.tool`");
+    let names = value.as_array().filter(|names| names.len() <= MAX_PINNED_TOOLS && names.iter().all(is_name));
+    let sentence = || format!("`{name}` is a list of at most {MAX_PINNED_TOOLS} names, as in `server.tool`");
     names.map(drop).ok_or_else(|| (sentence(), "list_type"))
 }
 
 /// Whether a name can be that of a server and its tool.
 fn is_full(name: &str) -> bool {
-    name.trim_matches(|letter: char| !letter.is_alphanumeric()).contains(|letter: char| !letter.is_alphanumeric())
+    name.trim_matches(|outgoing: char| !outgoing.is_alphanumeric())
+        .contains(|outgoing: char| !outgoing.is_alphanumeric())
 }
 
-fn check_pauses(name: &str, value: &Value) -> Result<(), Wrong> {
+fn check_pauses(name: &str, value: &Value) -> Result<(), SettingProblem> {
     let is_pause = |value: &Value| value.as_i64().is_some_and(|pause| (0..=DAY_MS).contains(&pause));
-    let pauses = value.as_array().filter(|pauses| (1..=MOST_PAUSES).contains(&pauses.len()));
+    let pauses = value.as_array().filter(|pauses| (1..=MAX_BACKOFF_STEPS).contains(&pauses.len()));
     let pauses = pauses.filter(|pauses| pauses.iter().all(is_pause));
-    let sentence = || format!("`{name}` is a list of 1 to {MOST_PAUSES} whole numbers from 0 to {DAY_MS}");
+    let sentence = || format!("`{name}` is a list of 1 to {MAX_BACKOFF_STEPS} whole numbers from 0 to {DAY_MS}");
     pauses.map(drop).ok_or_else(|| (sentence(), "list_type"))
 }
 
-impl Keeper {
+impl LiveSettings {
     /// The settings as they were left. What makes no sense any more is reported, and the default is used.
     pub(crate) async fn load(store: &Store) -> Result<Self, Error> {
         let (mut settings, mut unusable) = (Settings::default(), Vec::new());
@@ -360,24 +361,24 @@ impl Keeper {
                 }
             }
         }
-        let keeper = Self::default();
-        keeper.put(settings);
-        *keeper.unusable() = unusable;
-        Ok(keeper)
+        let live_settings = Self::default();
+        live_settings.put(settings);
+        *live_settings.unusable() = unusable;
+        Ok(live_settings)
     }
 }
 
 /// The settings that a registry has, while no service runs.
-pub async fn kept(store: &Store) -> Result<Settings, Error> {
-    Ok((*Keeper::load(store).await?.now()).clone())
+pub async fn stored(store: &Store) -> Result<Settings, Error> {
+    Ok((*LiveSettings::load(store).await?.now()).clone())
 }
 
 /// Changes the settings that a registry has, while no service runs: for the next one. What is wrong is told, and then
 /// nothing is changed.
-pub async fn change_kept(store: &Store, by: &Actor, changes: Map<String, Value>) -> Result<Settings, Error> {
-    let changed = kept(store).await?.changed(&changes).map_err(|problems| Error::Validation { problems })?;
+pub async fn change_stored(store: &Store, by: &Actor, changes: Map<String, Value>) -> Result<Settings, Error> {
+    let changed = stored(store).await?.changed(&changes).map_err(|problems| Error::Validation { problems })?;
     let mut change = store.transaction("change settings").await?;
-    change.put_settings(changed.to_keep()).await?;
+    change.put_settings(changed.to_store()).await?;
     audit::commit(change, audit::note(by, "settings.change", None, Some(Value::Object(changes)))).await?;
     Ok(changed)
 }
@@ -411,7 +412,7 @@ impl Service {
         let before = self.settings.now();
         let changed = before.changed(&changes).map_err(|problems| Error::Validation { problems })?;
         let mut change = self.store.transaction("change settings").await?;
-        change.put_settings(changed.to_keep()).await?;
+        change.put_settings(changed.to_store()).await?;
         audit::commit(change, audit::note(by, "settings.change", None, Some(Value::Object(changes)))).await?;
         self.apply_settings(&before, changed.clone());
         Ok(changed)
@@ -420,7 +421,7 @@ impl Service {
     /// Lets settings hold that have been written.
     pub(crate) fn apply_settings(&self, before: &Settings, changed: Settings) {
         self.settings.put(changed.clone());
-        self.executions.heed_settings();
+        self.executions.apply_settings();
         changed.apply_to(self.fleet.server_limits());
         if before.pinned_tools != changed.pinned_tools {
             self.fleet.surface_changed();
@@ -442,20 +443,20 @@ mod tests {
         let all = as_object(&Settings::default());
         let settings = changed(Value::Object(all)).unwrap();
         assert_eq!(settings, Settings::default());
-        assert!(settings.to_keep().values().all(Value::is_null));
+        assert!(settings.to_store().values().all(Value::is_null));
     }
 
     #[test]
     fn only_what_differs_is_kept_and_null_takes_it_back() {
         let settings = changed(json!({"timeout_ms": 5, "mcp_timeout_ms": 7, "session_limit": -1})).unwrap();
-        let kept = settings.to_keep().into_iter().filter(|(_, value)| !value.is_null()).collect::<BTreeMap<_, _>>();
+        let kept = settings.to_store().into_iter().filter(|(_, value)| !value.is_null()).collect::<BTreeMap<_, _>>();
         assert_eq!(json!(kept), json!({"timeout_ms": 5, "mcp_timeout_ms": 7, "session_limit": -1}));
         let back = json!({"timeout_ms": null, "mcp_timeout_ms": null, "session_limit": null});
         assert_eq!(settings.changed(back.as_object().unwrap()), Ok(Settings::default()));
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_with_where_it_is() {
+    fn everything_that_is_wrong_is_reported_with_where_it_is() {
         let problems = changed(json!({
             "timeout_ms": 0, "concurrent_limit": -1, "mcp_concurrent_limit": -2, "queue_limit": "many",
             "retry_backoff_ms": [1, "x"], "store_payloads": 1, "timeout": 5, "keep_executions": 1.5, "session_limit": 7

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::Problem;
 
-const LONGEST_NAME: usize = 255;
-const LONGEST_DESCRIPTION: usize = 10_000;
+const MAX_NAME_LEN: usize = 255;
+const MAX_DESCRIPTION_LEN: usize = 10_000;
 const LONGEST_ADDRESS: usize = 8_000;
 
 /// The name under which the one entry stands. No problem's path needs quotes for it.
@@ -20,7 +20,7 @@ const ENTRY: &str = "connection_config";
 /// What is wrong with a name over REST.
 pub(crate) fn problem_with_name(name: &str) -> Option<Problem> {
     let problem = |kind, msg: &str| Some(Problem { loc: body(&["name"]), msg: msg.to_owned(), kind });
-    if name.chars().count() > LONGEST_NAME {
+    if name.chars().count() > MAX_NAME_LEN {
         return problem("string_too_long", "the name must have at most 255 characters");
     }
     let mut bytes = name.bytes();
@@ -37,9 +37,9 @@ pub(crate) fn problem_with_name(name: &str) -> Option<Problem> {
 
 /// What is wrong with what somebody wrote about a server.
 pub(crate) fn problem_with_description(description: &str) -> Option<Problem> {
-    (description.chars().count() > LONGEST_DESCRIPTION).then(|| Problem {
+    (description.chars().count() > MAX_DESCRIPTION_LEN).then(|| Problem {
         loc: body(&["description"]),
-        msg: format!("the description must have at most {LONGEST_DESCRIPTION} characters"),
+        msg: format!("the description must have at most {MAX_DESCRIPTION_LEN} characters"),
         kind: "string_too_long",
     })
 }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_at_once_and_where_it_is() {
+    fn every_mistake_is_reported_at_once_and_where_it_is() {
         let config = json!({"args": ["a", 1], "env": {"A": true}, "timeout": -1, "lazy": "yes"});
         let found = problems(Transport::Stdio, config);
         let places: Vec<_> = found.iter().map(|(place, _)| place.as_str()).collect();

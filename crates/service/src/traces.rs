@@ -8,10 +8,10 @@
 //!
 //! Calls wait for nothing here. Where there is no collector there is nothing of this on their way.
 
-mod calling;
+mod call_trace;
 mod exporter;
 mod otlp;
-mod sampling;
+mod sampler;
 #[cfg(test)]
 mod tests;
 
@@ -24,10 +24,10 @@ use protocol::trace::SpanContext;
 pub use protocol::trace::{TRACEPARENT, TRACESTATE, TraceContext};
 
 use crate::executions::unpredictable;
-pub(crate) use calling::{CallTrace, Leg, Past};
+pub(crate) use call_trace::{CallTrace, FinishedCall, ServerSpan};
 use exporter::Exporter;
 use otlp::Span;
-pub use sampling::{Root, Sampler};
+pub use sampler::{Root, Sampler};
 
 /// What it takes to send traces.
 pub struct TraceSetup {
@@ -42,12 +42,12 @@ pub struct TraceSetup {
 /// Takes spans: a body as OTLP over HTTP has it, in protocol buffers.
 pub trait Collector: Send + Sync {
     /// Sends a body; it takes as long as it may take, and no longer.
-    fn post(&self, body: Bytes) -> Pin<Box<dyn Future<Output = Result<(), Unsent>> + Send + '_>>;
+    fn post(&self, body: Bytes) -> Pin<Box<dyn Future<Output = Result<(), ExportError>> + Send + '_>>;
 }
 
 /// Why a body was not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unsent {
+pub struct ExportError {
     /// In words.
     pub why: String,
     /// The same body may be taken later.
@@ -58,7 +58,7 @@ pub struct Unsent {
 
 /// How many spans were sent, and how many were not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TraceReading {
+pub struct TraceCounters {
     /// Spans that a collector took.
     pub exported: u64,
     /// Spans that were given up.
@@ -95,7 +95,7 @@ impl Traces {
     }
 
     /// The numbers at this moment.
-    pub(crate) fn reading(&self) -> TraceReading {
+    pub(crate) fn reading(&self) -> TraceCounters {
         self.exporter.reading()
     }
 

@@ -9,13 +9,13 @@ use upstream::stderr::Tail;
 use upstream::usage::used_by;
 
 use crate::containers::ContainerView;
-use crate::keeper::Shown;
+use crate::supervisor::CurrentState;
 use crate::{Error, Service};
 
-pub use upstream::stderr::Heard;
+pub use upstream::stderr::NewLines;
 
 /// Looks that follow each other faster than this are answered with what the last one showed.
-const SHORTEST_SPAN: Duration = Duration::from_millis(500);
+const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What a server uses, its own processes included.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -37,38 +37,38 @@ impl UsageView {
 
 /// Measures one process that we started, and those it starts.
 #[derive(Debug)]
-pub(crate) struct Gauge {
+pub(crate) struct UsageMeter {
     process: u32,
-    last: Mutex<Look>,
+    last: Mutex<UsageSample>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct UsageSample {
     at: Instant,
     cpu: Duration,
     shown: Option<UsageView>,
 }
 
-impl Gauge {
+impl UsageMeter {
     /// For a process that was just started.
     pub(crate) fn new(process: u32) -> Self {
-        Self { process, last: Mutex::new(Look { at: Instant::now(), cpu: Duration::ZERO, shown: None }) }
+        Self { process, last: Mutex::new(UsageSample { at: Instant::now(), cpu: Duration::ZERO, shown: None }) }
     }
 
     /// What it uses; nothing if it is gone, or if this system does not say.
     pub(crate) fn read(&self) -> Option<UsageView> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let span = last.at.elapsed();
-        if span < SHORTEST_SPAN && last.shown.is_some() {
+        if span < MIN_SAMPLE_INTERVAL && last.shown.is_some() {
             return last.shown;
         }
         let used = used_by(self.process)?;
         let busy = used.cpu.saturating_sub(last.cpu);
-        let cpu_percent = 100.0 * busy.as_secs_f64() / span.max(SHORTEST_SPAN).as_secs_f64();
+        let cpu_percent = 100.0 * busy.as_secs_f64() / span.max(MIN_SAMPLE_INTERVAL).as_secs_f64();
         let shown = UsageView { cpu_percent, memory_bytes: used.memory, processes: Some(used.processes) };
         // A first look right after the start is over too short a time to count from.
-        if span >= SHORTEST_SPAN {
-            *last = Look { at: Instant::now(), cpu: used.cpu, shown: Some(shown) };
+        if span >= MIN_SAMPLE_INTERVAL {
+            *last = UsageSample { at: Instant::now(), cpu: used.cpu, shown: Some(shown) };
         }
         Some(shown)
     }
@@ -77,15 +77,15 @@ impl Gauge {
 /// Listens to what a server writes to stderr, from what is kept of it on.
 #[derive(Debug)]
 pub struct LogReader {
-    shown: watch::Receiver<Arc<Shown>>,
+    shown: watch::Receiver<Arc<CurrentState>>,
     /// What it says in this life, and how much of it was heard.
     life: Option<(Tail, u64)>,
 }
 
 impl LogReader {
     /// What is kept of what it said, or was said since it was last asked; does not wait.
-    pub fn now(&mut self) -> Heard {
-        let Some(current) = self.shown.borrow_and_update().tail.clone() else { return Heard::default() };
+    pub fn now(&mut self) -> NewLines {
+        let Some(current) = self.shown.borrow_and_update().tail.clone() else { return NewLines::default() };
         let (said_before, missed_before) = match &self.life {
             Some((tail, _)) if tail.is_same(&current) => (Vec::new(), 0),
             // It was started again: what it said last before that may not have been heard.
@@ -100,11 +100,11 @@ impl LogReader {
         let heard = tail.since(*seen);
         *seen = heard.until;
         let lines = said_before.into_iter().chain(heard.lines).collect();
-        Heard { lines, missed: missed_before + heard.missed, until: heard.until }
+        NewLines { lines, missed: missed_before + heard.missed, until: heard.until }
     }
 
     /// Waits for more. Nothing if the server is removed.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<NewLines> {
         loop {
             let heard = self.now();
             if !heard.lines.is_empty() {
@@ -128,7 +128,7 @@ impl LogReader {
 impl Service {
     /// What a server writes to stderr, for who wants to read along.
     pub fn log(&self, id_or_name: &str) -> Result<LogReader, Error> {
-        Ok(LogReader { shown: self.house.find(id_or_name)?.subscribe(), life: None })
+        Ok(LogReader { shown: self.context.find(id_or_name)?.subscribe(), life: None })
     }
 }
 
@@ -138,12 +138,12 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_look_right_after_another_shows_the_same() {
-        let gauge = Gauge::new(std::process::id());
-        gauge.last.lock().unwrap().at = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
-        let first = gauge.read().unwrap();
+    fn a_sample_right_after_another_is_the_same() {
+        let usage_meter = UsageMeter::new(std::process::id());
+        usage_meter.last.lock().unwrap().at = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
+        let first = usage_meter.read().unwrap();
         assert!(first.memory_bytes > 0 && first.cpu_percent >= 0.0, "{first:?}");
-        assert_eq!(gauge.read(), Some(first));
-        assert_eq!(Gauge::new(u32::MAX).read(), None);
+        assert_eq!(usage_meter.read(), Some(first));
+        assert_eq!(UsageMeter::new(u32::MAX).read(), None);
     }
 }

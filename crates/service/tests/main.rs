@@ -1,7 +1,7 @@
 //! The service with real servers behind it, and with servers that misbehave on purpose on a clock that stands still.
 #![expect(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
-mod setting;
+mod fixture;
 
 #[path = "service/back_off.rs"]
 mod back_off;
@@ -9,9 +9,9 @@ mod back_off;
 mod config_file;
 #[path = "service/health.rs"]
 mod health;
-#[path = "service/judging.rs"]
-mod judging;
 #[path = "service/lazy.rs"]
 mod lazy;
-#[path = "service/lives.rs"]
-mod lives;
+#[path = "service/llm_classifier.rs"]
+mod llm_classifier;
+#[path = "service/server_lifecycle.rs"]
+mod server_lifecycle;

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::capture::{self, Capture};
 use crate::config::{Config, ConfigFile};
 use crate::launch::Launch;
-use crate::waiting::{DEADLINE, wait_at_most};
+use crate::wait::{DEADLINE, wait_at_most};
 
 /// A program that is being driven. It is killed and reaped when this is dropped.
 pub struct Driver {

@@ -4,9 +4,9 @@
 
 mod api;
 mod image;
+mod image_registry;
 mod lease;
 mod relay;
-mod shop;
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -17,12 +17,12 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::wait::wait_at_most;
 use crate::wait_until;
-use crate::waiting::wait_at_most;
 
+pub use image_registry::ImageRegistry;
 pub use lease::Lease;
 pub use relay::Relay;
-pub use shop::Shop;
 
 /// Where `scripts/test` puts what is not installed.
 const PARTS_VARIABLE: &str = "MCP_TEST_PARTS";
@@ -32,7 +32,7 @@ pub const IMAGE: &str = "fakes:1";
 
 /// Stands between us and the engine: stops it when told so, and when our end of the pipe closes because we are gone,
 /// however that came about. Then it takes everything with it.
-const KEEPER: &str = r#"
+const WATCHDOG_SCRIPT: &str = r#"
 folder=$1; shift
 "$@" >>"$folder/log" 2>&1 </dev/null &
 engine=$!
@@ -52,7 +52,7 @@ fi
 pub struct Engine {
     programs: Programs,
     folder: TempDir,
-    keeper: Option<Child>,
+    watchdog: Option<Child>,
 }
 
 /// A network of an engine; removed when this is dropped.
@@ -89,7 +89,7 @@ impl Engine {
         }
         let programs = Programs::find().ok_or("no container engine was found; install Debian's `docker.io`")?;
         let folder = tempfile::Builder::new().prefix("engine-").tempdir().expect("a temporary folder can be made");
-        let mut engine = Self { programs, folder, keeper: None };
+        let mut engine = Self { programs, folder, watchdog: None };
         engine.run()?;
         image::import(&engine, IMAGE);
         Ok(engine)
@@ -97,34 +97,34 @@ impl Engine {
 
     fn run(&mut self) -> Result<(), String> {
         let folder = self.folder.path();
-        let mut keeper = Command::new("/bin/sh");
-        keeper.args(["-c", KEEPER, "keeper"]).arg(folder).arg(self.programs.path("dockerd"));
-        keeper.args([
+        let mut watchdog = Command::new("/bin/sh");
+        watchdog.args(["-c", WATCHDOG_SCRIPT, "watchdog"]).arg(folder).arg(self.programs.path("dockerd"));
+        watchdog.args([
             "--iptables=false",
             "--ip6tables=false",
             "--ip-forward=false",
             "--bridge=none",
             "--log-level=warn",
         ]);
-        keeper.arg("--data-root").arg(folder.join("data")).arg("--exec-root").arg(folder.join("exec"));
-        keeper.arg("--pidfile").arg(folder.join("pid")).arg("--host").arg(self.host());
-        keeper.arg("--init-path").arg(self.programs.init());
-        self.programs.adjust(&mut keeper);
+        watchdog.arg("--data-root").arg(folder.join("data")).arg("--exec-root").arg(folder.join("exec"));
+        watchdog.arg("--pidfile").arg(folder.join("pid")).arg("--host").arg(self.host());
+        watchdog.arg("--init-path").arg(self.programs.init());
+        self.programs.adjust(&mut watchdog);
         // Whoever kills all of us at once must leave somebody to clear up.
-        keeper.process_group(0);
-        let keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a shell can be started");
-        self.keeper = Some(keeper);
+        watchdog.process_group(0);
+        let watchdog = watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a shell can be started");
+        self.watchdog = Some(watchdog);
         let answers = wait_at_most(crate::DEADLINE, || {
-            let ended = self.keeper.as_mut().and_then(|keeper| keeper.try_wait().ok().flatten());
+            let ended = self.watchdog.as_mut().and_then(|watchdog| watchdog.try_wait().ok().flatten());
             if ended.is_some() {
-                return Some(Err(format!("the container engine ended: {}", self.last_words())));
+                return Some(Err(format!("the container engine ended: {}", self.log_tail())));
             }
             api::ask(&self.socket(), "GET", "/_ping", None).is_ok_and(|answer| answer.status == 200).then_some(Ok(()))
         });
-        answers.unwrap_or_else(|| Err(format!("the container engine does not answer: {}", self.last_words())))
+        answers.unwrap_or_else(|| Err(format!("the container engine does not answer: {}", self.log_tail())))
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         log.lines().rev().take(3).collect::<Vec<_>>().join(" | ")
     }
@@ -132,16 +132,16 @@ impl Engine {
     /// Stops it in good order, with everything it runs.
     #[track_caller]
     pub fn stop(&mut self) {
-        let Some(mut keeper) = self.keeper.take() else { return };
-        let mut pipe = keeper.stdin.take().expect("its stdin is a pipe");
-        writeln!(pipe, "stop").expect("the keeper listens");
-        keeper.wait().expect("the keeper ends");
+        let Some(mut watchdog) = self.watchdog.take() else { return };
+        let mut pipe = watchdog.stdin.take().expect("its stdin is a pipe");
+        writeln!(pipe, "stop").expect("the watchdog listens");
+        watchdog.wait().expect("the watchdog ends");
     }
 
     /// Starts it again after it was stopped.
     #[track_caller]
     pub fn start_again(&mut self) {
-        assert!(self.keeper.is_none(), "it runs already");
+        assert!(self.watchdog.is_none(), "it runs already");
         self.run().expect("an engine that ran runs again");
     }
 
@@ -200,7 +200,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        let held = if self.keeper.is_some() && !std::thread::panicking() { self.belongings() } else { Vec::new() };
+        let held = if self.watchdog.is_some() && !std::thread::panicking() { self.belongings() } else { Vec::new() };
         self.stop();
         // Whatever a container left mounted keeps the folder from being removed.
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();

@@ -1,6 +1,6 @@
 //! A small HTTP/1.1 client over plain sockets: nothing between a test and the wire is clever.
 //!
-//! - `Ask`: a request to send; [`Connection`]: a socket that carries one after the other; [`Answer`]: what comes back
+//! - `HttpRequest`: a request to send; [`Connection`]: a socket that carries one after the other; [`Answer`]: what comes back
 //! - `body`: bodies of every framing, in one piece or piece by piece; `events`: server-sent events
 //!
 //! A test may stop reading in the middle, close in the middle, or write what is no HTTP at all.
@@ -21,7 +21,7 @@ pub use events::Event;
 
 /// A request about to be sent.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct HttpRequest {
     method: String,
     path: String,
     headers: Vec<(String, String)>,
@@ -44,7 +44,7 @@ pub struct Answer<'c> {
     body: Body<'c>,
 }
 
-impl Ask {
+impl HttpRequest {
     /// A request of this HTTP method.
     pub fn new(method: &str, path: &str) -> Self {
         Self { method: method.to_owned(), path: path.to_owned(), headers: Vec::new(), body: None }
@@ -122,26 +122,26 @@ impl Connection {
 
     /// Sends a request and reads the head of its answer.
     #[track_caller]
-    pub fn ask(&mut self, ask: &Ask) -> Answer<'_> {
+    pub fn ask(&mut self, ask: &HttpRequest) -> Answer<'_> {
         self.send(ask);
         self.answer()
     }
 
     /// Sends a request, without waiting for its answer.
     #[track_caller]
-    pub fn send(&mut self, ask: &Ask) {
+    pub fn send(&mut self, ask: &HttpRequest) {
         let address = self.writer.peer_addr().expect("a connected socket has a peer");
         self.write(&ask.to_bytes(address)).unwrap_or_else(|error| panic!("could not send {ask:?}: {error}"));
     }
 
     /// Sends a request, and waits for no answer.
-    pub fn try_send(&mut self, ask: &Ask) -> io::Result<()> {
+    pub fn try_send(&mut self, ask: &HttpRequest) -> io::Result<()> {
         let address = self.writer.peer_addr()?;
         self.write(&ask.to_bytes(address))
     }
 
     /// Sends a request and reads its whole answer. `None` if the other side is gone before that.
-    pub fn try_fetch(&mut self, ask: &Ask) -> Option<(u16, Vec<u8>)> {
+    pub fn try_fetch(&mut self, ask: &HttpRequest) -> Option<(u16, Vec<u8>)> {
         self.try_send(ask).ok()?;
         let mut answer = self.try_answer().ok()??;
         Some((answer.status, answer.try_bytes().ok()?))

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
+use crate::background_post::{BackgroundPost, PostErrors};
 use crate::client::{CLIENT_NAME, REVISION};
-use crate::http_client::{Ask, Closer, Connection};
-use crate::posting::{Posting, Troubles};
+use crate::client_session::{ClientSession, Inbox};
+use crate::http_client::{Closer, Connection, HttpRequest};
 use crate::raw;
-use crate::talk::{Inbox, Talk};
 
 /// How a legacy client introduces itself.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct HttpSession {
     /// The answer to `initialize`, whole.
     pub welcome: Value,
     inbox: Inbox,
-    troubles: Troubles,
+    post_errors: PostErrors,
     next_id: u64,
     streams: Vec<Closer>,
 }
@@ -90,7 +90,7 @@ impl HttpSession {
             revision: hello.revision.clone(),
             welcome: Value::Null,
             inbox: Inbox::new(),
-            troubles: Troubles::default(),
+            post_errors: PostErrors::default(),
             next_id: 1,
             streams: Vec::new(),
         };
@@ -121,12 +121,12 @@ impl HttpSession {
     }
 
     /// A POST of this message with all headers of this session, to be changed or sent by hand.
-    pub fn post(&self, message: &str) -> Ask {
-        self.dressed(Ask::post(&self.path, message))
+    pub fn post(&self, message: &str) -> HttpRequest {
+        self.dressed(HttpRequest::post(&self.path, message))
     }
 
     /// Any request with the headers of this session.
-    pub fn dressed(&self, mut ask: Ask) -> Ask {
+    pub fn dressed(&self, mut ask: HttpRequest) -> HttpRequest {
         ask = ask.header("MCP-Protocol-Version", &self.revision);
         if let Some(session) = &self.session {
             ask = ask.header("Mcp-Session-Id", session);
@@ -138,8 +138,8 @@ impl HttpSession {
     }
 
     /// A GET for the stream of this session, to be changed or sent by hand.
-    pub fn get(&self) -> Ask {
-        self.dressed(Ask::stream(&self.path))
+    pub fn get(&self) -> HttpRequest {
+        self.dressed(HttpRequest::stream(&self.path))
     }
 
     /// Opens the stream for what is about no request; what comes on it is found like everything else.
@@ -157,15 +157,15 @@ impl HttpSession {
     /// Ends the session; the status of the answer.
     #[track_caller]
     pub fn delete(&self) -> u16 {
-        Connection::open(self.address).ask(&self.dressed(Ask::new("DELETE", &self.path))).status
+        Connection::open(self.address).ask(&self.dressed(HttpRequest::new("DELETE", &self.path))).status
     }
 
-    fn posting(&self) -> Posting<'_> {
-        Posting { address: self.address, inbox: self.inbox.sender(), troubles: &self.troubles }
+    fn posting(&self) -> BackgroundPost<'_> {
+        BackgroundPost { address: self.address, inbox: self.inbox.sender(), post_errors: &self.post_errors }
     }
 }
 
-impl Talk for HttpSession {
+impl ClientSession for HttpSession {
     fn send_line(&mut self, line: &str) {
         let ask = self.post(line);
         let is_request = raw::members(line.as_bytes())
@@ -180,7 +180,7 @@ impl Talk for HttpSession {
 
     fn find(&mut self, what: &str, wanted: &mut dyn FnMut(&[u8]) -> bool) -> Vec<u8> {
         let found = self.inbox.find(what, wanted);
-        found.unwrap_or_else(|why| panic!("{why}\n--- troubles ---\n{}", self.troubles.text()))
+        found.unwrap_or_else(|why| panic!("{why}\n--- troubles ---\n{}", self.post_errors.text()))
     }
 
     fn take_all(&mut self) -> Vec<Vec<u8>> {

@@ -28,8 +28,10 @@
 //! assert_eq!(answer["result"]["content"][0]["text"], "hello");
 //! ```
 
+mod background_post;
 mod capture;
 pub mod client;
+pub mod client_session;
 pub mod collector;
 pub mod config;
 pub mod driver;
@@ -43,7 +45,6 @@ pub mod modern;
 pub mod other_user;
 pub mod ports;
 pub mod postgres;
-mod posting;
 pub mod processes;
 pub mod program;
 pub mod puppet;
@@ -52,9 +53,9 @@ pub mod raw;
 pub mod run;
 pub mod serve;
 pub mod sse_client;
-pub mod talk;
-pub mod waiting;
+pub mod wait;
 
+pub use client_session::ClientSession;
 pub use collector::Collector;
 pub use config::{Config, ServerEntry, fake};
 pub use driver::Driver;
@@ -62,7 +63,7 @@ pub use engine::Engine;
 pub use http_server::{HttpServer, Script};
 pub use http_session::HttpSession;
 pub use launch::Launch;
-pub use model_server::{Asked, ModelReply, ModelServer};
+pub use model_server::{ModelReply, ModelRequestSeen, ModelServer};
 pub use modern::{ModernHttp, ModernStdio};
 pub use ports::free_port;
 pub use postgres::Postgres;
@@ -77,5 +78,4 @@ pub use run::{Output, run};
 pub use rustix::process::Signal;
 pub use serve::Serve;
 pub use sse_client::SseClient;
-pub use talk::Talk;
-pub use waiting::{DEADLINE, takes_less_than, wait_until};
+pub use wait::{DEADLINE, takes_less_than, wait_until};

@@ -37,7 +37,7 @@ pub struct ModelServer {
 
 /// What a model was asked.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ModelRequestSeen {
     /// Such as `/v1/chat/completions`.
     pub path: String,
     /// The JSON that was sent.
@@ -46,13 +46,13 @@ pub struct Asked {
     pub request: Request,
 }
 
-type Answering = Arc<dyn Fn(&Asked) -> ModelReply + Send + Sync>;
+type Answering = Arc<dyn Fn(&ModelRequestSeen) -> ModelReply + Send + Sync>;
 
 #[derive(Default)]
 struct State {
     closed: bool,
     sockets: Vec<TcpStream>,
-    asked: Vec<Asked>,
+    asked: Vec<ModelRequestSeen>,
     script: VecDeque<ModelReply>,
     otherwise: Option<Answering>,
 }
@@ -113,18 +113,18 @@ impl ModelServer {
     }
 
     /// The answers to all requests that no answer of [`say`](Self::say) is left for.
-    pub fn answer_by(&self, answering: impl Fn(&Asked) -> ModelReply + Send + Sync + 'static) {
+    pub fn answer_by(&self, answering: impl Fn(&ModelRequestSeen) -> ModelReply + Send + Sync + 'static) {
         self.state().otherwise = Some(Arc::new(answering));
     }
 
     /// What was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ModelRequestSeen> {
         self.state().asked.clone()
     }
 
     /// Waits until so much was asked.
     #[track_caller]
-    pub fn wait_for(&self, count: usize) -> Vec<Asked> {
+    pub fn wait_for(&self, count: usize) -> Vec<ModelRequestSeen> {
         wait_until(&format!("{count} requests to the model"), || {
             let asked = self.asked();
             (asked.len() >= count).then_some(asked)
@@ -162,7 +162,7 @@ fn serve(stream: &TcpStream, number: usize, shared: &Mutex<State>) -> io::Result
     stream.set_nodelay(true)?;
     let (mut reader, mut writer) = (BufReader::new(stream), stream);
     while let Some(request) = Request::read(&mut reader, &mut writer, number)? {
-        let asked = Asked {
+        let asked = ModelRequestSeen {
             path: request.bare_path().to_owned(),
             body: serde_json::from_slice(&request.body).unwrap_or(Value::Null),
             request,

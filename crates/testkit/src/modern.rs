@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use crate::Driver;
+use crate::background_post::{BackgroundPost, PostErrors};
 use crate::client::CLIENT_NAME;
-use crate::http_client::{Ask, Closer};
+use crate::client_session::{ClientSession, Inbox};
+use crate::http_client::{Closer, HttpRequest};
 use crate::http_session::all_capabilities;
-use crate::posting::{Posting, Troubles};
 use crate::raw;
-use crate::talk::{Inbox, Talk};
 
 /// The revision they speak.
 pub const MODERN: &str = "2026-07-28";
@@ -71,7 +71,7 @@ pub struct ModernHttp {
     /// Who it says it is, from the next request on.
     pub myself: Myself,
     inbox: Inbox,
-    troubles: Troubles,
+    post_errors: PostErrors,
     next_id: u64,
     streams: BTreeMap<String, Closer>,
 }
@@ -85,7 +85,7 @@ impl ModernHttp {
             token: None,
             myself: Myself::default(),
             inbox: Inbox::new(),
-            troubles: Troubles::default(),
+            post_errors: PostErrors::default(),
             next_id: 1,
             streams: BTreeMap::new(),
         }
@@ -104,9 +104,9 @@ impl ModernHttp {
     }
 
     /// A POST of this message with the headers that mirror it, to be changed or sent by hand.
-    pub fn post(&self, message: &str) -> Ask {
+    pub fn post(&self, message: &str) -> HttpRequest {
         let at = |path: &[&str]| raw::at(message.as_bytes(), path).and_then(raw::text);
-        let mut ask = Ask::post(&self.path, message);
+        let mut ask = HttpRequest::post(&self.path, message);
         ask = ask.header("MCP-Protocol-Version", &at(&["params", "_meta", VERSION]).unwrap_or_else(|| MODERN.into()));
         let method = at(&["method"]).unwrap_or_default();
         if !method.is_empty() {
@@ -134,10 +134,11 @@ impl ModernHttp {
     }
 }
 
-impl Talk for ModernHttp {
+impl ClientSession for ModernHttp {
     fn send_line(&mut self, line: &str) {
         let ask = self.post(line);
-        let posting = Posting { address: self.address, inbox: self.inbox.sender(), troubles: &self.troubles };
+        let posting =
+            BackgroundPost { address: self.address, inbox: self.inbox.sender(), post_errors: &self.post_errors };
         let members = raw::members(line.as_bytes()).unwrap_or_default();
         match members.get("id").filter(|_| members.contains_key("method")) {
             Some(id) => {
@@ -152,7 +153,7 @@ impl Talk for ModernHttp {
 
     fn find(&mut self, what: &str, wanted: &mut dyn FnMut(&[u8]) -> bool) -> Vec<u8> {
         let found = self.inbox.find(what, wanted);
-        found.unwrap_or_else(|why| panic!("{why}\n--- troubles ---\n{}", self.troubles.text()))
+        found.unwrap_or_else(|why| panic!("{why}\n--- troubles ---\n{}", self.post_errors.text()))
     }
 
     fn take_all(&mut self) -> Vec<Vec<u8>> {
@@ -197,7 +198,7 @@ impl ModernStdio {
     }
 }
 
-impl Talk for ModernStdio {
+impl ClientSession for ModernStdio {
     fn send_line(&mut self, line: &str) {
         self.driver.send_line(line);
     }

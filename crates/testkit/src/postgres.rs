@@ -15,7 +15,7 @@ use programs::Programs;
 
 /// Stands between us and the server: stops it when told so, and when our end of the pipe closes because we are gone,
 /// however that came about. Then it takes the data with it.
-const KEEPER: &str = r#"
+const WATCHDOG_SCRIPT: &str = r#"
 folder=$1; shift
 "$@" >>"$folder/log" 2>&1 </dev/null &
 server=$!
@@ -37,7 +37,7 @@ fi
 pub struct Postgres {
     programs: Programs,
     folder: TempDir,
-    keeper: Option<Child>,
+    watchdog: Option<Child>,
 }
 
 impl Postgres {
@@ -62,7 +62,7 @@ impl Postgres {
         initdb.args(["--no-sync", "--no-instructions", "--pgdata"]).arg(&data);
         let made = initdb.output().expect("initdb can be started");
         assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
-        let mut server = Self { programs, folder, keeper: None };
+        let mut server = Self { programs, folder, watchdog: None };
         server.start_again();
         Some(server)
     }
@@ -77,7 +77,7 @@ impl Postgres {
     /// Starts it again after it was stopped, and waits until it takes connections.
     #[track_caller]
     pub fn start_again(&mut self) {
-        assert!(self.keeper.is_none(), "it runs already");
+        assert!(self.watchdog.is_none(), "it runs already");
         let folder = self.folder.path();
         let data = folder.join("data");
         // Left behind by a crash, and it would be taken for a server that is ready.
@@ -85,19 +85,24 @@ impl Postgres {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("a stale pid file stays: {error}"),
             _ => {}
         }
-        let mut keeper = self.programs.shell(folder);
-        keeper.args(["-c", KEEPER, "keeper"]).arg(folder).arg(self.programs.path("postgres")).arg("-D").arg(&data);
+        let mut watchdog = self.programs.shell(folder);
+        watchdog
+            .args(["-c", WATCHDOG_SCRIPT, "watchdog"])
+            .arg(folder)
+            .arg(self.programs.path("postgres"))
+            .arg("-D")
+            .arg(&data);
         // Durable enough for a server that is thrown away; killed, it still has what it committed.
         for option in ["fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=200"] {
-            keeper.args(["-c", option]);
+            watchdog.args(["-c", option]);
         }
-        keeper.arg("-c").arg(format!("unix_socket_directories={}", folder.display()));
+        watchdog.arg("-c").arg(format!("unix_socket_directories={}", folder.display()));
         // Whoever kills all of us at once must leave somebody to clear up.
-        keeper.process_group(0);
-        let keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a shell can be started");
-        self.keeper = Some(keeper);
+        watchdog.process_group(0);
+        let watchdog = watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a shell can be started");
+        self.watchdog = Some(watchdog);
         wait_until("PostgreSQL takes connections", || {
-            let ended = self.keeper.as_mut().and_then(|keeper| keeper.try_wait().ok().flatten());
+            let ended = self.watchdog.as_mut().and_then(|watchdog| watchdog.try_wait().ok().flatten());
             assert!(ended.is_none(), "PostgreSQL ended: {}", self.log());
             is_ready(&data).then_some(())
         });
@@ -116,10 +121,10 @@ impl Postgres {
     }
 
     fn tell(&mut self, word: &str) {
-        let Some(mut keeper) = self.keeper.take() else { return };
-        let mut pipe = keeper.stdin.take().expect("its stdin is a pipe");
-        writeln!(pipe, "{word}").expect("the keeper listens");
-        keeper.wait().expect("the keeper ends");
+        let Some(mut watchdog) = self.watchdog.take() else { return };
+        let mut pipe = watchdog.stdin.take().expect("its stdin is a pipe");
+        writeln!(pipe, "{word}").expect("the watchdog listens");
+        watchdog.wait().expect("the watchdog ends");
     }
 
     /// Makes a database of that name and says where it is: an address for `--database`.

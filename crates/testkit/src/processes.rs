@@ -7,7 +7,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::waiting::wait_until;
+use crate::wait::wait_until;
 
 /// Whether there is such a process, zombies included.
 pub fn process_exists(pid: u32) -> bool {

@@ -53,7 +53,7 @@ enum Transport {
 
 /// How one process, or one HTTP server, came to life.
 #[derive(Clone, Debug, Default)]
-pub struct Life {
+pub struct Instance {
     /// The process id; 0 over HTTP.
     pub pid: u32,
     /// The arguments after those that make it a puppet.
@@ -197,13 +197,13 @@ impl Puppet {
     }
 
     /// How it came to life, each time.
-    pub fn lives(&self) -> Vec<Life> {
+    pub fn lives(&self) -> Vec<Instance> {
         self.stage.lives()
     }
 
     /// Waits for the life of this number, counted from 1.
     #[track_caller]
-    pub fn wait_for_life(&self, number: usize) -> Life {
+    pub fn wait_for_instance(&self, number: usize) -> Instance {
         self.stage.wait(&format!("life {number}"), |seen| seen.lives.get(number - 1).map(|actor| actor.life.clone()))
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::capture::Capture;
-use crate::waiting::{DEADLINE, wait_at_most};
+use crate::wait::{DEADLINE, wait_at_most};
 
 /// How a program ended, and what it wrote.
 #[derive(Clone, Debug)]

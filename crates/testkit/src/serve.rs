@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use rustix::process::Signal;
 
 use crate::config::{Config, ConfigFile};
-use crate::http_client::{Ask, Connection};
+use crate::http_client::{Connection, HttpRequest};
 use crate::http_session::{Hello, HttpSession};
 use crate::launch::Launch;
 use crate::modern::ModernHttp;
@@ -114,7 +114,7 @@ impl Serve {
 
     /// Sends one request on a connection of its own; the status, and the body read whole.
     #[track_caller]
-    pub fn fetch(&self, ask: &Ask) -> Fetched {
+    pub fn fetch(&self, ask: &HttpRequest) -> Fetched {
         let mut connection = self.connect();
         let mut answer = connection.ask(ask);
         let body = answer.bytes();

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::http_client::{Ask, Closer, Connection, Event};
+use crate::background_post::{BackgroundPost, PostErrors};
+use crate::client_session::{ClientSession, Inbox};
+use crate::http_client::{Closer, Connection, Event, HttpRequest};
 use crate::http_session::Hello;
-use crate::posting::{Posting, Troubles};
-use crate::talk::{Inbox, Talk};
 
 /// A client with an open stream. Dropping it closes the stream.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct SseClient {
     /// The answer to `initialize`, whole.
     pub welcome: Value,
     inbox: Inbox,
-    troubles: Troubles,
+    post_errors: PostErrors,
     next_id: u64,
     stream: Closer,
 }
@@ -35,7 +35,7 @@ impl SseClient {
     /// Opens the stream at this path and initializes so.
     #[track_caller]
     pub fn introduce(address: SocketAddr, path: &str, hello: &Hello) -> Self {
-        let mut ask = Ask::stream(path);
+        let mut ask = HttpRequest::stream(path);
         if let Some(token) = &hello.token {
             ask = ask.header("Authorization", &format!("Bearer {token}"));
         }
@@ -67,7 +67,7 @@ impl SseClient {
             token: hello.token.clone(),
             welcome: Value::Null,
             inbox,
-            troubles: Troubles::default(),
+            post_errors: PostErrors::default(),
             next_id: 1,
             stream,
         };
@@ -82,19 +82,20 @@ impl SseClient {
     }
 }
 
-impl Talk for SseClient {
+impl ClientSession for SseClient {
     fn send_line(&mut self, line: &str) {
-        let mut ask = Ask::post(&self.endpoint, line);
+        let mut ask = HttpRequest::post(&self.endpoint, line);
         if let Some(token) = &self.token {
             ask = ask.header("Authorization", &format!("Bearer {token}"));
         }
-        let posting = Posting { address: self.address, inbox: self.inbox.sender(), troubles: &self.troubles };
+        let posting =
+            BackgroundPost { address: self.address, inbox: self.inbox.sender(), post_errors: &self.post_errors };
         posting.at_once(&ask);
     }
 
     fn find(&mut self, what: &str, wanted: &mut dyn FnMut(&[u8]) -> bool) -> Vec<u8> {
         let found = self.inbox.find(what, wanted);
-        found.unwrap_or_else(|why| panic!("{why}\n--- troubles ---\n{}", self.troubles.text()))
+        found.unwrap_or_else(|why| panic!("{why}\n--- troubles ---\n{}", self.post_errors.text()))
     }
 
     fn take_all(&mut self) -> Vec<Vec<u8>> {

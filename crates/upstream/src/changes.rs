@@ -10,17 +10,17 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     kinds: AtomicU8,
-    introduction: Mutex<Option<Offer>>,
+    server_offer: Mutex<Option<Offer>>,
     news: Notify,
 }
 
 /// What has changed since somebody looked.
 #[derive(Debug)]
-pub(crate) struct News {
+pub(crate) struct ChangeSet {
     /// Lists of these kinds.
     pub(crate) kinds: Vec<Kind>,
     /// What the server says of itself, if we were introduced to it anew.
-    pub(crate) introduction: Option<Offer>,
+    pub(crate) server_offer: Option<Offer>,
 }
 
 impl Changes {
@@ -32,25 +32,25 @@ impl Changes {
     }
 
     /// We were introduced anew: what the server says of itself has changed, and any of its lists may have.
-    pub(crate) fn note_introduction(&self, introduction: Offer) {
-        *self.introduction() = Some(introduction);
+    pub(crate) fn note_server_offer(&self, server_offer: Offer) {
+        *self.server_offer() = Some(server_offer);
         self.note(&Kind::ALL);
     }
 
     /// Waits until something has changed, and takes note of all that has.
-    pub(crate) async fn next(&self) -> News {
+    pub(crate) async fn next(&self) -> ChangeSet {
         loop {
             self.news.notified().await;
             let bits = self.kinds.swap(0, Ordering::Relaxed);
             if bits != 0 {
                 let kinds = Kind::ALL.into_iter().filter(|&kind| bits & bit(kind) != 0).collect();
-                return News { kinds, introduction: self.introduction().take() };
+                return ChangeSet { kinds, server_offer: self.server_offer().take() };
             }
         }
     }
 
-    fn introduction(&self) -> MutexGuard<'_, Option<Offer>> {
-        self.introduction.lock().unwrap_or_else(PoisonError::into_inner)
+    fn server_offer(&self) -> MutexGuard<'_, Option<Offer>> {
+        self.server_offer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,16 +70,16 @@ mod tests {
         assert_eq!(changes.next().await.kinds, [Kind::Prompt, Kind::Resource, Kind::Template]);
         changes.note(&[Kind::Tool]);
         let news = changes.next().await;
-        assert_eq!((news.kinds.as_slice(), news.introduction), ([Kind::Tool].as_slice(), None));
+        assert_eq!((news.kinds.as_slice(), news.server_offer), ([Kind::Tool].as_slice(), None));
     }
 
     #[tokio::test]
-    async fn after_a_new_introduction_every_list_is_in_doubt() {
+    async fn after_a_new_handshake_every_list_counts_as_changed() {
         let changes = Changes::default();
-        let mut introduction = Offer::new(protocol::Era::Legacy);
-        introduction.instructions = Some("other".into());
-        changes.note_introduction(introduction.clone());
+        let mut server_offer = Offer::new(protocol::Lifecycle::Session);
+        server_offer.instructions = Some("other".into());
+        changes.note_server_offer(server_offer.clone());
         let news = changes.next().await;
-        assert_eq!((news.kinds.as_slice(), news.introduction), (Kind::ALL.as_slice(), Some(introduction)));
+        assert_eq!((news.kinds.as_slice(), news.server_offer), (Kind::ALL.as_slice(), Some(server_offer)));
     }
 }

@@ -1,10 +1,10 @@
-//! A server that we start ourselves. Where it stands in its life is where the code stands in [`live`].
+//! A server that we start ourselves. Where it stands in its life is where the code stands in [`run`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{Kind, Program};
-use protocol::Era;
+use protocol::Lifecycle;
 use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -12,95 +12,95 @@ use tokio::time::{Instant, timeout};
 
 use crate::connection::Connection;
 use crate::failure::{Cause, Ending, Phase};
-use crate::lifecycle::{Stop, Upstream, Watcher, tell_changed, tell_running};
-use crate::lineage;
 use crate::outbox::Outbox;
 use crate::process::{Process, StartError, Streams};
-use crate::signs::Signs;
+use crate::process_info::ProcessInfo;
+use crate::process_mark;
+use crate::server::{Stop, Upstream, UpstreamObserver, tell_changed, tell_running};
 use crate::stderr::{Tail, cause_lines};
 use crate::stream::{Sink, Source};
-use crate::wire::Wire;
+use crate::transport::UpstreamTransport;
 
 /// How long a server may take to end by itself once its input has ended.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// How long it may take once it was asked to terminate.
 const TERM_GRACE: Duration = Duration::from_secs(1);
 /// How long we read on after a server's end, or wait for its end after its last word.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// How long those who wait for an answer wait for a server's last words.
-const MUTTERING: Duration = Duration::from_millis(100);
+const STDERR_GRACE: Duration = Duration::from_millis(100);
 
 /// A process with everything we hold on it.
-struct Live {
+struct RunningServer {
     process: Process,
     connection: Arc<Connection>,
     outbox: Arc<Outbox>,
-    listening: JoinHandle<()>,
-    draining: JoinHandle<()>,
-    muttering: JoinHandle<()>,
+    reader_task: JoinHandle<()>,
+    writer_task: JoinHandle<()>,
+    stderr_task: JoinHandle<()>,
     tail: Tail,
 }
 
-impl Live {
+impl RunningServer {
     /// Takes in what the process said last, for those who wait for its answer. What it said is in the pipe already, unless
     /// somebody it started goes on talking.
-    async fn hear_out(&mut self) {
-        if !self.muttering.is_finished() {
-            drop(timeout(MUTTERING, &mut self.muttering).await);
+    async fn drain_stderr(&mut self) {
+        if !self.stderr_task.is_finished() {
+            drop(timeout(STDERR_GRACE, &mut self.stderr_task).await);
         }
-        self.connection.said_last(&cause_lines(self.tail.lines().iter().map(String::as_str)).join("; "));
+        self.connection.set_last_stderr_line(&cause_lines(self.tail.lines().iter().map(String::as_str)).join("; "));
     }
 }
 
 /// Lives the server's life; returns when nothing of it is left.
-pub(crate) async fn live(
+pub(crate) async fn run(
     upstream: &Upstream,
     program: &Program,
-    watcher: &Arc<dyn Watcher>,
+    observer: &Arc<dyn UpstreamObserver>,
     mut stop: watch::Receiver<Stop>,
 ) {
-    let mut era = upstream.spec.era;
+    let mut lifecycle = upstream.spec.lifecycle;
     // How the first attempt ended, if there was a second.
     let mut earlier: Option<(Arc<Ending>, Vec<String>)> = None;
     loop {
-        let mut live = match start(upstream, program, watcher) {
-            Ok(live) => live,
+        let mut running = match start(upstream, program, observer) {
+            Ok(running) => running,
             Err(cause) => {
-                return upstream.ended(&**watcher, &Arc::new(Ending::Failed { phase: Phase::Startup, cause }));
+                return upstream.ended(&**observer, &Arc::new(Ending::Failed { phase: Phase::Startup, cause }));
             }
         };
-        let mut ending = Arc::new(serve(upstream, &mut live, watcher, era, &mut stop).await);
-        // Some servers that know only one era end when they hear the other first: a second one is met in the other.
-        if era.is_none() && !upstream.manners.tools_only && live.connection.ended_over_greeting(&ending) {
-            let other = upstream.manners.first_era_now().other();
+        let mut ending = Arc::new(serve(upstream, &mut running, observer, lifecycle, &mut stop).await);
+        // Some servers that know only one lifecycle end when they hear the other first: a second one is met in the other.
+        if lifecycle.is_none() && !upstream.handshake.tools_only && running.connection.ended_over_greeting(&ending) {
+            let other = upstream.handshake.first_lifecycle_now().other();
             tracing::debug!(server = %upstream.spec.name, ?other, "it ended over the first request; starting it again for the other era");
-            live.connection.end(&ending);
-            let last_words = clear_up(upstream, live, &ending, stop.clone()).await;
-            earlier = Some((ending, last_words));
-            era = Some(other);
+            running.connection.end(&ending);
+            let stderr_lines = clean_up(upstream, running, &ending, stop.clone()).await;
+            earlier = Some((ending, stderr_lines));
+            lifecycle = Some(other);
             continue;
         }
         let mut first_words = None;
         if let Some((first, words)) = earlier.take()
             && matches!(&*ending, Ending::Failed { phase: Phase::Initialization, .. })
         {
-            // It does not speak the other era either, so what happened first explains best what is wrong.
+            // It does not speak the other lifecycle either, so what happened first explains best what is wrong.
             ending = first;
             first_words = Some(words);
         }
-        if matches!(&*ending, Ending::Failed { cause: Cause::Exited(_), .. }) && live.connection.open_calls() > 0 {
-            live.hear_out().await;
+        if matches!(&*ending, Ending::Failed { cause: Cause::Exited(_), .. }) && running.connection.open_calls() > 0 {
+            running.drain_stderr().await;
         }
-        watcher.ended(upstream.index, &ending);
-        live.connection.end(&ending);
-        let last_words = clear_up(upstream, live, &ending, stop).await;
-        return upstream.report(&**watcher, &ending, first_words.unwrap_or(last_words));
+        observer.on_ended(upstream.index, &ending);
+        running.connection.end(&ending);
+        let stderr_lines = clean_up(upstream, running, &ending, stop).await;
+        return upstream.report(&**observer, &ending, first_words.unwrap_or(stderr_lines));
     }
 }
 
-fn start(upstream: &Upstream, program: &Program, watcher: &Arc<dyn Watcher>) -> Result<Live, Cause> {
-    let (tag, watchdog) = (upstream.lineage.tag_of(upstream.index), &*upstream.watchdog);
+fn start(upstream: &Upstream, program: &Program, observer: &Arc<dyn UpstreamObserver>) -> Result<RunningServer, Cause> {
+    let (tag, watchdog) = (upstream.instance_mark.tag_of(upstream.index), &*upstream.watchdog);
     let (process, Streams { stdin, stdout, stderr }) =
         Process::start(program, upstream.withheld, &upstream.environment, tag, watchdog)?;
     let group = process.group();
@@ -113,102 +113,108 @@ fn start(upstream: &Upstream, program: &Program, watcher: &Arc<dyn Watcher>) -> 
     let (sink, _) = Sink::adopt(stdin).map_err(adopted)?;
     let outbox = Arc::new(Outbox::new(sink));
     let name = &upstream.spec.name;
-    let connection = Arc::new(Connection::new(upstream.surroundings(watcher), Wire::Pipe(Arc::clone(&outbox))));
-    let listening = tokio::spawn(Arc::clone(&connection).listen(Source::adopt(stdout).map_err(adopted)?));
-    let draining = tokio::spawn({
+    let connection =
+        Arc::new(Connection::new(upstream.connection_context(observer), UpstreamTransport::Pipe(Arc::clone(&outbox))));
+    let reader_task = tokio::spawn(Arc::clone(&connection).listen(Source::adopt(stdout).map_err(adopted)?));
+    let writer_task = tokio::spawn({
         let outbox = Arc::clone(&outbox);
         async move { outbox.drain().await }
     });
     let tail = Tail::hiding(upstream.spec.secrets.clone());
     // The tiny program has nobody who would read more.
-    let tail = if upstream.manners.tools_only { tail } else { tail.keeping_more() };
+    let tail = if upstream.handshake.tools_only { tail } else { tail.keeping_more() };
     let process_id = u32::try_from(group.as_raw_nonzero().get()).ok();
-    watcher.signs_of_life(upstream.index, Signs { process: process_id, tail: tail.clone() });
+    observer.on_process(upstream.index, ProcessInfo { process: process_id, tail: tail.clone() });
     let source = Source::adopt(stderr).map_err(adopted)?.with_small_share();
-    let muttering = tokio::spawn(tail.clone().follow(name.clone(), source));
-    Ok(Live { process, connection, outbox, listening, draining, muttering, tail })
+    let stderr_task = tokio::spawn(tail.clone().follow(name.clone(), source));
+    Ok(RunningServer { process, connection, outbox, reader_task, writer_task, stderr_task, tail })
 }
 
 /// From the first question to the last answer.
 async fn serve(
     upstream: &Upstream,
-    live: &mut Live,
-    watcher: &Arc<dyn Watcher>,
-    era: Option<Era>,
+    running: &mut RunningServer,
+    observer: &Arc<dyn UpstreamObserver>,
+    lifecycle: Option<Lifecycle>,
     stop: &mut watch::Receiver<Stop>,
 ) -> Ending {
-    let Live { process, connection, outbox, listening, .. } = live;
+    let RunningServer { process, connection, outbox, reader_task, .. } = running;
     let failed = |phase, cause: Cause| Ending::Failed { phase, cause: cause.hiding(&upstream.spec.secrets) };
     // One for the whole life: what it has seen of the end must not be forgotten between the phases.
-    let mut last_breath = std::pin::pin!(last_breath(process, connection, outbox, listening));
+    let mut await_unexpected_end = std::pin::pin!(await_unexpected_end(process, connection, outbox, reader_task));
 
     let offer = tokio::select! {
         // Stopping wins, so that an orderly end is never reported as a failure.
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => return Ending::Stopped,
-        cause = &mut last_breath => return failed(Phase::Initialization, cause),
-        met = upstream.manners.meet(connection, era, |_| {}) => match met {
+        cause = &mut await_unexpected_end => return failed(Phase::Initialization, cause),
+        met = upstream.handshake.perform(connection, lifecycle, |_| {}) => match met {
             Ok(offer) => offer,
             Err(cause) => return failed(Phase::Initialization, cause),
         },
     };
-    tracing::debug!(server = %upstream.spec.name, era = ?offer.era, tools = offer.items(Kind::Tool).len(), "server is running");
-    tell_running(watcher, upstream.index, connection, offer.clone()).await;
+    tracing::debug!(server = %upstream.spec.name, lifecycle = ?offer.lifecycle, tools = offer.items(Kind::Tool).len(), "server is running");
+    tell_running(observer, upstream.index, connection, offer.clone()).await;
 
     tokio::select! {
         biased;
         _ = stop.wait_for(|&stop| stop > Stop::Never) => Ending::Stopped,
-        cause = &mut last_breath => failed(Phase::Runtime, cause),
-        () = upstream.manners.follow_changes(connection, offer, |offer| tell_changed(watcher, connection, offer)) => {
+        cause = &mut await_unexpected_end => failed(Phase::Runtime, cause),
+        () = upstream.handshake.follow_changes(connection, offer, |offer| tell_changed(observer, connection, offer)) => {
             Ending::Stopped
         }
     }
 }
 
 /// Ends the process if it has not ended, then whatever it left behind; returns its last words.
-async fn clear_up(upstream: &Upstream, live: Live, ending: &Ending, mut stop: watch::Receiver<Stop>) -> Vec<String> {
-    let Live { mut process, connection, outbox, listening, draining, muttering, tail } = live;
+async fn clean_up(
+    upstream: &Upstream,
+    running: RunningServer,
+    ending: &Ending,
+    mut stop: watch::Receiver<Stop>,
+) -> Vec<String> {
+    let RunningServer { mut process, connection, outbox, reader_task, writer_task, stderr_task, tail } = running;
     end_process(&mut process, &connection, &outbox, ending, &mut stop).await;
     let group = process.group();
-    process.clear_up().await;
+    process.clean_up().await;
     upstream.watchdog.release(group);
     outbox.abort();
 
     // The pipes are read until here, so that nothing blocks on them; a leftover that holds one open is not waited for.
-    for task in [draining, listening, muttering] {
+    for task in [writer_task, reader_task, stderr_task] {
         // One that has ended may have been waited for already, and must not be again.
         let handle = task.abort_handle();
-        if !task.is_finished() && timeout(LAST_WORDS, task).await.is_err() {
+        if !task.is_finished() && timeout(DRAIN_GRACE, task).await.is_err() {
             handle.abort();
         }
     }
-    if upstream.sweeps || matches!(ending, Ending::Failed { .. }) {
+    if upstream.cleans_up_leftovers || matches!(ending, Ending::Failed { .. }) {
         // When everything stops the watchdog looks once for all servers; here only this one is gone.
-        let mark = upstream.lineage.mark_of(upstream.index);
-        let swept = tokio::task::spawn_blocking(move || lineage::signal_all(&mark, Signal::KILL));
+        let mark = upstream.instance_mark.mark_of(upstream.index);
+        let swept = tokio::task::spawn_blocking(move || process_mark::signal_all(&mark, Signal::KILL));
         drop(swept.await);
     }
     tail.lines()
 }
 
 /// Waits for the end of a server that was not asked to end.
-async fn last_breath(
+async fn await_unexpected_end(
     process: &mut Process,
     connection: &Connection,
     outbox: &Outbox,
-    listening: &mut JoinHandle<()>,
+    reader_task: &mut JoinHandle<()>,
 ) -> Cause {
     let sign = tokio::select! {
         _ = process.ended() => None,
-        _ = &mut *listening => Some(Cause::ClosedOutput),
+        _ = &mut *reader_task => Some(Cause::ClosedOutput),
         () = outbox.closed() => Some(Cause::ClosedInput),
     };
     // A server that dies closes everything; its exit status says best what happened.
-    let status = timeout(LAST_WORDS, process.ended()).await;
+    let status = timeout(DRAIN_GRACE, process.ended()).await;
     // What it said before it ended still counts, however slowly it is taken from us.
     connection.read_on();
-    if !listening.is_finished() {
-        drop(timeout(LAST_WORDS, listening).await);
+    if !reader_task.is_finished() {
+        drop(timeout(DRAIN_GRACE, reader_task).await);
     }
     match (status, sign) {
         (Ok(Ok(status)), _) => Cause::Exited(status),

@@ -10,18 +10,18 @@
 //! - `withdrawal`: requests that are given up
 //! - `own`: questions of our own
 //! - `hearing`: notifications of the server
-//! - `asked`: questions of the server
+//! - `receive_server_request`: questions of the server
 //! - `batch`: several messages at once
 //! - `incoming`: a message while it is being read, within the limits of its server
 
-mod answers;
-mod asked;
 mod batch;
-mod hearing;
+mod cancellation;
+mod exclusive;
 mod incoming;
-mod own;
-mod turns;
-mod withdrawal;
+mod notifications;
+mod own_requests;
+mod responses;
+mod server_requests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -30,29 +30,29 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use catalog::{Kind as ItemKind, Offer, Secrets, ServerName};
-use protocol::envelope::{Envelope, Fault, Kind, Reason, salvage_id};
+use protocol::envelope::{Envelope, EnvelopeError, Kind, Reason, salvage_id};
 use protocol::splice::{Edit, Piece, in_order, splice};
-use protocol::{Era, Line, Lines, Span};
+use protocol::{Lifecycle, Line, Lines, Span};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::caller::Caller;
-use crate::changes::{Changes, News};
-use crate::doubts::Doubts;
-use crate::ears::Ears;
+use crate::changes::{ChangeSet, Changes};
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
-use crate::lifecycle::Watcher;
 use crate::limits::{LARGE_MESSAGE, Limit, ServerLimits, Undelivered};
-use crate::numbers::{Digits, our_number};
-use crate::open::{Call, Open, Waiting};
+use crate::listen_stream::ListenStream;
+use crate::liveness::Liveness;
+use crate::pending::{Call, Pending, PendingRequests};
+use crate::request_id::{Digits, parse_request_id};
+use crate::response_handler::ResponseHandler;
+use crate::server::UpstreamObserver;
 use crate::stream::Source;
-use crate::wire::Wire;
+use crate::transport::UpstreamTransport;
 
 pub use incoming::IncomingMessage;
-pub(crate) use own::NoAnswer;
+pub(crate) use own_requests::NoResponse;
 
 /// So much of a server's last words is told to who waits for its answer.
-const LAST_WORDS: usize = 300;
+const MAX_STDERR_IN_ERROR: usize = 300;
 
 /// A request of a caller, to be forwarded with a few spans replaced.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ pub struct Request<'r> {
 
 /// The answer to a request of our own.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     /// The whole message.
     pub line: Bytes,
     /// Where its `result`, or its `error`, stands.
@@ -79,7 +79,7 @@ pub struct Answer {
 }
 
 /// Whom questions were put to, by the server's id.
-type Questions = HashMap<Box<[u8]>, Arc<dyn Caller>>;
+type ServerRequests = HashMap<Box<[u8]>, Arc<dyn ResponseHandler>>;
 
 /// Our side of the conversation with one server.
 #[derive(Debug)]
@@ -87,17 +87,17 @@ pub struct Connection {
     /// It may get another name while we talk.
     server: Mutex<ServerName>,
     index: usize,
-    wire: Wire,
-    open: Mutex<Open>,
+    transport: UpstreamTransport,
+    pending: Mutex<PendingRequests>,
     /// Whom the server's questions were put to, by the server's id.
-    questions: Mutex<Questions>,
-    watcher: Weak<dyn Watcher>,
+    server_requests: Mutex<ServerRequests>,
+    observer: Weak<dyn UpstreamObserver>,
     /// Known once the server has been met.
-    era: OnceLock<Era>,
+    lifecycle: OnceLock<Lifecycle>,
     /// What we say of ourselves with every request of our own to a modern server.
-    introduction: protocol::era::meta::Introduction,
+    client_meta: protocol::bridge::meta::ClientMeta,
     changes: Changes,
-    pub(crate) ears: Ears,
+    pub(crate) listen_stream: ListenStream,
     /// How long a request of a caller may take, if there is a limit.
     limit: Option<Duration>,
     /// What the server may make us hold.
@@ -109,9 +109,9 @@ pub struct Connection {
     warned_of_size: AtomicBool,
     secrets: Secrets,
     /// How often the server did something for a caller: whoever watches it sees from it that the server is alive.
-    deeds: AtomicU64,
+    activity: AtomicU64,
     /// Signs that the server is gone.
-    pub doubts: Arc<Doubts>,
+    pub liveness: Arc<Liveness>,
     /// The same server in its modern handshake, if it was met in the legacy way and speaks both.
     modern: OnceLock<Arc<Connection>>,
     /// Requests of modern clients go there.
@@ -123,20 +123,20 @@ pub struct Connection {
     /// It is known how the server ended.
     is_over: watch::Sender<bool>,
     /// The last thing it said before it ended, beside its answers.
-    last_words: OnceLock<Box<str>>,
+    stderr_lines: OnceLock<Box<str>>,
 }
 
 /// What a connection needs to know of its surroundings.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct ConnectionContext {
     /// The server's key in the configuration.
     pub server: ServerName,
     /// Its place there.
     pub index: usize,
     /// Who hears what is about no request.
-    pub watcher: Weak<dyn Watcher>,
+    pub observer: Weak<dyn UpstreamObserver>,
     /// What we say of ourselves to a modern server.
-    pub introduction: protocol::era::meta::Introduction,
+    pub client_meta: protocol::bridge::meta::ClientMeta,
     /// How long a request of a caller may take.
     pub limit: Option<Duration>,
     /// What it may make us hold.
@@ -144,51 +144,52 @@ pub struct Surroundings {
     /// What must not be told of the server.
     pub secrets: Secrets,
     /// Signs that the server is gone; connections to the same server share them.
-    pub doubts: Arc<Doubts>,
+    pub liveness: Arc<Liveness>,
 }
 
 impl Connection {
     /// A conversation that has not begun.
-    pub fn new(surroundings: Surroundings, wire: Wire) -> Self {
-        let Surroundings { server, index, watcher, introduction, limit, limits, secrets, doubts } = surroundings;
+    pub fn new(connection_context: ConnectionContext, transport: UpstreamTransport) -> Self {
+        let ConnectionContext { server, index, observer, client_meta, limit, limits, secrets, liveness } =
+            connection_context;
         Self {
             server: Mutex::new(server),
             index,
-            wire,
-            open: Mutex::default(),
-            questions: Mutex::default(),
-            watcher,
-            era: OnceLock::new(),
-            introduction,
+            transport,
+            pending: Mutex::default(),
+            server_requests: Mutex::default(),
+            observer,
+            lifecycle: OnceLock::new(),
+            client_meta,
             changes: Changes::default(),
-            ears: Ears::default(),
+            listen_stream: ListenStream::default(),
             limit,
             undelivered: Undelivered::new(&limits),
             limits,
             open_request_bytes: AtomicUsize::new(0),
             warned_of_size: AtomicBool::new(false),
             secrets,
-            deeds: AtomicU64::new(0),
-            doubts,
+            activity: AtomicU64::new(0),
+            liveness,
             modern: OnceLock::new(),
             uses_modern: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             read_on: watch::Sender::new(false),
             is_over: watch::Sender::new(false),
-            last_words: OnceLock::new(),
+            stderr_lines: OnceLock::new(),
         }
     }
 
     /// The server has ended, and this is the last thing it said. Whoever waits for an answer is told.
-    pub(crate) fn said_last(&self, words: &str) {
-        let words = words.trim().chars().take(LAST_WORDS).collect::<String>();
+    pub(crate) fn set_last_stderr_line(&self, words: &str) {
+        let words = words.trim().chars().take(MAX_STDERR_IN_ERROR).collect::<String>();
         if !words.is_empty() {
-            self.last_words.get_or_init(|| words.into());
+            self.stderr_lines.get_or_init(|| words.into());
         }
     }
 
     fn ended(&self, ending: &Arc<Ending>) -> CallError {
-        CallError::Ended { server: self.server(), ending: Arc::clone(ending), said: self.last_words.get().cloned() }
+        CallError::Ended { server: self.server(), ending: Arc::clone(ending), said: self.stderr_lines.get().cloned() }
     }
 
     /// What is told of the server in this text, without its secrets.
@@ -209,10 +210,10 @@ impl Connection {
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
-    /// The connection that takes requests of clients of `era`: a server that was met in both ways has one for each.
-    pub fn towards(self: &Arc<Self>, era: Era) -> &Arc<Self> {
+    /// The connection that takes requests of clients of `lifecycle`: a server that was met in both ways has one for each.
+    pub fn for_lifecycle(self: &Arc<Self>, lifecycle: Lifecycle) -> &Arc<Self> {
         match self.modern.get() {
-            Some(modern) if era == Era::Modern && self.uses_modern.load(Ordering::Relaxed) => modern,
+            Some(modern) if lifecycle == Lifecycle::SelfContained && self.uses_modern.load(Ordering::Relaxed) => modern,
             _ => self,
         }
     }
@@ -248,14 +249,14 @@ impl Connection {
     }
 
     /// How the server is talked to. Legacy until something else is known.
-    pub fn era(&self) -> Era {
-        self.era.get().copied().unwrap_or(Era::Legacy)
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.lifecycle.get().copied().unwrap_or(Lifecycle::Session)
     }
 
     /// The server is talked to like this from now on; what was settled first stays.
-    pub fn settle_era(&self, era: Era) {
-        let settled = self.era.get_or_init(|| era);
-        debug_assert_eq!(*settled, era, "an era is settled once");
+    pub fn set_lifecycle(&self, lifecycle: Lifecycle) {
+        let settled = self.lifecycle.get_or_init(|| lifecycle);
+        debug_assert_eq!(*settled, lifecycle, "an era is settled once");
     }
 
     /// Whether the server went away over the first thing it was told, so that nothing of it is known.
@@ -267,7 +268,7 @@ impl Connection {
                 cause: Cause::Exited(_) | Cause::ClosedOutput | Cause::ClosedInput
             }
         );
-        ended_itself && self.era.get().is_none()
+        ended_itself && self.lifecycle.get().is_none()
     }
 
     /// How many requests of callers are open.
@@ -277,26 +278,30 @@ impl Connection {
     }
 
     /// How many answers and signs of progress callers have got from the server. If it is more than it was, it is alive.
-    pub fn deeds(&self) -> u64 {
-        self.deeds.load(Ordering::Relaxed) + self.modern().map_or(0, |modern| modern.deeds())
+    pub fn activity(&self) -> u64 {
+        self.activity.load(Ordering::Relaxed) + self.modern().map_or(0, |modern| modern.activity())
     }
 
     /// Lets out what was sent.
     pub fn flush(&self) {
-        self.wire.flush();
+        self.transport.flush();
     }
 
     /// Sends a caller's request and tells its number. It leaves with the next flush.
-    pub fn forward(self: &Arc<Self>, request: Request<'_>, caller: &Arc<dyn Caller>) -> Result<u64, CallError> {
-        if self.wire.is_full() {
-            return Err(CallError::Congested { server: self.server(), waiting: self.wire.waiting() });
+    pub fn forward(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        handler: &Arc<dyn ResponseHandler>,
+    ) -> Result<u64, CallError> {
+        if self.transport.is_full() {
+            return Err(CallError::Congested { server: self.server(), waiting: self.transport.waiting() });
         }
-        let (line, party) = (request.line, caller.party());
+        let (line, requester) = (request.line, handler.requester());
         let call = Call {
-            caller: Arc::clone(caller),
+            handler: Arc::clone(handler),
             id: Box::from(request.known_as),
             progress: request.progress.map(|span| Box::from(span.of(line))),
-            party,
+            requester,
             since: self.limit.map(|_| Instant::now()),
             is_held: false,
         };
@@ -304,8 +309,8 @@ impl Connection {
         if let Some(ending) = &open.ended {
             return Err(self.ended(ending));
         }
-        let must_wait = open.must_wait(party);
-        let number = open.enter(Waiting::Caller(call));
+        let queue_needed_for = open.queue_needed_for(requester);
+        let number = open.enter(Pending::Call(call));
         let digits = Digits::new(number);
         let mut edits = [Edit { span: request.id, with: digits.as_bytes() }; 3];
         let mut count = 1;
@@ -315,16 +320,16 @@ impl Connection {
             count += 1;
         }
         let edits = in_order(&mut edits[..count]);
-        if must_wait {
+        if queue_needed_for {
             open.hold(number, spliced(line, edits));
             // Before anybody can release it: the two must be heard in this order.
-            caller.held();
+            handler.on_held();
             drop(open);
             tokio::spawn(Arc::clone(self).await_turn(number));
         } else {
             // Not while the table is locked: whoever answers needs it.
             drop(open);
-            self.wire.send_spliced(Some(number), line, edits);
+            self.transport.send_spliced(Some(number), line, edits);
         }
         Ok(number)
     }
@@ -341,49 +346,49 @@ impl Connection {
             open.take_all()
         };
         let error = self.ended(ending);
-        let mut callers = Vec::new();
+        let mut handlers = Vec::new();
         for waiting in waiting {
-            if let Waiting::Caller(call) = waiting {
-                call.caller.failed(&call.id, &error);
-                remember(&mut callers, call.caller);
+            if let Pending::Call(call) = waiting {
+                call.handler.on_failure(&call.id, &error);
+                remember(&mut handlers, call.handler);
             }
         }
-        callers.iter().for_each(|caller| caller.flush());
-        self.withdraw_questions();
+        handlers.iter().for_each(|handler| handler.flush());
+        self.withdraw_server_requests();
         self.is_over.send_replace(true);
     }
 
     /// The server broke off. If somebody will soon know what became of it, waits for that: whoever has a request there is
     /// to hear the cause, and not the symptom.
-    pub async fn await_verdict(&self) {
-        let patience = self.watcher.upgrade().map(|watcher| watcher.verdict_within()).unwrap_or_default();
-        if !patience.is_zero() {
-            drop(tokio::time::timeout(patience, self.is_over.subscribe().wait_for(|&is_over| is_over)).await);
+    pub async fn await_ending(&self) {
+        let ending_timeout = self.observer.upgrade().map(|observer| observer.ending_timeout()).unwrap_or_default();
+        if !ending_timeout.is_zero() {
+            drop(tokio::time::timeout(ending_timeout, self.is_over.subscribe().wait_for(|&is_over| is_over)).await);
         }
     }
 
     /// Reads what the server says until it stops saying anything.
     pub async fn listen(self: Arc<Self>, mut source: Source) {
         // How long a line may be is decided while it grows.
-        let (mut lines, mut callers) = (Lines::with_limit(usize::MAX), Vec::new());
+        let (mut lines, mut handlers) = (Lines::with_limit(usize::MAX), Vec::new());
         let mut incoming = self.incoming(None);
         let mut read_on = self.read_on.subscribe();
         while matches!(source.read_into(lines.space()).await, Ok(1..)) {
             while let Some(line) = lines.next_line() {
                 match line {
                     Line::Whole(line) if line.len() <= LARGE_MESSAGE => {
-                        self.receive(Line::Whole(line), None, &mut callers);
+                        self.receive(Line::Whole(line), None, &mut handlers);
                     }
-                    line => self.receive_large(line, &mut incoming, &mut callers),
+                    line => self.receive_large(line, &mut incoming, &mut handlers),
                 }
             }
             if lines.pending() > LARGE_MESSAGE && incoming.grow(lines.pending()).is_err() {
                 lines.skip_line();
             }
             // One flush for all that came in one read; and a caller who cannot keep up slows its server down, not us.
-            for caller in callers.drain(..) {
-                caller.flush();
-                if let Some(caught_up) = caller.catching_up() {
+            for handler in handlers.drain(..) {
+                handler.flush();
+                if let Some(caught_up) = handler.catch_up() {
                     tokio::select! {
                         () = caught_up => {}
                         _ = read_on.wait_for(|&read_on| read_on) => {}
@@ -392,19 +397,19 @@ impl Connection {
             }
         }
         if let Some(line) = lines.rest() {
-            self.receive_large(line, &mut incoming, &mut callers);
-            callers.iter().for_each(|caller| caller.flush());
+            self.receive_large(line, &mut incoming, &mut handlers);
+            handlers.iter().for_each(|handler| handler.flush());
         }
     }
 
     /// Takes one message that came by another way than a pipe: on the stream that answers the request `about`, or on
     /// none. Waits for a caller who cannot keep up.
     pub async fn take(self: &Arc<Self>, message: Bytes, about: Option<u64>) {
-        let mut callers = Vec::new();
-        self.receive(Line::Whole(message), about, &mut callers);
-        for caller in callers {
-            caller.flush();
-            if let Some(caught_up) = caller.catching_up() {
+        let mut handlers = Vec::new();
+        self.receive(Line::Whole(message), about, &mut handlers);
+        for handler in handlers {
+            handler.flush();
+            if let Some(caught_up) = handler.catch_up() {
                 caught_up.await;
             }
         }
@@ -419,13 +424,16 @@ impl Connection {
     pub fn fail(&self, number: u64, error: &CallError) {
         let waiting = self.lock().close(number);
         match (waiting, error) {
-            (Some(Waiting::Caller(call)), error) => {
-                call.caller.failed(&call.id, error);
-                call.caller.flush();
+            (Some(Pending::Call(call)), error) => {
+                call.handler.on_failure(&call.id, error);
+                call.handler.flush();
             }
             // Nobody waits any more if the receiver is gone.
-            (Some(Waiting::Ourselves(asker)), CallError::Unreadable { problem: Unreadable::TooLong(over), .. }) => {
-                drop(asker.send(Err(*over)));
+            (
+                Some(Pending::OwnRequest(respondent)),
+                CallError::Unreadable { problem: Unreadable::TooLong(over), .. },
+            ) => {
+                drop(respondent.send(Err(*over)));
             }
             _ => {}
         }
@@ -433,17 +441,17 @@ impl Connection {
     }
 
     /// What was sent will not be answered, but what is sent from now on may be.
-    pub fn lose_answers(&self, error: &CallError) {
+    pub fn fail_sent_requests(&self, error: &CallError) {
         let lost = self.lock().take_sent();
-        let mut callers = Vec::new();
+        let mut handlers = Vec::new();
         for waiting in lost {
-            if let Waiting::Caller(call) = waiting {
-                call.caller.failed(&call.id, error);
-                remember(&mut callers, call.caller);
+            if let Pending::Call(call) = waiting {
+                call.handler.on_failure(&call.id, error);
+                remember(&mut handlers, call.handler);
             }
         }
-        callers.iter().for_each(|caller| caller.flush());
-        self.withdraw_questions();
+        handlers.iter().for_each(|handler| handler.flush());
+        self.withdraw_server_requests();
         self.next_turn();
     }
 
@@ -453,16 +461,16 @@ impl Connection {
     }
 
     /// Waits until the server says that something has changed, and tells what.
-    pub(crate) async fn changed(&self) -> News {
+    pub(crate) async fn changed(&self) -> ChangeSet {
         self.changes.next().await
     }
 
-    /// The server had forgotten us, and got to know us anew: it says `introduction` of itself now, and must be told again
+    /// The server had forgotten us, and got to know us anew: it says `client_meta` of itself now, and must be told again
     /// whatever it was told.
-    pub fn introduced_anew(self: &Arc<Self>, introduction: Offer) {
-        self.changes.note_introduction(introduction);
-        if let Some(watcher) = self.watcher.upgrade() {
-            watcher.introduced_anew(self);
+    pub fn reinitialized(self: &Arc<Self>, offer: Offer) {
+        self.changes.note_server_offer(offer);
+        if let Some(observer) = self.observer.upgrade() {
+            observer.on_reinitialized(self);
         }
     }
 
@@ -471,7 +479,7 @@ impl Connection {
         self.changes.note(kinds);
     }
 
-    fn receive(self: &Arc<Self>, line: Line, about: Option<u64>, callers: &mut Vec<Arc<dyn Caller>>) {
+    fn receive(self: &Arc<Self>, line: Line, about: Option<u64>, handlers: &mut Vec<Arc<dyn ResponseHandler>>) {
         let line = match line {
             Line::Whole(line) => line,
             Line::TooLong { head, tail, .. } => {
@@ -480,16 +488,16 @@ impl Connection {
             }
         };
         match Envelope::scan(&line) {
-            Ok(Envelope { kind: Kind::Response { id, outcome }, .. }) => self.answer(line, id, outcome, callers),
+            Ok(Envelope { kind: Kind::Response { id, outcome }, .. }) => self.answer(line, id, outcome, handlers),
             Ok(envelope @ Envelope { kind: Kind::Notification { method }, .. }) => {
-                self.notice(&line, method, &envelope, about, callers);
+                self.notice(&line, method, &envelope, about, handlers);
             }
             Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
-                self.asked(line, id, method, envelope, about, callers);
+                self.receive_server_request(line, id, method, envelope, about, handlers);
             }
-            Err(Fault { reason: Reason::Batch, .. }) => self.receive_batch(&line, about, callers),
+            Err(EnvelopeError { reason: Reason::Batch, .. }) => self.receive_batch(&line, about, handlers),
             Err(fault) => {
-                let Fault { reason, id } = fault;
+                let EnvelopeError { reason, id } = fault;
                 let id = id.map(|id| id.of(&line)).or_else(|| salvage_id(&line, &line));
                 self.fail_unreadable(id, Unreadable::Faulty(reason), &line);
             }
@@ -504,13 +512,13 @@ impl Connection {
         } else {
             tracing::warn!(server = %self.server(), %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
         }
-        if let Some(number) = id.and_then(our_number) {
+        if let Some(number) = id.and_then(parse_request_id) {
             self.fail(number, &CallError::Unreadable { server: self.server(), problem });
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PendingRequests> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -524,8 +532,8 @@ fn spliced(line: &[u8], edits: &[Edit<'_>]) -> Bytes {
     body.freeze()
 }
 
-fn remember(callers: &mut Vec<Arc<dyn Caller>>, caller: Arc<dyn Caller>) {
-    if !callers.iter().any(|known| std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&caller))) {
-        callers.push(caller);
+fn remember(handlers: &mut Vec<Arc<dyn ResponseHandler>>, handler: Arc<dyn ResponseHandler>) {
+    if !handlers.iter().any(|known| std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&handler))) {
+        handlers.push(handler);
     }
 }

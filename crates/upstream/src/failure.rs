@@ -65,7 +65,7 @@ pub enum Cause {
     Unauthorized(String),
     /// It is this aggregator, or one of those who use it: its tools would be among its own without end.
     #[error("{0}")]
-    Circle(&'static str),
+    Loop(&'static str),
     /// It has a container of its own, which could not be made or did not last.
     #[error("{what}")]
     Container {
@@ -133,7 +133,7 @@ impl Cause {
             Self::Nonsense { method, problem } => Self::Nonsense { method, problem: hidden(&problem) },
             other @ (Self::Start(_)
             | Self::NoRemotes
-            | Self::Circle(_)
+            | Self::Loop(_)
             | Self::Broken
             | Self::Exited(_)
             | Self::ClosedOutput
@@ -156,7 +156,7 @@ impl Cause {
             | Self::Broken
             | Self::Remote(_)
             | Self::Unauthorized(_)
-            | Self::Circle(_)
+            | Self::Loop(_)
             | Self::Exited(_)
             | Self::ClosedOutput
             | Self::ClosedInput
@@ -175,21 +175,21 @@ pub struct Report {
     /// What went wrong.
     pub cause: String,
     /// The last lines of its stderr.
-    pub last_words: Vec<String>,
+    pub stderr_lines: Vec<String>,
     /// What to do about it.
     pub hint: Option<&'static str>,
 }
 
 impl Report {
     /// `None` if the server did not fail.
-    pub fn new(ending: &Ending, last_words: Vec<String>) -> Option<Self> {
+    pub fn new(ending: &Ending, stderr_lines: Vec<String>) -> Option<Self> {
         let Ending::Failed { phase, cause } = ending else { return None };
         let silent = "it said nothing on stderr; run its command by hand to see more";
         let hint = match cause {
-            Cause::Exited(_) | Cause::ClosedOutput | Cause::ClosedInput if last_words.is_empty() => Some(silent),
+            Cause::Exited(_) | Cause::ClosedOutput | Cause::ClosedInput if stderr_lines.is_empty() => Some(silent),
             cause => cause.hint(),
         };
-        Some(Self { phase: *phase, cause: cause.to_string(), last_words, hint })
+        Some(Self { phase: *phase, cause: cause.to_string(), stderr_lines, hint })
     }
 }
 
@@ -199,9 +199,9 @@ impl fmt::Display for Report {
         let mut cause = self.cause.split('\n').map(|line| escape::one_line(line.trim_end_matches('\r')));
         write!(out, "failed during {}: {}", self.phase, cause.next().unwrap_or_default())?;
         cause.try_for_each(|line| write!(out, "\n    | {line}"))?;
-        if !self.last_words.is_empty() {
+        if !self.stderr_lines.is_empty() {
             write!(out, "\n  last lines of its stderr:")?;
-            self.last_words.iter().try_for_each(|line| write!(out, "\n    | {}", escape::one_line(line)))?;
+            self.stderr_lines.iter().try_for_each(|line| write!(out, "\n    | {}", escape::one_line(line)))?;
         }
         match self.hint {
             Some(hint) => write!(out, "\n  hint: {hint}"),
@@ -248,7 +248,7 @@ pub enum CallError {
         /// What happened.
         problem: String,
         /// What became of it.
-        mishap: Mishap,
+        failure: RemoteFailure,
     },
     /// The server does not read its input, and enough is waiting already. The call was not sent.
     #[error("server `{server}` is not reading its input; {} MB are waiting", waiting >> 20)]
@@ -283,17 +283,17 @@ pub enum CallError {
 
 /// What became of a call to a server that runs elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mishap {
+pub enum RemoteFailure {
     /// It did not get there.
     Unreachable,
     /// The server had forgotten us, and did not get to know us again.
-    Forgotten,
+    SessionLost,
     /// The server has no time for it now.
     Busy,
     /// The server, or what is in its place, does not want it, and will not want it next time.
     Refused,
     /// It got there, and no answer came back.
-    AnswerLost,
+    ResponseLost,
 }
 
 /// What was wrong with an answer.
@@ -326,11 +326,11 @@ impl CallError {
         match self {
             Self::Ended { .. } => "server_ended",
             Self::Unreadable { .. } => "unreadable_answer",
-            Self::Remote { mishap: Mishap::Unreachable, .. } => "server_unreachable",
-            Self::Remote { mishap: Mishap::Forgotten, .. } => "session_lost",
-            Self::Remote { mishap: Mishap::Busy, .. } => "server_busy",
-            Self::Remote { mishap: Mishap::Refused, .. } => "server_refused",
-            Self::Remote { mishap: Mishap::AnswerLost, .. } => "answer_lost",
+            Self::Remote { failure: RemoteFailure::Unreachable, .. } => "server_unreachable",
+            Self::Remote { failure: RemoteFailure::SessionLost, .. } => "session_lost",
+            Self::Remote { failure: RemoteFailure::Busy, .. } => "server_busy",
+            Self::Remote { failure: RemoteFailure::Refused, .. } => "server_refused",
+            Self::Remote { failure: RemoteFailure::ResponseLost, .. } => "answer_lost",
             Self::Congested { .. } => "server_congested",
             Self::TooSlow { .. } => "server_too_slow",
             Self::OthersTurn { .. } => "others_turn",
@@ -343,7 +343,9 @@ impl CallError {
     pub fn is_safe_to_retry(&self) -> bool {
         match self {
             Self::Congested { .. } | Self::OthersTurn { .. } => true,
-            Self::Remote { mishap, .. } => matches!(mishap, Mishap::Unreachable | Mishap::Forgotten | Mishap::Busy),
+            Self::Remote { failure, .. } => {
+                matches!(failure, RemoteFailure::Unreachable | RemoteFailure::SessionLost | RemoteFailure::Busy)
+            }
             Self::Ended { .. } | Self::Unreadable { .. } | Self::TooSlow { .. } | Self::Deserted { .. } => false,
         }
     }
@@ -389,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exit_is_told_the_way_people_say_it() {
+    fn an_exit_status_is_described_in_plain_words() {
         assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "it exited with status 3");
         assert_eq!(describe(ExitStatus::from_raw(9)), "it was killed by signal 9 (SIGKILL)");
         assert_eq!(describe(ExitStatus::from_raw(11 | 0x80)), "it was killed by signal 11 (SIGSEGV), core dumped");
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_a_server_repeats_in_a_refusal_is_not_told() {
+    fn a_secret_that_a_server_repeats_in_a_refusal_is_masked() {
         let secrets = Secrets::default().with(["hunter2"]);
         let cause = Cause::Remote("it answered HTTP 500: no hunter2 here".to_owned()).hiding(&secrets);
         assert_eq!(cause.to_string(), "it answered HTTP 500: no *** here");

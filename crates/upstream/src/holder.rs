@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use protocol::escape;
 
 /// How much of a command line is shown.
-const LONGEST_COMMAND: usize = 200;
+const MAX_COMMAND_CHARS: usize = 200;
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
@@ -28,7 +28,7 @@ impl Holder {
     pub fn of_port(address: SocketAddr) -> Option<Self> {
         let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
         let sockets = tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(Socket::read);
-        let found: Vec<Socket> = sockets.filter(|socket| socket.is_in_the_way_of(address)).collect();
+        let found: Vec<Socket> = sockets.filter(|socket| socket.conflicts_with(address)).collect();
         let exact = found.iter().find(|socket| socket.address.ip() == address.ip().to_canonical());
         let socket = exact.or(found.first())?;
         let link = PathBuf::from(format!("socket:[{}]", socket.inode));
@@ -72,10 +72,10 @@ fn command_line(pid: u32) -> Option<String> {
     let shown = std::iter::once(program.clone()).chain(catalog::mask::arguments(program, arguments));
     let line = shown.collect::<Vec<_>>().join(" ");
     let line = escape::one_line(&line);
-    if line.chars().count() <= LONGEST_COMMAND {
+    if line.chars().count() <= MAX_COMMAND_CHARS {
         return Some(line.into_owned());
     }
-    Some(line.chars().take(LONGEST_COMMAND).chain(['…']).collect())
+    Some(line.chars().take(MAX_COMMAND_CHARS).chain(['…']).collect())
 }
 
 /// All processes there are.
@@ -110,7 +110,7 @@ impl Socket {
         Some(Self { address, uid: fields.get(7)?.parse().ok()?, inode: fields.get(9)?.parse().ok()? })
     }
 
-    fn is_in_the_way_of(&self, wanted: SocketAddr) -> bool {
+    fn conflicts_with(&self, wanted: SocketAddr) -> bool {
         let (own, wanted_ip) = (self.address.ip(), wanted.ip().to_canonical());
         let overlaps = own == wanted_ip || own.is_unspecified() || wanted_ip.is_unspecified();
         self.address.port() == wanted.port() && overlaps
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_found_by_each_address_that_is_in_the_way() {
+    fn the_holder_of_a_port_is_found_by_each_conflicting_address() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let own = Some(Holder::Process(std::process::id()));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_file_open_is_told_with_its_command_line_but_without_secrets() {
+    fn the_holder_of_a_file_is_reported_with_its_command_line_but_without_secrets() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let file = File::create(&path).unwrap();

@@ -11,7 +11,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
 use crate::exit_pipe::ReadEnd;
-use crate::lineage::Tag;
+use crate::process_mark::Tag;
 
 /// One start at a time: what is set for one program must not reach another.
 static STARTING: Mutex<()> = Mutex::new(());

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_read_anew_replaces_the_one_before() {
+    fn a_list_that_is_read_again_replaces_the_one_before() {
         let limits = limits(Limit::Catalog, 10);
         for _ in 0..3 {
             let mut tools = ListBytes::new(&limits, 0, Kind::Tool);

@@ -11,7 +11,7 @@ use catalog::item::Page;
 use catalog::{Hints, Item, Kind};
 use protocol::scan::Span;
 
-use crate::notices::{Deed, Notices};
+use crate::list_findings::{Action, ListFindings};
 
 /// Larger pages are read on a thread of their own. Reading this much takes about a millisecond.
 const READ_IN_PLACE: usize = 64 * 1024;
@@ -39,12 +39,12 @@ pub(crate) struct ListReader {
     items: Vec<Item>,
     ids: HashSet<Arc<str>>,
     hints: Option<Hints>,
-    notices: Notices,
+    notices: ListFindings,
 }
 
 impl ListReader {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { kind, items: Vec::new(), ids: HashSet::new(), hints: None, notices: Notices::default() }
+        Self { kind, items: Vec::new(), ids: HashSet::new(), hints: None, notices: ListFindings::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -73,19 +73,19 @@ impl ListReader {
         let page = Page::read(self.kind, line, result).ok_or(NoList)?;
         let entries = page.items.len() + page.unusable;
         for _ in 0..page.unusable {
-            self.notices.note(Deed::LeftOut, "no usable name", None);
+            self.notices.note(Action::Omitted, "no usable name", None);
         }
         let here = page.hints.unwrap_or(Hints::NONE);
         self.hints = Some(self.hints.map_or(here, |before| before.and(here)));
         for item in page.items {
             if !self.ids.insert(item.id.clone()) {
-                self.notices.note(Deed::LeftOut, "a second one of the same name", Some(&item.id));
+                self.notices.note(Action::Omitted, "a second one of the same name", Some(&item.id));
                 continue;
             }
             let name = item.id.clone();
             // One server's mistake would take what all others offer away from strict clients.
-            let (item, flaws) = item.mended(self.kind);
-            let deed = if item.is_some() { Deed::Mended } else { Deed::LeftOut };
+            let (item, flaws) = item.repaired(self.kind);
+            let deed = if item.is_some() { Action::Repaired } else { Action::Omitted };
             flaws.iter().for_each(|flaw| self.notices.note(deed, flaw, Some(&name)));
             self.items.extend(item);
         }

@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 use crate::stream::Sink;
 
 /// With more than this waiting, senders that can wait should.
-const HIGH_WATER: usize = 4 << 20;
+const HIGH_WATER_BYTES: usize = 4 << 20;
 
 /// With more than this waiting, senders that cannot wait should refuse new work.
-const FULL: usize = 64 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 /// Pieces of at least this size are queued by reference instead of being copied.
 const WORTH_SHARING: usize = 4 << 10;
@@ -99,12 +99,12 @@ impl Outbox {
 
     /// Whether so much is waiting that the receiver must be called slow.
     pub fn is_congested(&self) -> bool {
-        self.lock().waiting > HIGH_WATER
+        self.lock().waiting > HIGH_WATER_BYTES
     }
 
     /// Whether so much is waiting that nothing should be added.
     pub fn is_full(&self) -> bool {
-        self.lock().waiting > FULL
+        self.lock().waiting > MAX_QUEUED_BYTES
     }
 
     /// Whether the receiver is gone, or was hung up on.
@@ -119,7 +119,7 @@ impl Outbox {
 
     /// Waits until the receiver has caught up, or is gone.
     pub async fn caught_up(&self) {
-        self.until(|queue| queue.waiting <= HIGH_WATER).await;
+        self.until(|queue| queue.waiting <= HIGH_WATER_BYTES).await;
     }
 
     /// Waits until everything is written, or the receiver is gone.

@@ -15,7 +15,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::inherited::{self, Inherited};
-use crate::lineage::Tag;
+use crate::process_mark::Tag;
 use crate::watchdog::Watchdog;
 
 /// How long leftovers of a process group may take to end after being asked to.
@@ -129,7 +129,7 @@ fn explain(path: &std::path::Path, error: &io::Error) -> String {
     }
 }
 
-/// A running program with a process group of its own. Dropped without [`Process::clear_up`], it is killed.
+/// A running program with a process group of its own. Dropped without [`Process::clean_up`], it is killed.
 #[derive(Debug)]
 pub struct Process {
     child: tokio::process::Child,
@@ -227,7 +227,7 @@ impl Process {
     }
 
     /// Ends what is left of the group after the program itself has ended: asked first, then made to.
-    pub async fn clear_up(self) {
+    pub async fn clean_up(self) {
         let deadline = Instant::now() + STRAGGLER_GRACE;
         self.signal(Signal::TERM);
         while test_kill_process_group(self.group).is_ok() {

@@ -19,7 +19,7 @@ use crate::stream::Source;
 
 /// How an aggregator says that it would start itself. It may be the server of a server of ours, and its words would be
 /// lost on the way up, so a server's line that holds this is passed on as a warning.
-pub const CIRCLE: &str = "this aggregator would start itself";
+pub const LOOP_MESSAGE: &str = "this aggregator would start itself";
 
 /// Lines that tell why a server died.
 const LINES: usize = 20;
@@ -30,25 +30,25 @@ const EARLIER_LINES: usize = 100;
 /// Bytes kept of each.
 const LINE_WIDTH: usize = 400;
 /// Bytes of one line that are looked at.
-const LONGEST_LINE: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// The last lines of a server's stderr.
 #[derive(Debug, Clone)]
 pub struct Tail {
-    kept: Arc<Kept>,
+    kept: Arc<SharedTail>,
     secrets: Secrets,
     most: usize,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    lines: Mutex<Spoken>,
+struct SharedTail {
+    lines: Mutex<TailLines>,
     /// Woken by every line.
     more: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Spoken {
+struct TailLines {
     /// The last lines of the processes before this one.
     earlier: Vec<String>,
     lines: VecDeque<Vec<u8>>,
@@ -58,7 +58,7 @@ struct Spoken {
 
 /// What a server said since somebody last listened.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Heard {
+pub struct NewLines {
     /// The lines, oldest first.
     pub lines: Vec<String>,
     /// How many lines between are lost, because they came too fast.
@@ -80,7 +80,7 @@ impl Tail {
 
     /// Reads `source` to its end, keeping the last lines and telling all of them to the log when it is verbose.
     pub async fn follow(self, server: ServerName, mut source: Source) {
-        let mut lines = Lines::with_limit(LONGEST_LINE);
+        let mut lines = Lines::with_limit(MAX_LINE_BYTES);
         // Most servers never say a word here.
         if let Err(error) = source.readable().await {
             return tracing::debug!(%server, %error, "could not wait for its stderr");
@@ -106,7 +106,7 @@ impl Tail {
             Err(_) => Cow::Owned(self.secrets.hide(&String::from_utf8_lossy(bytes)).into_owned()),
         };
         let bytes = &hidden.as_bytes()[..hidden.len().min(LINE_WIDTH)];
-        if memchr::memmem::find(bytes, CIRCLE.as_bytes()).is_some() {
+        if memchr::memmem::find(bytes, LOOP_MESSAGE.as_bytes()).is_some() {
             tracing::warn!(%server, "it says: {}", String::from_utf8_lossy(bytes).trim());
         }
         tracing::debug!(%server, "stderr: {}", String::from_utf8_lossy(bytes));
@@ -152,11 +152,11 @@ impl Tail {
     }
 
     /// What was said after the first `seen` lines, as far as it is kept.
-    pub fn since(&self, seen: u64) -> Heard {
+    pub fn since(&self, seen: u64) -> NewLines {
         let spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let first = spoken.count - spoken.lines.len() as u64;
         let before = usize::try_from(seen.saturating_sub(first)).unwrap_or(usize::MAX);
-        Heard {
+        NewLines {
             lines: spoken.lines.iter().skip(before).map(|line| text(line)).collect(),
             missed: first.saturating_sub(seen),
             until: spoken.count,
@@ -197,11 +197,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_listens_hears_every_line_once_and_is_told_what_was_lost() {
+    async fn a_reader_gets_every_line_once_and_the_number_of_lost_lines() {
         let tail = Tail::hiding(Secrets::default()).keeping_more();
         said(&tail, "one");
         let heard = tail.since(0);
-        assert_eq!(heard, Heard { lines: vec!["one".to_owned()], missed: 0, until: 1 });
+        assert_eq!(heard, NewLines { lines: vec!["one".to_owned()], missed: 0, until: 1 });
         let listening = tail.clone();
         let waiting = tokio::spawn(async move { listening.more_than(1).await });
         tokio::task::yield_now().await;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_a_server_tells_is_not_kept() {
+    fn a_secret_that_a_server_writes_is_not_kept() {
         let tail = Tail::hiding(Secrets::default().with(["hunter2-and-more"]));
         let server = ServerName::new("db").unwrap();
         let padding = "x".repeat(LINE_WIDTH - 8);

@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 /// A server does not start more processes than this; whoever does is measured in part.
-const MOST_PROCESSES: usize = 256;
+const MAX_PROCESSES: usize = 256;
 /// How the kernel counts processor time for programs, whatever it does inside.
 const TICKS_A_SECOND: u32 = 100;
 
@@ -26,7 +26,7 @@ pub fn used_by(process: u32) -> Option<Used> {
     let mut all = of_one(process)?;
     let mut waiting = children(process);
     while let Some(next) = waiting.pop() {
-        if all.processes as usize >= MOST_PROCESSES {
+        if all.processes as usize >= MAX_PROCESSES {
             break;
         }
         // It may have ended since it was listed.

@@ -23,7 +23,7 @@ use rustix::process::{
 
 use crate::exit_pipe::{self, ExitPipe, ReadEnd};
 use crate::inherited::{self, Inherited};
-use crate::lineage::{self, Mark};
+use crate::process_mark::{self, Mark};
 
 /// The first argument of a watchdog. Checked by the programs before anything else.
 const ROLE: &str = "__watchdog";
@@ -32,35 +32,35 @@ const ROLE: &str = "__watchdog";
 const GRACE: Duration = Duration::from_secs(1);
 
 /// How long to look for leftovers that do not show yet.
-const SECOND_LOOKS: Duration = Duration::from_millis(300);
+const LEFTOVER_SCAN_TIME: Duration = Duration::from_millis(300);
 
 /// What we tell it when we need it no more.
 const DISMISSED: &str = "dismissed";
 
 /// So many watchdogs may end one after the other before the next has to wait.
-const QUICK_STARTS: u32 = 10;
+const MAX_QUICK_RESTARTS: u32 = 10;
 
 /// The first wait for a successor. Each wait is twice as long as the one before.
-const FIRST_WAIT: Duration = Duration::from_millis(10);
+const MIN_RESTART_DELAY: Duration = Duration::from_millis(10);
 
 /// The longest wait for a successor.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// A watchdog that lived this long was wanted: its successor comes at once.
-const LONG_LIFE: Duration = Duration::from_secs(10);
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Our end of the watchdog.
 #[derive(Debug)]
 pub struct Watchdog {
     shared: Arc<Shared>,
     /// The thread that starts it and waits for its end: nobody else should have to wait for either.
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What we and the thread share.
 #[derive(Debug, Default)]
 struct Shared {
-    told: Mutex<Told>,
+    registered: Mutex<Registered>,
     /// Notified when the watchdog is dismissed.
     dismissed: Condvar,
     /// Held by us and by every watchdog. `None` where there can be no such pipe.
@@ -69,7 +69,7 @@ struct Shared {
 
 /// What the watchdog knows, and how to tell it more.
 #[derive(Debug, Default)]
-struct Told {
+struct Registered {
     groups: Groups,
     /// Gone when we need no watchdog any more.
     input: Option<PipeWriter>,
@@ -107,33 +107,33 @@ impl Watchdog {
         let (output, input) = io::pipe()?;
         // Here and now, so that it watches before there is anything to watch over.
         let first = spawn(mark, output, exit_pipe.as_ref())?;
-        let told = Mutex::new(Told { groups: Groups::default(), input: Some(input) });
-        let shared = Arc::new(Shared { told, dismissed: Condvar::new(), exit_pipe });
-        let keeper = std::thread::Builder::new().name("watchdog".into()).spawn({
+        let registered = Mutex::new(Registered { groups: Groups::default(), input: Some(input) });
+        let shared = Arc::new(Shared { registered, dismissed: Condvar::new(), exit_pipe });
+        let thread = std::thread::Builder::new().name("watchdog".into()).spawn({
             let (mark, shared) = (mark.clone(), Arc::clone(&shared));
             move || shared.keep_one_running(&mark, first)
         })?;
-        Ok(Self { shared, keeper: Mutex::new(Some(keeper)) })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// A watchdog that does nothing, for where none can be started.
     pub fn absent() -> Self {
         let shared = Shared { exit_pipe: ExitPipe::new().ok(), ..Shared::default() };
-        Self { shared: Arc::new(shared), keeper: Mutex::new(None) }
+        Self { shared: Arc::new(shared), thread: Mutex::new(None) }
     }
 
     /// From now on the group ends with us.
     pub fn guard(&self, group: Pid) {
-        let mut told = lock(&self.shared.told);
-        told.groups.insert(group);
-        told.tell('+', group);
+        let mut registered = lock(&self.shared.registered);
+        registered.groups.insert(group);
+        registered.tell('+', group);
     }
 
     /// The group has ended; its number may be somebody else's next.
     pub fn release(&self, group: Pid) {
-        let mut told = lock(&self.shared.told);
-        told.groups.remove(group);
-        told.tell('-', group);
+        let mut registered = lock(&self.shared.registered);
+        registered.groups.remove(group);
+        registered.tell('-', group);
     }
 
     /// What a server inherits so that the kernel kills it when we and the watchdog are gone.
@@ -144,19 +144,19 @@ impl Watchdog {
 
     /// Lets it look for leftovers one last time and waits until it is gone.
     pub fn dismiss(&self) {
-        let input = lock(&self.shared.told).input.take();
+        let input = lock(&self.shared.registered).input.take();
         if let Some(mut input) = input {
             writeln!(input, "{DISMISSED}").ok();
         }
         self.shared.dismissed.notify_all();
-        let keeper = lock(&self.keeper).take();
-        if keeper.is_some_and(|keeper| keeper.join().is_err()) {
+        let thread = lock(&self.thread).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::debug!("the thread of the watchdog broke");
         }
     }
 }
 
-impl Told {
+impl Registered {
     /// A pipe without a reader means that the watchdog was killed; its successor is told everything.
     fn tell(&mut self, verb: char, group: Pid) {
         if let Some(input) = &mut self.input {
@@ -174,8 +174,8 @@ impl Shared {
             if let Some(process) = watchdog {
                 wait_for_end(process);
             }
-            starts = if begun.elapsed() >= LONG_LIFE { 0 } else { starts.saturating_add(1) };
-            if starts == QUICK_STARTS {
+            starts = if begun.elapsed() >= STABLE_AFTER { 0 } else { starts.saturating_add(1) };
+            if starts == MAX_QUICK_RESTARTS {
                 tracing::warn!("the watchdog is killed again and again; starting it more slowly");
             }
             if !self.wait_before_start(starts) {
@@ -187,7 +187,7 @@ impl Shared {
                 Err(error) => {
                     // What a server starts in a session of its own may survive a kill until the next start succeeds.
                     tracing::warn!(%error, "could not start a watchdog; trying again");
-                    starts = starts.max(QUICK_STARTS);
+                    starts = starts.max(MAX_QUICK_RESTARTS);
                     None
                 }
             };
@@ -196,23 +196,28 @@ impl Shared {
 
     /// Waits for as long as the number of `starts` asks for; `false` if the watchdog is dismissed.
     fn wait_before_start(&self, starts: u32) -> bool {
-        let doublings = starts.saturating_sub(QUICK_STARTS).min(16);
-        let wait = if starts < QUICK_STARTS { Duration::ZERO } else { LONGEST_WAIT.min(FIRST_WAIT * (1 << doublings)) };
-        let told = self.dismissed.wait_timeout_while(lock(&self.told), wait, |told| told.input.is_some());
-        told.unwrap_or_else(PoisonError::into_inner).0.input.is_some()
+        let doublings = starts.saturating_sub(MAX_QUICK_RESTARTS).min(16);
+        let wait = if starts < MAX_QUICK_RESTARTS {
+            Duration::ZERO
+        } else {
+            MAX_RESTART_DELAY.min(MIN_RESTART_DELAY * (1 << doublings))
+        };
+        let registered =
+            self.dismissed.wait_timeout_while(lock(&self.registered), wait, |registered| registered.input.is_some());
+        registered.unwrap_or_else(PoisonError::into_inner).0.input.is_some()
     }
 
     /// A successor for a watchdog that was killed, told everything it knew; `None` if it was dismissed.
     fn start_successor(&self, mark: &Mark) -> io::Result<Option<Pid>> {
-        let mut told = lock(&self.told);
-        if told.input.is_none() {
+        let mut registered = lock(&self.registered);
+        if registered.input.is_none() {
             return Ok(None);
         }
         let (output, input) = io::pipe()?;
-        told.input = Some(input);
+        registered.input = Some(input);
         let watchdog = spawn(mark, output, self.exit_pipe.as_ref())?;
-        for group in told.groups.0.clone() {
-            told.tell('+', group);
+        for group in registered.groups.0.clone() {
+            registered.tell('+', group);
         }
         Ok(Some(watchdog))
     }
@@ -285,7 +290,7 @@ fn watch(mark: &Mark) {
     }
     let deadline = Instant::now() + GRACE;
     // A server that was being started when we were killed carries no mark yet, and nobody told of it: look for a while.
-    let patience = Instant::now() + if is_dismissed { Duration::ZERO } else { SECOND_LOOKS };
+    let patience = Instant::now() + if is_dismissed { Duration::ZERO } else { LEFTOVER_SCAN_TIME };
     end(mark, &groups, Signal::TERM);
     while is_anything_left(mark, &groups) || Instant::now() < patience {
         if Instant::now() >= deadline {
@@ -304,9 +309,9 @@ fn end(mark: &Mark, groups: &Groups, signal: Signal) {
         // An error means that the group is gone, which is what we want.
         kill_process_group(*group, signal).ok();
     }
-    lineage::signal_all(mark, signal);
+    process_mark::signal_all(mark, signal);
 }
 
 fn is_anything_left(mark: &Mark, groups: &Groups) -> bool {
-    groups.0.iter().any(|group| test_kill_process_group(*group).is_ok()) || lineage::is_anyone_left(mark)
+    groups.0.iter().any(|group| test_kill_process_group(*group).is_ok()) || process_mark::is_anyone_left(mark)
 }

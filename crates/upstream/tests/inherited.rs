@@ -9,8 +9,8 @@ use catalog::{Accepted, Config, Program, Transport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::process::Command;
 use upstream::inherited::raise_open_files;
-use upstream::lineage::Lineage;
 use upstream::process::{Process, Streams};
+use upstream::process_mark::InstanceMark;
 use upstream::watchdog::Watchdog;
 
 const FOUND: u64 = 400;
@@ -27,9 +27,9 @@ fn shell(script: &str) -> Program {
 
 /// What the program writes. Its input ends once it was started.
 async fn said(script: &str) -> String {
-    let lineage = Lineage::new(std::process::id(), 7, None);
+    let instance_mark = InstanceMark::new(std::process::id(), 7, None);
     let watchdog = Watchdog::absent();
-    let started = Process::start(&shell(script), &[], &[], lineage.tag_of(3), &watchdog);
+    let started = Process::start(&shell(script), &[], &[], instance_mark.tag_of(3), &watchdog);
     let (mut process, streams) = started.expect("a shell can be started");
     let Streams { stdin, stdout, stderr: _stderr } = streams;
     drop(stdin);

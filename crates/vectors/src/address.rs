@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_secrets() {
+    fn problems_are_reported_without_secrets() {
         for (text, word) in [
             ("localhost:6334", "use http://"),
             ("ftp://localhost", "use http://"),

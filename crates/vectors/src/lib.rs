@@ -21,13 +21,13 @@ use qdrant_client::qdrant::{
     UpdateBatchPointsBuilder, UpsertPointsBuilder, VectorParamsBuilder, points_selector,
 };
 use qdrant_client::{Qdrant, QdrantError};
-use search::{Narrowed, Payload, Point, PointId, Request, StoreError, VectorStore};
+use search::{Payload, Point, PointId, Request, StoreError, StoreFilter, VectorStore};
 use sha2::{Digest, Sha256};
 
 pub use address::{Address, BadAddress};
 
 /// What one request may take. Writing waits until it is written.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const CONNECTING: Duration = Duration::from_secs(3);
 /// So much is read at once.
 const PAGE: u32 = 1000;
@@ -48,7 +48,7 @@ impl Collection {
     pub fn new(address: Address, key: Option<String>, model: &str, dimension: usize) -> Result<Self, StoreError> {
         let client = Qdrant::from_url(&address.url)
             .api_key(key)
-            .timeout(PATIENCE)
+            .timeout(REQUEST_TIMEOUT)
             .connect_timeout(CONNECTING)
             // It would be done here and now, and told on stdout.
             .skip_compatibility_check()
@@ -108,7 +108,7 @@ impl Collection {
     async fn compare(
         &self,
         to: Vec<Vec<f32>>,
-        within: Narrowed,
+        within: StoreFilter,
         count: usize,
     ) -> Result<Vec<Vec<(PointId, f32)>>, StoreError> {
         let filter = filter(within);
@@ -201,18 +201,18 @@ impl VectorStore for Collection {
         })
     }
 
-    fn nearest(&self, to: Vec<Vec<f32>>, within: Narrowed, count: usize) -> Request<'_, Vec<Vec<(PointId, f32)>>> {
+    fn nearest(&self, to: Vec<Vec<f32>>, within: StoreFilter, count: usize) -> Request<'_, Vec<Vec<(PointId, f32)>>> {
         Box::pin(self.compare(to, within, count))
     }
 }
 
 /// What is looked at, in Qdrant's words.
-fn filter(within: Narrowed) -> Filter {
+fn filter(within: StoreFilter) -> Filter {
     let mut must = vec![Condition::matches(payload::SERVER, within.servers)];
     if !within.skills.is_empty() {
         must.push(Condition::matches(payload::SKILLS, within.skills));
     }
-    if let Some(skills) = within.led_by {
+    if let Some(skills) = within.by_skills {
         let unknown = Condition::matches(payload::IS_CLASSIFIED, false);
         must.push(Filter::should([Condition::matches(payload::SKILLS, skills), unknown]).into());
     }
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_cannot_be_made_is_told_in_plain_words() {
+    fn a_failed_connection_is_reported_in_plain_words() {
         let told = "Internal error: Failed to connect to http://127.0.0.1:6/: tonic::transport::Error(Transport, ConnectError(\
                     ConnectError(\"tcp connect error\", 127.0.0.1:6, Os { code: 111, kind: ConnectionRefused, message: \
                     \"Connection refused\" })))";

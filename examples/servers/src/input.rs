@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once() {
+    fn every_problem_is_reported_at_once() {
         let told = problems(&json!({"days": 1.5, "list": ["1"], "force": "yes", "titel": "x"}));
         let lines: Vec<&str> = told.lines().collect();
         assert_eq!(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::run::run_command;
 
 use super::comparison::{self, assert_same_items};
-use super::world::World;
+use super::fixture::World;
 use crate::real::inspector::result;
 
 /// Lets the Inspector do this with an endpoint of ours, and returns the result.

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::fixture::World;
 use super::tour::Stop;
-use super::world::World;
 use crate::real::clients::{Client, EVERYTHING_A_CLIENT_HAS, Mode, Plan, Session};
 use crate::real::steps::{call, call_with_replies, level, list, with_logs};
 

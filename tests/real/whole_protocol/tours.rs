@@ -6,8 +6,8 @@ use serde_json::Value;
 use testkit::wait_until;
 
 use super::comparison::{Precision, assert_same, assert_same_items, items, put_together};
+use super::fixture::{Front, WITHOUT_US, World};
 use super::tour::Stop;
-use super::world::{Front, WITHOUT_US, World};
 use crate::real::clients::{Client, Era, Mode, Session};
 
 /// What is listed before anything is done.

@@ -10,7 +10,7 @@ use crate::import::clients::Client;
 use crate::target::TargetArguments;
 
 /// The name of our entry in a client's config unless another is given.
-pub(crate) const USUAL_ENTRY: &str = "all";
+pub(crate) const DEFAULT_ENTRY: &str = "all";
 
 /// Make MCP clients use mcp-aggregator: change their config files, and change them back.
 #[derive(Debug, Args)]
@@ -93,7 +93,7 @@ pub(crate) struct ClientPlace {
     #[arg(long)]
     pub(crate) project: bool,
     /// The name of mcp-aggregator in the client's config
-    #[arg(long = "as", value_name = "NAME", default_value = USUAL_ENTRY, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long = "as", value_name = "NAME", default_value = DEFAULT_ENTRY, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) entry: String,
     /// Show what would change, and change nothing
     #[arg(long)]
@@ -104,7 +104,7 @@ impl ClientOptions {
     /// Whether an option was given that only makes sense for clients.
     pub(crate) fn are_given(&self) -> bool {
         let ClientPlace { project, entry, dry_run } = &self.place;
-        self.stdio || self.replace || self.undo || *project || *dry_run || entry != USUAL_ENTRY
+        self.stdio || self.replace || self.undo || *project || *dry_run || entry != DEFAULT_ENTRY
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::serving::listen_address;
+use super::serve::listen_address;
 
 /// Start a service with two small servers, to look around.
 ///

@@ -36,7 +36,7 @@ pub(crate) struct AddArguments {
     pub(crate) address: Option<String>,
     /// How it is reached [default: stdio for a program, http for an address or a --port]
     #[arg(long, value_enum)]
-    pub(crate) transport: Option<Way>,
+    pub(crate) transport: Option<TransportArgument>,
     /// The image it is in, to be run in a container; what is after `--` are arguments for it
     #[arg(long, value_name = "IMAGE")]
     pub(crate) docker: Option<String>,
@@ -96,7 +96,7 @@ fn object(text: &str) -> Result<String, String> {
 
 /// How a server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Way {
+pub(crate) enum TransportArgument {
     /// A program that is started
     Stdio,
     /// Streamable HTTP

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, oneshot};
 
 use super::call_line;
-use crate::output::say;
+use crate::output::print_message;
 use crate::progress;
 use crate::table::{cut, printable};
 
@@ -33,8 +33,8 @@ impl Consent {
             return Permission::Given;
         }
         if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-            say(format_args!("not called: {tool} may destroy something, and there is no terminal to ask on"));
-            say("hint: --yes allows such calls");
+            print_message(format_args!("not called: {tool} may destroy something, and there is no terminal to ask on"));
+            print_message("hint: --yes allows such calls");
             return Permission::Refused(
                 "not called: it may destroy something, and nobody is there to permit it".into(),
             );

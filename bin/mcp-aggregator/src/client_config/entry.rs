@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::import::clients::Client;
 
 /// How a client is to reach us.
-pub(crate) enum Way<'a> {
+pub(crate) enum ClientTransport<'a> {
     /// At the address of a running service, with its token if it wants one.
     Http { url: &'a str, token: Option<&'a str> },
     /// As a program of its own, with a config.
@@ -31,17 +31,17 @@ pub(crate) fn reference(client: Client, variable: &str) -> String {
 }
 
 /// The entry that leads to us.
-pub(crate) fn entry(client: Client, way: &Way<'_>) -> Value {
+pub(crate) fn entry(client: Client, way: &ClientTransport<'_>) -> Value {
     match way {
-        Way::Stdio { program, config } => {
+        ClientTransport::Stdio { program, config } => {
             let program = json!({"command": program, "args": ["stdio", "--config", config]});
             match client {
                 Client::VsCode | Client::ClaudeCode => with_type("stdio", program),
                 _ => program,
             }
         }
-        Way::Http { url, token } if client == Client::ClaudeDesktop => bridge(url, *token),
-        Way::Http { url, token } => {
+        ClientTransport::Http { url, token } if client == Client::ClaudeDesktop => bridge(url, *token),
+        ClientTransport::Http { url, token } => {
             let mut entry = json!({"url": format!("{url}/mcp")});
             if let Some(token) = token {
                 entry["headers"] = json!({"Authorization": format!("Bearer {token}")});
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn each_client_is_told_in_its_own_words() {
-        let plain = Way::Http { url: "http://127.0.0.1:1", token: None };
-        let guarded = Way::Http { url: "http://mcp.example.com", token: Some("t") };
+        let plain = ClientTransport::Http { url: "http://127.0.0.1:1", token: None };
+        let guarded = ClientTransport::Http { url: "http://mcp.example.com", token: Some("t") };
         assert_eq!(entry(Client::Cursor, &plain), json!({"url": "http://127.0.0.1:1/mcp"}));
         assert_eq!(
             entry(Client::VsCode, &guarded).to_string(),
@@ -96,7 +96,7 @@ mod tests {
         let desktop = entry(Client::ClaudeDesktop, &guarded);
         assert_eq!(desktop["env"]["AUTHORIZATION"], "Bearer t");
         assert_eq!(desktop["args"][3], "--allow-http");
-        let program = Way::Stdio { program: Path::new("/bin/x"), config: Path::new("/c") };
+        let program = ClientTransport::Stdio { program: Path::new("/bin/x"), config: Path::new("/c") };
         assert_eq!(
             entry(Client::ClaudeCode, &program),
             json!({"type": "stdio", "command": "/bin/x", "args": ["stdio", "--config", "/c"]})

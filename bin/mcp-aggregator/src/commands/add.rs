@@ -8,20 +8,20 @@ use registry::Transport;
 use serde_json::{Map, Value, json};
 use service::servers::Registration;
 
-use super::preparing::{LOOK, Told};
-use crate::arguments::servers::{AddArguments, Way};
+use super::startup_progress::{POLL_INTERVAL, ProgressPrinter};
+use crate::arguments::servers::{AddArguments, TransportArgument};
 use crate::client::{Client, encoded};
 use crate::failure::Failure;
 use crate::import::registration_of_entry;
-use crate::output::{self, say};
+use crate::output::{self, print_message};
+use crate::server_view::status_text;
 use crate::session::Signals;
-use crate::shown::standing;
 use crate::table::printable;
 use crate::target::Target;
-use crate::{local, pasted, progress, session};
+use crate::{command_hint, local_registry, progress, session};
 
 /// How long the first start of a server is watched. Some are downloaded then.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT_WAIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
     let new = registration(arguments)?;
@@ -35,14 +35,14 @@ pub(crate) fn run(arguments: &AddArguments) -> Result<(), Failure> {
             Target::Registry(store) => {
                 let new: Registration =
                     serde_json::from_value(new).map_err(|error| Failure::usage(error.to_string()))?;
-                Ok((local::add(&store, new).await?, false))
+                Ok((local_registry::add(&store, new).await?, false))
             }
         }
     })?;
     if arguments.json.is_some() {
         output::print_json(&server)?;
     }
-    tell(&name, &server, runs)
+    print_outcome(&name, &server, runs)
 }
 
 /// Changes how a server is reached that is there.
@@ -53,14 +53,16 @@ fn replace(arguments: &AddArguments, name: &str, mut new: Value) -> Result<(), F
     let server = session::block_on(async {
         let service = arguments.target.service().await?;
         let path = format!("/servers/{}", encoded(name));
-        let changed = progress::shown("connecting it", service.patch(&path, &new)).await?;
+        let changed = progress::with_spinner("connecting it", service.patch(&path, &new)).await?;
         decided(&service, changed).await
     })?;
     if arguments.json.is_some() {
         output::print_json(&server)?;
     }
     if server["status"] == "disabled" {
-        say(format_args!("changed `{name}`; it is switched off, `mcp-aggregator enable {name}` switches it on"));
+        print_message(format_args!(
+            "changed `{name}`; it is switched off, `mcp-aggregator enable {name}` switches it on"
+        ));
         return Ok(());
     }
     match server["error_message"].as_str() {
@@ -70,7 +72,7 @@ fn replace(arguments: &AddArguments, name: &str, mut new: Value) -> Result<(), F
                 .with_hint(format!("`mcp-aggregator test {name}` tries it again")))
         }
         None => {
-            say(format_args!("changed `{name}`: {}", standing(&server)));
+            print_message(format_args!("changed `{name}`: {}", status_text(&server)));
             Ok(())
         }
     }
@@ -80,9 +82,9 @@ fn replace(arguments: &AddArguments, name: &str, mut new: Value) -> Result<(), F
 async fn added_by(service: &Client, name: &str, new: &Value) -> Result<Value, Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
     let adding = async {
-        match progress::shown("connecting it", service.post("/servers", Some(new))).await {
+        match progress::with_spinner("connecting it", service.post("/servers", Some(new))).await {
             Ok(added) => decided(service, added).await,
-            Err(denial) => Err(told_apart(service, name, denial.into()).await),
+            Err(denial) => Err(explain_existing(service, name, denial.into()).await),
         }
     };
     tokio::select! {
@@ -97,7 +99,7 @@ async fn added_by(service: &Client, name: &str, new: &Value) -> Result<Value, Fa
 }
 
 /// The same failure, with a hint that helps: what is in the config file cannot be removed from here.
-async fn told_apart(service: &Client, name: &str, failure: Failure) -> Failure {
+async fn explain_existing(service: &Client, name: &str, failure: Failure) -> Failure {
     if failure.kind.as_deref() != Some("SERVER_ALREADY_EXISTS") {
         return failure;
     }
@@ -114,21 +116,21 @@ async fn told_apart(service: &Client, name: &str, failure: Failure) -> Failure {
 pub(super) async fn decided(service: &Client, added: Value) -> Result<Value, Failure> {
     let path = format!("/servers/{}", encoded(added["id"].as_str().unwrap_or_default()));
     let (mut server, mut began) = (added, Instant::now());
-    let mut told = Told::default();
-    while server["status"] == "connecting" && began.elapsed() < PATIENCE {
-        tokio::time::sleep(LOOK).await;
+    let mut told = ProgressPrinter::default();
+    while server["status"] == "connecting" && began.elapsed() < CONNECT_WAIT {
+        tokio::time::sleep(POLL_INTERVAL).await;
         server = service.get(&path).await?;
         // An image may be large.
-        if told.tell(&server) {
+        if told.print_progress(&server) {
             began = Instant::now();
         }
     }
     Ok(server)
 }
 
-fn tell(name: &str, server: &Value, runs: bool) -> Result<(), Failure> {
+fn print_outcome(name: &str, server: &Value, runs: bool) -> Result<(), Failure> {
     if !runs {
-        say(format_args!("added `{name}`; no service runs here, `mcp-aggregator serve` starts one"));
+        print_message(format_args!("added `{name}`; no service runs here, `mcp-aggregator serve` starts one"));
         return Ok(());
     }
     if let Some(why) = server["error_message"].as_str() {
@@ -139,11 +141,11 @@ fn tell(name: &str, server: &Value, runs: bool) -> Result<(), Failure> {
     }
     match server["status"].as_str() {
         Some("connecting") => {
-            say(format_args!(
+            print_message(format_args!(
                 "added `{name}`; it is still connecting, `mcp-aggregator show {name}` tells how that goes"
             ));
         }
-        _ => say(format_args!("added `{name}`: {}", standing(server))),
+        _ => print_message(format_args!("added `{name}`: {}", status_text(server))),
     }
     Ok(())
 }
@@ -191,7 +193,7 @@ fn refuse_joined_words(new: &Map<String, Value>, is_json: bool) -> Result<(), Fa
     let apart = match is_json {
         true => format!("`{}`", json!({"command": first, "args": args})),
         false => {
-            let words = std::iter::once(*first).chain(args).map(pasted::quoted).collect::<Vec<_>>().join(" ");
+            let words = std::iter::once(*first).chain(args).map(command_hint::quoted).collect::<Vec<_>>().join(" ");
             format!("`-- {words}`")
         }
     };
@@ -247,7 +249,7 @@ fn of_options(arguments: &AddArguments) -> Result<Map<String, Value>, Failure> {
     }
     let (transport, config) = match (arguments.command.split_first(), &arguments.address) {
         (Some((command, args)), _) => {
-            if matches!(arguments.transport, Some(Way::Http | Way::Sse)) {
+            if matches!(arguments.transport, Some(TransportArgument::Http | TransportArgument::Sse)) {
                 return Err(Failure::usage("a program that is started is reached by stdio; leave --transport out"));
             }
             (Transport::Stdio, with("env", env, json!({"command": command, "args": args})))
@@ -258,14 +260,14 @@ fn of_options(arguments: &AddArguments) -> Result<Map<String, Value>, Failure> {
         }
         (None, Some(url)) => {
             let transport = match arguments.transport {
-                Some(Way::Stdio) => {
+                Some(TransportArgument::Stdio) => {
                     return Err(Failure::usage("an address is reached by http or sse; a program stands after `--`")
                         .with_hint(format!(
                             "`mcp-aggregator add {name} {url}`, or `mcp-aggregator add {name} -- PROGRAM`"
                         )));
                 }
-                Some(Way::Sse) => Transport::Sse,
-                Some(Way::Http) | None => Transport::Http,
+                Some(TransportArgument::Sse) => Transport::Sse,
+                Some(TransportArgument::Http) | None => Transport::Http,
             };
             (transport, with("headers", headers, json!({"url": url})))
         }
@@ -298,12 +300,12 @@ fn in_container(
     env: Map<String, Value>,
 ) -> Result<Map<String, Value>, Failure> {
     let transport = match (arguments.transport, arguments.port) {
-        (Some(Way::Http), _) | (None, Some(_)) => Transport::Http,
-        (Some(Way::Sse), _) => Transport::Sse,
-        (Some(Way::Stdio), Some(_)) => {
+        (Some(TransportArgument::Http), _) | (None, Some(_)) => Transport::Http,
+        (Some(TransportArgument::Sse), _) => Transport::Sse,
+        (Some(TransportArgument::Stdio), Some(_)) => {
             return Err(Failure::usage("a server that is reached by stdio needs no --port; leave one of them out"));
         }
-        (Some(Way::Stdio) | None, None) => Transport::Stdio,
+        (Some(TransportArgument::Stdio) | None, None) => Transport::Stdio,
     };
     let mut docker = with("env", env, json!({ "image": image }));
     if !arguments.command.is_empty() {

@@ -5,36 +5,39 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use aggregator::NamePolicy;
-use assistant::{Bounds, Dialogue, Ended, Outcome};
+use assistant::{Dialogue, DialogueEnd, DialogueLimits, Outcome};
 use models::Model;
 use serde_json::{Value, json};
 
 use crate::arguments::assistant::AskArguments;
-use crate::assistant::{self as helper, CallingHands, Consent, Offered, Telling, Unasked, Wanted, Way, ask_service};
+use crate::assistant::{
+    self as helper, CliToolExecutor, Consent, EventPrinter, OfferedTools, ServiceAskError, ToolBackend, ToolRequest,
+    ask_service,
+};
 use crate::documents::ConfigTools;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_message;
 use crate::session::{self, Signals};
 use crate::table::printable;
-use crate::{config, documents, exit, output, progress, words};
+use crate::{config, documents, exit, output, progress, stderr_log};
 
 /// A question, ready to be asked.
 struct Prepared<'a> {
     arguments: &'a AskArguments,
     question: String,
-    wanted: Wanted,
+    wanted: ToolRequest,
     consent: Consent,
 }
 
 pub(crate) fn run(arguments: &AskArguments) -> Result<(), Failure> {
-    words::tell(arguments.servers.debug);
+    stderr_log::init(arguments.servers.debug);
     arguments.transcript.as_deref().map(check_writable).transpose()?;
     // Or why there is none here: then that of the service is asked.
     let model = helper::model(&arguments.model, arguments.servers.config.as_deref());
     let prepared = Prepared {
         arguments,
         question: question(&arguments.question)?,
-        wanted: Wanted::new(&arguments.narrowing, None)?,
+        wanted: ToolRequest::new(&arguments.narrowing, None)?,
         consent: Consent::new(arguments.yes),
     };
     match (&arguments.servers.config, model) {
@@ -76,11 +79,11 @@ fn question(typed: &str) -> Result<String, Failure> {
 fn by_service(prepared: &Prepared<'_>, model: &Model) -> Result<(), Failure> {
     session::block_on(async {
         let service = prepared.arguments.servers.target.service().await?;
-        let offered = Offered::by_service(&service, &prepared.wanted).await?;
+        let offered = OfferedTools::by_service(&service, &prepared.wanted).await?;
         let session = format!("ask {} {}", std::process::id(), jiff::Timestamp::now());
         let document = prepared.wanted.document.as_ref().map(|(_, path)| path.as_str());
         let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
-        let way = Way::Service { service: &service, document, session: &session };
+        let way = ToolBackend::Service { service: &service, document, session: &session };
         prepared.converse(model, &offered, way, signals.next()).await
     })
 }
@@ -95,9 +98,10 @@ fn by_config(prepared: &Prepared<'_>, model: &Model, config: &Path) -> Result<()
     let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
     session::with(loaded, options, async |session| {
         session.all_decided().await?;
-        let offered = Offered::by_config(session.fleet(), &servers, &prepared.wanted)?;
-        let tools = ConfigTools { aggregator: session.aggregator.clone(), servers: servers.clone(), answering: None };
-        prepared.converse(model, &offered, Way::Config(&tools), session.interrupted()).await
+        let offered = OfferedTools::by_config(session.fleet(), &servers, &prepared.wanted)?;
+        let tools =
+            ConfigTools { aggregator: session.aggregator.clone(), servers: servers.clone(), assistant_blocks: None };
+        prepared.converse(model, &offered, ToolBackend::Config(&tools), session.interrupted()).await
     })
 }
 
@@ -105,23 +109,23 @@ impl Prepared<'_> {
     async fn converse(
         &self,
         model: &Model,
-        offered: &Offered,
-        way: Way<'_>,
+        offered: &OfferedTools,
+        way: ToolBackend<'_>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Failure> {
-        offered.tell_oddities();
+        offered.print_remarks();
         let line = usize::try_from(self.wanted.line).unwrap_or(usize::MAX);
         let document = self.wanted.document.as_ref().map(|(text, _)| (text.as_str(), line));
-        let bounds = Bounds { rounds: self.arguments.max_rounds.into(), calls: None };
-        let hands = CallingHands::new(way, line, &self.consent, offered);
+        let bounds = DialogueLimits { rounds: self.arguments.max_rounds.into(), calls: None };
+        let executor = CliToolExecutor::new(way, line, &self.consent, offered);
         let mut dialogue = Dialogue::new(assistant::task(document), self.question.as_str(), offered.offers(), bounds);
         let mut telling = self.telling();
         let outcome = {
-            let mut tell = |told: assistant::Told<'_>| telling.tell(told);
+            let mut tell = |told: assistant::DialogueEvent<'_>| telling.print_event(told);
             let what = format!("asking {}", model.provider().model);
-            let running = Box::pin(dialogue.run(model, &hands, &mut tell));
+            let running = Box::pin(dialogue.run(model, &executor, &mut tell));
             tokio::select! {
-                outcome = progress::shown(&what, running) => Some(outcome),
+                outcome = progress::with_spinner(&what, running) => Some(outcome),
                 () = stop => None,
             }
         };
@@ -141,8 +145,8 @@ impl Prepared<'_> {
     }
 
     /// The words are part of the JSON, if that is wanted.
-    fn telling(&self) -> Telling {
-        if self.arguments.json { Telling::calls_only() } else { Telling::all() }
+    fn telling(&self) -> EventPrinter {
+        if self.arguments.json { EventPrinter::calls_only() } else { EventPrinter::all() }
     }
 
     /// Writes down all that was said, if that is wanted.
@@ -181,20 +185,20 @@ fn wholly_by_service(prepared: &Prepared<'_>, no_model: Failure) -> Result<(), F
         let mut telling = prepared.telling();
         let body = prepared.for_service();
         let answer = {
-            let mut tell = |told: assistant::Told<'_>| telling.tell(told);
+            let mut tell = |told: assistant::DialogueEvent<'_>| telling.print_event(told);
             tokio::select! {
-                answer = progress::shown("waiting for the answer", Box::pin(ask_service(&service, &body, &mut tell))) => answer,
-                () = signals.next() => Err(Unasked::Failed(Failure::interrupted())),
+                answer = progress::with_spinner("waiting for the answer", Box::pin(ask_service(&service, &body, &mut tell))) => answer,
+                () = signals.next() => Err(ServiceAskError::Failed(Failure::interrupted())),
             }
         };
         telling.end_line();
         let answer = match answer {
             Ok(answer) => answer,
-            Err(Unasked::NoAssistant) => return Err(no_model),
-            Err(Unasked::Failed(failure)) => return Err(failure),
+            Err(ServiceAskError::NoAssistant) => return Err(no_model),
+            Err(ServiceAskError::Failed(failure)) => return Err(failure),
         };
         for remark in answer["remarks"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            say(format_args!("warning: {}", printable(remark)));
+            print_message(format_args!("warning: {}", printable(remark)));
         }
         prepared.keep(&answer["transcript"])?;
         let failure = Failure::new(answer["message"].as_str().unwrap_or("there is no answer"));
@@ -210,11 +214,13 @@ fn wholly_by_service(prepared: &Prepared<'_>, no_model: Failure) -> Result<(), F
 fn conclude(outcome: &Outcome) -> Result<(), Failure> {
     let failure = Failure::new(outcome.ended.to_string());
     match outcome.ended {
-        Ended::Answered => Ok(()),
-        Ended::RoundsSpent(_) => Err(failure.with_hint("--max-rounds allows more")),
-        Ended::Stopped(_) => Err(Failure { code: exit::INTERRUPTED, ..failure }),
-        Ended::CutShort | Ended::Refused(_) | Ended::GoesInCircles | Ended::CallsSpent(_) | Ended::Silent => {
-            Err(failure)
-        }
+        DialogueEnd::Answered => Ok(()),
+        DialogueEnd::RoundsSpent(_) => Err(failure.with_hint("--max-rounds allows more")),
+        DialogueEnd::Stopped(_) => Err(Failure { code: exit::INTERRUPTED, ..failure }),
+        DialogueEnd::CutShort
+        | DialogueEnd::Refused(_)
+        | DialogueEnd::Repeating
+        | DialogueEnd::CallsSpent(_)
+        | DialogueEnd::Silent => Err(failure),
     }
 }

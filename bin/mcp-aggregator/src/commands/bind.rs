@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use crate::arguments::documents::{BindArguments, BindingsArguments, UnbindArguments};
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::shown::text;
+use crate::output::{self, print_message};
+use crate::server_view::text;
 use crate::table::aligned;
 use crate::target::Target;
-use crate::{documents, local, session};
+use crate::{documents, local_registry, session};
 
 pub(crate) fn list(arguments: &BindingsArguments) -> Result<(), Failure> {
     let bindings = session::block_on(async {
-        match arguments.target.there_or_new().await? {
+        match arguments.target.find_existing_or_none().await? {
             Some(target) => documents::all_bindings(&target).await,
             None => Ok(Vec::new()),
         }
@@ -21,7 +21,7 @@ pub(crate) fn list(arguments: &BindingsArguments) -> Result<(), Failure> {
         return output::print_json(&Value::Array(bindings));
     }
     if bindings.is_empty() {
-        say("there is no binding in the registry");
+        print_message("there is no binding in the registry");
         return Ok(());
     }
     let row = |binding: &Value| {
@@ -44,32 +44,37 @@ pub(crate) fn add(arguments: &BindArguments) -> Result<(), Failure> {
         "inherit_to_children": !no_inherit,
     });
     let made = session::block_on(async {
-        match target.existing().await? {
+        match target.find_for_change().await? {
             Target::Service(service) => Ok(service.post("/bindings", Some(&binding)).await?),
-            Target::Registry(store) => local::bind(&store, &binding).await,
+            Target::Registry(store) => local_registry::bind(&store, &binding).await,
         }
     })?;
     if *as_json {
         return output::print_json(&made);
     }
-    say(format_args!("bound {} of {} to `{}`", part(&made), text(&made, "document"), text(&made, "server_name")));
+    print_message(format_args!(
+        "bound {} of {} to `{}`",
+        part(&made),
+        text(&made, "document"),
+        text(&made, "server_name")
+    ));
     Ok(())
 }
 
 pub(crate) fn remove(arguments: &UnbindArguments) -> Result<(), Failure> {
     session::block_on(async {
-        match arguments.target.existing().await? {
+        match arguments.target.find_for_change().await? {
             Target::Service(service) => {
                 service.delete(&format!("/bindings/{}", arguments.id)).await?;
                 Ok(())
             }
-            Target::Registry(store) => local::unbind(&store, arguments.id).await,
+            Target::Registry(store) => local_registry::unbind(&store, arguments.id).await,
         }
     })?;
     if arguments.json {
         return output::print_json(&json!({"removed": arguments.id}));
     }
-    say(format_args!("removed binding {}", arguments.id));
+    print_message(format_args!("removed binding {}", arguments.id));
     Ok(())
 }
 

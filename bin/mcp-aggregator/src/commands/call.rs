@@ -13,14 +13,14 @@ use protocol::scan::{Span, member};
 use protocol::{escape, reply};
 use serde_json::{Value, json};
 
-use crate::arguments::trying::CallArguments;
-use crate::client::{Client, Denial};
-use crate::conversation::{Answer, Conversation};
+use crate::arguments::tools::CallArguments;
+use crate::client::{Client, RequestError};
 use crate::failure::Failure;
+use crate::in_process_client::{Answer, InProcessClient};
 use crate::session::{self, Session};
 use crate::suggestion::{self, Known};
 use crate::table::printable;
-use crate::{answer, config, exit, output, owners, progress, refusal, tool_arguments, words};
+use crate::{api_error, config, exit, output, owners, progress, result_text, stderr_log, tool_arguments};
 
 /// The token progress is reported under. One call, one token.
 const PROGRESS_TOKEN: &[u8] = b"1";
@@ -29,10 +29,10 @@ const SOURCE: &str = "cli";
 /// Why a server that has a limit of its own gave no answer.
 const TOO_SLOW: &str = "server_too_slow";
 /// As long as the service may let a call take.
-const LONGEST_CALL: Duration = Duration::from_secs(86_500);
+const MAX_CALL_DURATION: Duration = Duration::from_secs(86_500);
 
 pub(crate) fn run(arguments: &CallArguments) -> Result<(), Failure> {
-    words::tell(arguments.debug);
+    stderr_log::init(arguments.debug);
     let called = match &arguments.config {
         Some(config) => by_config(arguments, config),
         None => by_service(arguments),
@@ -52,10 +52,10 @@ fn explained(failure: Failure) -> Failure {
 }
 
 /// The service was sent the call, or not.
-fn unanswered(denial: Denial) -> Failure {
+fn unanswered(denial: RequestError) -> Failure {
     match denial {
-        Denial::Absent(failure) => failure.of_call("service_unreachable", true),
-        Denial::Lost(failure) | Denial::Other(failure) => failure.of_call("answer_lost", false),
+        RequestError::Absent(failure) => failure.of_call("service_unreachable", true),
+        RequestError::Lost(failure) | RequestError::Other(failure) => failure.of_call("answer_lost", false),
     }
 }
 
@@ -72,12 +72,12 @@ fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
         let mut call = vec![("name", reply::string(tool)), ("arguments", input), ("source", reply::string(SOURCE))];
         call.extend(timeout.map(|seconds| ("timeout_ms", (seconds * 1000).to_string().into_bytes())));
         let body = Bytes::from(reply::object(call));
-        let call = service.send(Method::POST, "/execute", body, LONGEST_CALL);
-        let answer = progress::shown(&format!("calling `{tool}`"), call).await.map_err(unanswered)?;
+        let call = service.send(Method::POST, "/execute", body, MAX_CALL_DURATION);
+        let answer = progress::with_spinner(&format!("calling `{tool}`"), call).await.map_err(unanswered)?;
         if answer.status.is_success() {
             return Ok(answer.body);
         }
-        let refused = refusal::told(service.url(), answer.status, &answer.body);
+        let refused = api_error::describe(service.url(), answer.status, &answer.body);
         // Only what the service refuses is known not to have reached a server; a proxy before it may have given up.
         let is_refused = answer.status.is_client_error() || refused.kind.as_deref() == Some("DATABASE_UNAVAILABLE");
         let reason = refused.kind.as_deref().unwrap_or("answer_lost").to_ascii_lowercase();
@@ -249,15 +249,15 @@ async fn call(session: &mut Session, tool: &str, input: Vec<u8>) -> Result<Answe
         params.push(("_meta", reply::object([("progressToken", PROGRESS_TOKEN.to_vec())])));
     }
     let params = reply::object(params);
-    let mut conversation = Conversation::new(&session.aggregator)?;
+    let mut conversation = InProcessClient::new(&session.aggregator)?;
     let show_progress = |message: &[u8]| {
-        if let Some(progress) = answer::progress(message) {
-            output::say(progress);
+        if let Some(progress) = result_text::progress(message) {
+            output::print_message(progress);
         }
     };
     let asking = conversation.ask("tools/call", Some(&params), show_progress);
     let what = format!("calling `{tool}`");
-    let asking = progress::shown(&what, asking);
+    let asking = progress::with_spinner(&what, asking);
     match session.unless_interrupted(asking).await {
         Ok(answer) => answer,
         Err(interrupted) => {
@@ -273,7 +273,8 @@ fn show(answer: &Answer, arguments: &CallArguments) -> Result<(), Failure> {
     match answer.bytes() {
         Ok(result) => show_result(result, arguments).map_err(called),
         Err(error) => {
-            let words = if *json { format!("\n{}", String::from_utf8_lossy(error)) } else { answer::refusal(error) };
+            let words =
+                if *json { format!("\n{}", String::from_utf8_lossy(error)) } else { result_text::refusal(error) };
             let words = for_terminal(&words, io::stderr().is_terminal() && !arguments.raw);
             let failure = Failure::new(format!("`{tool}` was answered with an error: {words}"));
             // As REST tells it.
@@ -294,21 +295,21 @@ fn show(answer: &Answer, arguments: &CallArguments) -> Result<(), Failure> {
 
 fn show_result(result: &[u8], arguments: &CallArguments) -> Result<(), Failure> {
     let CallArguments { tool, json, raw, .. } = arguments;
-    let failed = answer::is_error(result);
+    let failed = result_text::is_error(result);
     let is_terminal = io::stdout().is_terminal() && !raw;
     if *json && is_terminal {
         output::print(format!("{}\n", escape::json(&String::from_utf8_lossy(result))).as_bytes())?;
     } else if *json {
         output::print(&[result, b"\n"].concat())?;
     } else if !failed && is_terminal {
-        output::print(for_terminal(&String::from_utf8_lossy(&answer::plain(result)), true).as_bytes())?;
+        output::print(for_terminal(&String::from_utf8_lossy(&result_text::plain(result)), true).as_bytes())?;
     } else if !failed {
-        output::print(&answer::plain(result))?;
+        output::print(&result_text::plain(result))?;
     }
     if !failed {
         return Ok(());
     }
-    let words = if *json { Vec::new() } else { answer::plain(result) };
+    let words = if *json { Vec::new() } else { result_text::plain(result) };
     let words = for_terminal(&String::from_utf8_lossy(&words), io::stderr().is_terminal() && !raw);
     let message = format!("`{tool}` says that it failed\n{words}");
     Err(Failure { code: exit::TOOL_FAILED, ..Failure::new(message.trim_end()) })
@@ -324,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_asked_about_and_a_server_that_has_no_such_tool_is_told_with_those_it_has() {
+    fn a_typo_is_asked_about_and_a_server_that_has_no_such_tool_is_reported_with_those_it_has() {
         let tool = |server: &str, tool: &str| json!({"name": format!("{server}.{tool}"), "original_name": tool, "server_name": server});
         let mut off = tool("calc", "stats");
         off["enabled"] = json!(false);

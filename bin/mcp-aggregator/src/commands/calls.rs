@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::arguments::care::{CallsArguments, CallsVerb};
+use crate::arguments::diagnostics::{CallsArguments, CallsVerb};
 use crate::client::{Client, encoded};
+use crate::command_hint;
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::pasted;
+use crate::output::{self, print_message};
+use crate::server_view::{self, moment, table, text};
 use crate::session;
-use crate::shown::{self, moment, table, text};
 use crate::table::{printable, wrapped};
 
 pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
@@ -20,20 +20,24 @@ pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
             Some(CallsVerb::Stop) => {
                 let stopped = service.post("/executions/stop", None).await?;
                 let cancelled = &stopped["cancelled"];
-                tell(arguments, &stopped, &format!("calls are refused from now on; {cancelled} were cancelled"))?;
-                say("hint: `mcp-aggregator calls allow` allows them again");
+                print_outcome(
+                    arguments,
+                    &stopped,
+                    &format!("calls are refused from now on; {cancelled} were cancelled"),
+                )?;
+                print_message("hint: `mcp-aggregator calls allow` allows them again");
                 Ok(())
             }
             Some(CallsVerb::Allow) => {
                 let allowed = service.post("/executions/reset", None).await?;
-                tell(arguments, &allowed, "calls are allowed again")
+                print_outcome(arguments, &allowed, "calls are allowed again")
             }
             Some(CallsVerb::Cancel) => {
                 let id = arguments.id.as_deref().unwrap_or_default();
                 let call = service.delete(&format!("/executions/{}", encoded(id))).await?;
                 let words =
                     format!("{}.{}: {}", text(&call, "server_name"), text(&call, "tool_name"), text(&call, "status"));
-                tell(arguments, &call, &words)
+                print_outcome(arguments, &call, &words)
             }
         }
     })
@@ -47,16 +51,16 @@ fn refuse_one(arguments: &CallsArguments) -> Result<(), Failure> {
         Some(CallsVerb::Cancel) | None => return Ok(()),
     };
     let Some(id) = &arguments.id else { return Ok(()) };
-    let id = pasted::quoted(id);
+    let id = command_hint::quoted(id);
     Err(Failure::usage(format!("`calls {word}` is about all calls, of everybody, and takes no ID"))
         .with_hint(format!("`mcp-aggregator calls cancel {id}` ends that one")))
 }
 
-fn tell(arguments: &CallsArguments, answer: &Value, words: &str) -> Result<(), Failure> {
+fn print_outcome(arguments: &CallsArguments, answer: &Value, words: &str) -> Result<(), Failure> {
     if arguments.json {
         return output::print_json(answer);
     }
-    say(words);
+    print_message(words);
     Ok(())
 }
 
@@ -66,7 +70,7 @@ async fn list(arguments: &CallsArguments, service: &Client) -> Result<(), Failur
         return output::print_json(&Value::Array(calls));
     }
     if calls.is_empty() {
-        say("nobody has called a tool yet");
+        print_message("nobody has called a tool yet");
         return Ok(());
     }
     output::print_lines(&lines(&calls))
@@ -82,7 +86,7 @@ fn lines(calls: &[Value]) -> Vec<String> {
             lines.push(format!("  id: {}", text(call, "id")));
         }
         let why = call["error_message"].as_str().and_then(|why| why.lines().next()).map(printable);
-        lines.extend(why.into_iter().flat_map(|why| wrapped(&format!("why: {why}"), shown::NOTE)));
+        lines.extend(why.into_iter().flat_map(|why| wrapped(&format!("why: {why}"), server_view::NOTE)));
     }
     lines
 }
@@ -97,7 +101,7 @@ fn row(call: &Value) -> [String; 5] {
         [] => text(call, "source"),
         known => format!("{} ({})", text(call, "source"), known.join(", ")),
     };
-    [moment(call, "submitted_at"), shown::status(call), took, by, tool]
+    [moment(call, "submitted_at"), server_view::status(call), took, by, tool]
 }
 
 #[cfg(test)]

@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use upstream::Report;
 
-use crate::arguments::trying::CheckArguments;
+use crate::arguments::tools::CheckArguments;
 use crate::assistant;
 use crate::config;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress;
 use crate::session::{self, Session};
+use crate::stderr_log;
 use crate::table::{aligned, printable};
-use crate::words;
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
     let loaded = match config::read(&arguments.config.path) {
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
         }
     };
     for warning in &loaded.config.warnings {
-        output::say(format_args!("warning: {}", printable(&warning.to_string())));
+        output::print_message(format_args!("warning: {}", printable(&warning.to_string())));
     }
     assistant::check(&arguments.config.path)?;
     if arguments.start { start_all(loaded, arguments) } else { show_plan(&loaded, arguments.json) }
@@ -54,7 +54,7 @@ fn show_plan(loaded: &Loaded, as_json: bool) -> Result<(), Failure> {
     let off = disabled.iter().map(|name| [printable(name.as_str()), "(disabled)".to_owned()]);
     let rows: Vec<_> = [header].into_iter().chain(enabled).chain(off).collect();
     output::print_lines(&aligned(&rows))?;
-    output::say(format_args!("the config is fine: {} to start, {} disabled", servers.len(), disabled.len()));
+    output::print_message(format_args!("the config is fine: {} to start, {} disabled", servers.len(), disabled.len()));
     Ok(())
 }
 
@@ -72,7 +72,7 @@ fn kind_of(spec: &ServerSpec) -> &'static str {
 }
 
 /// How one server did.
-pub(crate) struct Finding {
+pub(crate) struct ServerCheck {
     pub(crate) server: String,
     state: ServerState,
     /// Why it failed, if it did.
@@ -83,13 +83,13 @@ pub(crate) struct Finding {
 
 /// Starts every server, waits until each is up or down, and tells how they did.
 fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> {
-    words::tell_without_failures(arguments.debug);
+    stderr_log::init_without_failures(arguments.debug);
     let options = session::options("mcp-aggregator", Separator::default(), NamePolicy::Auto, session::NOTHING)?;
     let warnings = warnings(&loaded.config);
     let disabled: Vec<String> = loaded.config.disabled.iter().map(ToString::to_string).collect();
     let (fleet, mut findings) = session::with(loaded, options, async |session| {
         let fleet = Arc::clone(session.fleet());
-        progress::reported_as(|| session::awaited(&fleet), find(session)).await
+        progress::with_reports(|| session::awaited(&fleet), find(session)).await
     })?;
     // A report is complete only when its server has ended, which by now all have.
     for (server, finding) in findings.iter_mut().enumerate() {
@@ -98,7 +98,7 @@ fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> 
 
     let failed = findings.iter().filter(|finding| finding.has_failed()).count();
     if arguments.json {
-        let servers = findings.iter().map(Finding::to_json);
+        let servers = findings.iter().map(ServerCheck::to_json);
         let disabled = disabled.iter().map(|name| json!({"server": name, "state": "disabled"}));
         let servers: Vec<Value> = servers.chain(disabled).collect();
         output::print_json(&json!({"ok": failed == 0, "servers": servers, "warnings": warnings}))?;
@@ -106,22 +106,22 @@ fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> 
         output::print_lines(&table(&findings, &disabled))?;
     }
     match (failed, findings.len()) {
-        (0, 0) => output::say("there is no server to start"),
-        (0, 1) => output::say("the server works"),
-        (0, all) => output::say(format_args!("all {all} servers work")),
+        (0, 0) => output::print_message("there is no server to start"),
+        (0, 1) => output::print_message("the server works"),
+        (0, all) => output::print_message(format_args!("all {all} servers work")),
         (failed, all) => return Err(Failure::new(format!("{failed} of {all} servers failed"))),
     }
     Ok(())
 }
 
 /// Waits until every server is up or down. Reports are there when all have ended.
-pub(crate) async fn find(session: &mut Session) -> Result<(Arc<Fleet>, Vec<Finding>), Failure> {
+pub(crate) async fn find(session: &mut Session) -> Result<(Arc<Fleet>, Vec<ServerCheck>), Failure> {
     let started = Instant::now();
     let fleet = Arc::clone(session.fleet());
     let count = fleet.view().snapshot.servers().len();
     let times = session.unless_interrupted(start_times(&fleet, count, started)).await?;
     let view = fleet.view();
-    let findings = view.snapshot.servers().iter().zip(times).map(|(server, took)| Finding {
+    let findings = view.snapshot.servers().iter().zip(times).map(|(server, took)| ServerCheck {
         server: server.name.to_string(),
         state: server.state.clone(),
         report: None,
@@ -147,7 +147,7 @@ async fn start_times(fleet: &Arc<Fleet>, count: usize, started: Instant) -> Vec<
     times.into_iter().map(|(_, took)| took).collect()
 }
 
-impl Finding {
+impl ServerCheck {
     pub(crate) fn has_failed(&self) -> bool {
         self.state != ServerState::Running
     }
@@ -161,7 +161,7 @@ impl Finding {
             json!({"server": self.server, "state": "failed", "start_ms": millis, "reason": self.reason()});
         if let Some(report) = &self.report {
             finding["phase"] = json!(report.phase.to_string());
-            finding["stderr"] = json!(report.last_words);
+            finding["stderr"] = json!(report.stderr_lines);
             finding["hint"] = json!(report.hint);
         }
         finding
@@ -188,7 +188,7 @@ impl Finding {
         }
         let mut lines = vec![format!("  why: {}", printable(&self.reason()))];
         if let Some(report) = &self.report {
-            lines.extend(report.last_words.iter().map(|line| format!("  | {}", printable(line))));
+            lines.extend(report.stderr_lines.iter().map(|line| format!("  | {}", printable(line))));
             lines.extend(report.hint.iter().map(|hint| format!("  hint: {hint}")));
         }
         lines
@@ -196,16 +196,16 @@ impl Finding {
 }
 
 /// A line for each server; under one that failed, why, its last words and a hint.
-fn table(findings: &[Finding], disabled: &[String]) -> Vec<String> {
+fn table(findings: &[ServerCheck], disabled: &[String]) -> Vec<String> {
     let header = ["SERVER", "STATE", "TOOLS", "START"].map(str::to_owned);
     let off = |name: &String| [printable(name), "disabled".to_owned(), "-".to_owned(), "-".to_owned()];
     let rows: Vec<_> =
-        [header].into_iter().chain(findings.iter().map(Finding::row)).chain(disabled.iter().map(off)).collect();
+        [header].into_iter().chain(findings.iter().map(ServerCheck::row)).chain(disabled.iter().map(off)).collect();
     let mut lines = Vec::new();
     for (index, line) in aligned(&rows).into_iter().enumerate() {
         lines.push(line);
         let finding = index.checked_sub(1).and_then(|index| findings.get(index));
-        lines.extend(finding.into_iter().flat_map(Finding::details));
+        lines.extend(finding.into_iter().flat_map(ServerCheck::details));
     }
     lines
 }

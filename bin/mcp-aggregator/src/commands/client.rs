@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{connect_client, list};
+use super::{client_setup, list};
 use crate::arguments::clients::{
     ClientAddArguments, ClientArguments, ClientListArguments, ClientPlace, ClientRemoveArguments, ClientVerb,
-    USUAL_ENTRY,
+    DEFAULT_ENTRY,
 };
 use crate::arguments::servers::ConnectArguments;
 use crate::client_config::duplicates::duplicates;
@@ -16,10 +16,10 @@ use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
 use crate::import::jsonc;
 use crate::import::plan::is_ours;
-use crate::output::{self, say};
-use crate::shown::{table, text};
+use crate::output::{self, print_message};
+use crate::server_view::{table, text};
 use crate::target::TargetArguments;
-use crate::{pasted, session};
+use crate::{command_hint, session};
 
 /// The clients whose config can be changed. Windsurf is none of them: where it keeps its config is known to change.
 pub(crate) const CLIENTS: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode];
@@ -77,14 +77,14 @@ impl<'a> Request<'a> {
     pub(super) fn place_options(&self) -> String {
         let project = if self.place.project { " --project" } else { "" };
         match self.place.entry.as_str() {
-            USUAL_ENTRY => project.to_owned(),
+            DEFAULT_ENTRY => project.to_owned(),
             name => format!("{project} --as '{name}'"),
         }
     }
 
     /// The same, with the config that the client is to start this program with.
     pub(super) fn add_options(&self) -> String {
-        let config = self.config.map(|config| pasted::quoted(&config.display().to_string()));
+        let config = self.config.map(|config| command_hint::quoted(&config.display().to_string()));
         let stdio = config.map(|config| format!(" --stdio --config {config}")).unwrap_or_default();
         format!("{}{stdio}", self.place_options())
     }
@@ -92,8 +92,8 @@ impl<'a> Request<'a> {
 
 pub(crate) fn run(arguments: &ClientArguments) -> Result<(), Failure> {
     match &arguments.verb {
-        ClientVerb::Add(arguments) => connect_client::run(&Request::of_add(arguments)),
-        ClientVerb::Remove(arguments) => connect_client::run(&Request::of_remove(arguments)),
+        ClientVerb::Add(arguments) => client_setup::run(&Request::of_add(arguments)),
+        ClientVerb::Remove(arguments) => client_setup::run(&Request::of_remove(arguments)),
         ClientVerb::List(arguments) => list_clients(arguments),
     }
 }
@@ -121,11 +121,11 @@ fn list_clients(arguments: &ClientListArguments) -> Result<(), Failure> {
     }
     output::print_lines(&table(["CLIENT", "STATE", "OWN SERVERS", "FILE"], clients.iter().map(row).collect()))?;
     for client in clients.iter().filter(|client| client["problem"].is_string()) {
-        say(format_args!("warning: {}", text(client, "problem")));
+        print_message(format_args!("warning: {}", text(client, "problem")));
     }
     for client in clients.iter().filter(|client| client["duplicates"].as_array().is_some_and(|all| !all.is_empty())) {
         let (word, names) = (text(client, "client"), joined(&client["duplicates"]));
-        say(format_args!(
+        print_message(format_args!(
             "hint: mcp-aggregator serves {names}, too: `mcp-aggregator client add {word} --replace` removes them from the config of {word}"
         ));
     }

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::arguments::clients::ClientsArguments;
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, print_message};
+use crate::server_view::{moment, table, text};
 use crate::session;
-use crate::shown::{moment, table, text};
 
 pub(crate) fn run(arguments: &ClientsArguments) -> Result<(), Failure> {
     let clients = session::block_on(async { Ok(arguments.target.service().await?.list("/clients").await?) })?;
@@ -14,8 +14,8 @@ pub(crate) fn run(arguments: &ClientsArguments) -> Result<(), Failure> {
         return output::print_json(&Value::Array(clients));
     }
     if clients.is_empty() {
-        say("no client is connected");
-        say("hint: `mcp-aggregator client add CLIENT` makes one use this service");
+        print_message("no client is connected");
+        print_message("hint: `mcp-aggregator client add CLIENT` makes one use this service");
         return Ok(());
     }
     let header = ["CLIENT", "VERSION", "REVISION", "SINCE", "CALLS", "TOKEN"];

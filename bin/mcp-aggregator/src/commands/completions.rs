@@ -3,7 +3,7 @@
 use clap_complete::Shell as Generator;
 use serde_json::json;
 
-use crate::arguments::manual::{CompletionsArguments, Shell};
+use crate::arguments::completions::{CompletionsArguments, Shell};
 use crate::arguments::whole_command;
 use crate::failure::Failure;
 use crate::output;

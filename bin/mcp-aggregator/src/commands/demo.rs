@@ -11,16 +11,16 @@ use tempfile::TempDir;
 
 use super::serve;
 use crate::access::Access;
-use crate::admission::{TOKEN_VARIABLE, check_door};
+use crate::admission::{TOKEN_VARIABLE, check_exposure};
 use crate::arguments::demo::{DemoArguments, DemoServer, DemoServerArguments};
-use crate::arguments::serving::ServeArguments;
+use crate::arguments::serve::ServeArguments;
 use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_message;
 use crate::session::Signals;
 
 /// Where a service usually is.
-const USUAL_PORT: u16 = 8808;
+const DEFAULT_PORT: u16 = 8808;
 /// Something to read and to find.
 const FIRST_NOTE: &str = "# Welcome\n\nThis note was written by `mcp-aggregator demo`. It goes away with it.\n";
 
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         None => free_address().map_err(|error| failed(&error))?,
     };
     let is_guarded = std::env::var_os(TOKEN_VARIABLE).is_some();
-    check_door(listen, is_guarded).map_err(|failure| {
+    check_exposure(listen, is_guarded).map_err(|failure| {
         failure.with_hint(format!("set {TOKEN_VARIABLE}, or listen at 127.0.0.1:{}", listen.port()))
     })?;
     // Before there is anything to be removed: a signal that comes from now on is heard as soon as somebody serves.
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     // By hand, so that what could not be removed is told.
     let path = folder.path().to_owned();
     if let Err(error) = folder.close() {
-        say(format_args!("warning: could not remove {}: {error}", path.display()));
+        print_message(format_args!("warning: could not remove {}: {error}", path.display()));
     }
     served
 }
@@ -72,7 +72,7 @@ fn failed(error: &io::Error) -> Failure {
 /// The usual address, or another one if somebody is there.
 fn free_address() -> io::Result<SocketAddr> {
     let at = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|listener| listener.local_addr());
-    at(USUAL_PORT).or_else(|_| at(0))
+    at(DEFAULT_PORT).or_else(|_| at(0))
 }
 
 /// Puts a config and a note into the folder.
@@ -114,9 +114,9 @@ fn announce(address: SocketAddr, access: &Access) {
     let token = access.local_token.as_ref().filter(|_| access.needs_token());
     let token = token.map(|token| format!(" --token-file {}", token.file.display())).unwrap_or_default();
     let console = access.console_address(&url);
-    say(format_args!("listening on {url}"));
-    say(format_args!("reachable by: {}", access.reachable_by()));
-    say(format_args!(
+    print_message(format_args!("listening on {url}"));
+    print_message(format_args!("reachable by: {}", access.reachable_by()));
+    print_message(format_args!(
         "This is a service with two small servers, `calc` and `notes`. Ctrl-C ends it; nothing of it stays.
 
 Try, in another terminal:

@@ -7,9 +7,9 @@ use crate::arguments::documents::{DocArguments, DocVerb, MapArguments};
 use crate::commands::{bind, list};
 use crate::documents::{self, file_failed};
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, print_message};
 use crate::table::{aligned, printable};
-use crate::{config, session, words};
+use crate::{config, session, stderr_log};
 
 pub(crate) fn run(arguments: &DocArguments) -> Result<(), Failure> {
     match &arguments.verb {
@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &DocArguments) -> Result<(), Failure> {
 }
 
 fn map(arguments: &MapArguments) -> Result<(), Failure> {
-    words::tell(arguments.servers.debug);
+    stderr_log::init(arguments.servers.debug);
     let text = notebook::read(&arguments.document).map_err(file_failed)?;
     let document = Document::parse(&text);
     let (servers, registered) = surroundings(arguments)?;
@@ -31,7 +31,7 @@ fn map(arguments: &MapArguments) -> Result<(), Failure> {
     }
     output::print_lines(&lines(&outline))?;
     for remark in &outline.remarks {
-        say(format_args!("warning: {}: {remark}", arguments.document.display()));
+        print_message(format_args!("warning: {}: {remark}", arguments.document.display()));
     }
     Ok(())
 }
@@ -42,7 +42,9 @@ fn surroundings(arguments: &MapArguments) -> Result<(Vec<Server>, Vec<notebook::
         return Ok((documents::servers_of_config(&config::load(config)?.config), Vec::new()));
     }
     session::block_on(async {
-        let Some(target) = arguments.servers.target.there_or_new().await? else { return Ok((Vec::new(), Vec::new())) };
+        let Some(target) = arguments.servers.target.find_existing_or_none().await? else {
+            return Ok((Vec::new(), Vec::new()));
+        };
         let servers = documents::servers_of_service(&list::servers(&target).await?)?;
         Ok((servers, documents::registered(&target, &arguments.document).await?))
     })

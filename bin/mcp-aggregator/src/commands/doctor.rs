@@ -2,57 +2,57 @@
 
 use serde_json::{Value, json};
 
-use crate::arguments::care::DoctorArguments;
+use crate::api_error::NO_ROOM;
+use crate::arguments::diagnostics::DoctorArguments;
 use crate::commands::{serve, tools};
-use crate::doctor::finding::{self, Finding, Level};
-use crate::doctor::{configuration, offered, servers, surroundings};
+use crate::doctor::diagnosis::{self, Diagnosis, Level};
+use crate::doctor::{configuration, environment, servers, tool_checks};
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::refusal::NO_ROOM;
+use crate::output::{self, print_message};
 use crate::target::Target;
-use crate::{local, progress, session, vectors_elsewhere, words};
+use crate::{local_registry, progress, session, stderr_log, vector_store_args};
 
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
-    words::tell_without_failures(arguments.debug);
+    stderr_log::init_without_failures(arguments.debug);
     let mut findings = Vec::new();
     if let Some(config) = &arguments.config {
         findings.extend(of_config(arguments, config)?);
     }
-    findings.extend(session::block_on(progress::shown("looking around", of_machine(arguments)))?);
-    if vectors_elsewhere::is_wanted(arguments.vectors.as_deref()) {
+    findings.extend(session::block_on(progress::with_spinner("looking around", of_machine(arguments)))?);
+    if vector_store_args::is_wanted(arguments.vectors.as_deref()) {
         findings.push(of_vectors(arguments.vectors.clone())?);
     }
-    tell(&findings, arguments.json)
+    print_outcome(&findings, arguments.json)
 }
 
 /// The config, and unless it should not, every server in it.
-fn of_config(arguments: &DoctorArguments, config: &std::path::Path) -> Result<Vec<Finding>, Failure> {
+fn of_config(arguments: &DoctorArguments, config: &std::path::Path) -> Result<Vec<Diagnosis>, Failure> {
     let (mut findings, loaded) = configuration::examine(config);
     let Some(loaded) = loaded else { return Ok(findings) };
     if servers::want_containers(&loaded) {
-        findings.push(session::block_on(async { Ok(surroundings::engine().await) })?);
+        findings.push(session::block_on(async { Ok(environment::engine().await) })?);
     }
     if !arguments.no_start {
         let (started, tools) = servers::start(loaded, config)?;
         // A program that is not there is told by its server, which does not start for that.
         findings.retain(|finding| finding.topic != "program" || finding.level != Level::Problem);
         findings.extend(started);
-        findings.extend(offered::examine(&tools));
+        findings.extend(tool_checks::examine(&tools));
     }
     Ok(findings)
 }
 
 /// Where vectors are to be kept. What is wrong with the address is found, too.
-fn of_vectors(option: Option<String>) -> Result<Finding, Failure> {
-    match vectors_elsewhere::from(option, serve::embedder().as_deref()) {
-        Ok(Some(store)) => session::block_on(async { Ok(surroundings::vectors(&*store).await) }),
-        Ok(None) => Ok(Finding::ok("vectors", "are kept here")),
+fn of_vectors(option: Option<String>) -> Result<Diagnosis, Failure> {
+    match vector_store_args::from(option, serve::embedder().as_deref()) {
+        Ok(Some(store)) => session::block_on(async { Ok(environment::vectors(&*store).await) }),
+        Ok(None) => Ok(Diagnosis::ok("vectors", "are kept here")),
         Err(failure) => Ok(failed("vectors", failure)),
     }
 }
 
 /// The running service, or the place where one could run.
-async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure> {
+async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Diagnosis>, Failure> {
     let service = match arguments.target.running().await {
         Ok(service) => service,
         Err(failure) => return Ok(without_answer(arguments, failure)),
@@ -62,19 +62,19 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure
         Ok(health) => health,
         Err(denial) => return Ok(without_answer(arguments, denial.into())),
     };
-    let mut findings = vec![Finding::ok("service", format!("runs at {}", service.url())), database(&health)];
+    let mut findings = vec![Diagnosis::ok("service", format!("runs at {}", service.url())), database(&health)];
     findings.extend(vectors(&health));
     findings.extend(more_issues(&health));
     // The disk of another machine is not ours to see.
     if arguments.target.url.is_none() {
-        findings.extend(surroundings::room(&arguments.target.storage));
+        findings.extend(environment::room(&arguments.target.storage));
     }
     match servers::ask(&service).await {
         Ok((told, tools)) => {
             findings.extend(told);
             // The tools of a config have been looked at before.
             if arguments.config.is_none() {
-                findings.extend(offered::examine(&tools));
+                findings.extend(tool_checks::examine(&tools));
             }
         }
         Err(failure) => findings.push(failed("servers", failure)),
@@ -83,62 +83,62 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Finding>, Failure
 }
 
 /// A service that cannot be asked, and what can be seen of its surroundings without it.
-fn without_answer(arguments: &DoctorArguments, failure: Failure) -> Vec<Finding> {
+fn without_answer(arguments: &DoctorArguments, failure: Failure) -> Vec<Diagnosis> {
     let is_here = arguments.target.url.is_none();
-    let room = is_here.then(|| surroundings::room(&arguments.target.storage)).flatten();
-    let wanted = arguments.listen.map(|listen| surroundings::port(Some(listen)));
+    let room = is_here.then(|| environment::room(&arguments.target.storage)).flatten();
+    let wanted = arguments.listen.map(|listen| environment::port(Some(listen)));
     std::iter::once(failed("service", failure)).chain(room).chain(wanted).collect()
 }
 
 /// What else the service knows to be wrong. Servers, vectors and the database have lines of their own.
-fn more_issues(health: &Value) -> Vec<Finding> {
+fn more_issues(health: &Value) -> Vec<Diagnosis> {
     let issues = health["issues"].as_array().into_iter().flatten();
     let told = issues.filter_map(|issue| {
         let message = issue["message"].as_str().unwrap_or_default();
         match issue["component"].as_str()? {
             "config" => Some(
-                Finding::problem("config", message).advise("put the file right: the service reads it when it changes"),
+                Diagnosis::problem("config", message).advise("put the file right: the service reads it when it changes"),
             ),
             "settings" => Some(
-                Finding::problem("settings", message).advise("change any setting: that writes all of them anew"),
+                Diagnosis::problem("settings", message).advise("change any setting: that writes all of them anew"),
             ),
             "tokens" => Some(
-                Finding::problem("tokens", message).advise("put the file right: the service reads it when it changes"),
+                Diagnosis::problem("tokens", message).advise("put the file right: the service reads it when it changes"),
             ),
             "executions" => Some(
-                Finding::problem("calls", "executions are stopped")
+                Diagnosis::problem("calls", "executions are stopped")
                     .advise("`mcp-aggregator calls allow` allows them again"),
             ),
-            "embeddings" => Some(Finding::warning("embeddings", message).advise(
+            "embeddings" => Some(Diagnosis::warning("embeddings", message).advise(
                 "look whether the model runs and `--embeddings-url`, `--embeddings-model` and the key are right; tools are found all the same",
             )),
             "server" | "vectors" | "database" => None,
             // A service may know of more than this program does.
-            other => Some(Finding::problem("service", format!("{other}: {message}"))),
+            other => Some(Diagnosis::problem("service", format!("{other}: {message}"))),
         }
     });
     told.collect()
 }
 
 /// Where the service compares vectors, if that should be elsewhere.
-fn vectors(health: &Value) -> Option<Finding> {
+fn vectors(health: &Value) -> Option<Diagnosis> {
     let check = &health["checks"]["vectors"];
     let address = check["address"].as_str()?;
     if check["status"] == "ok" {
-        return Some(Finding::ok("vectors", format!("are compared at {address}: {} of them", check["points"])));
+        return Some(Diagnosis::ok("vectors", format!("are compared at {address}: {} of them", check["points"])));
     }
     let issue = health["issues"].as_array()?.iter().find(|issue| issue["component"] == "vectors")?;
     let why = issue["message"].as_str().unwrap_or_default();
     Some(
-        Finding::warning("vectors", why)
+        Diagnosis::warning("vectors", why)
             .advise(format!("look whether Qdrant runs at {address}; tools are found all the same")),
     )
 }
 
-fn database(health: &Value) -> Finding {
+fn database(health: &Value) -> Diagnosis {
     let check = &health["checks"]["database"];
     match check["status"].as_str() {
-        Some("healthy" | "ok") => Finding::ok("registry", "the service can write it"),
+        Some("healthy" | "ok") => Diagnosis::ok("registry", "the service can write it"),
         other => {
             let issues = || health["issues"].as_array().into_iter().flatten();
             let issue = issues().find(|issue| issue["component"] == "database");
@@ -151,25 +151,27 @@ fn database(health: &Value) -> Finding {
             } else {
                 "look whether the database runs, and at the log of the service; it tries again by itself"
             };
-            Finding::problem("registry", format!("the service cannot use it: {why}")).advise(advice)
+            Diagnosis::problem("registry", format!("the service cannot use it: {why}")).advise(advice)
         }
     }
 }
 
-async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
+async fn without_service(arguments: &DoctorArguments) -> Vec<Diagnosis> {
     let storage = &arguments.target.storage;
-    let mut findings = vec![Finding::ok("service", "none runs here"), surroundings::port(arguments.listen)];
+    let mut findings = vec![Diagnosis::ok("service", "none runs here"), environment::port(arguments.listen)];
     match arguments.target.token() {
-        Ok(token) => findings.extend(arguments.listen.and_then(|listen| surroundings::door(listen, token.is_some()))),
+        Ok(token) => {
+            findings.extend(arguments.listen.and_then(|listen| environment::exposure(listen, token.is_some())))
+        }
         Err(failure) => findings.push(failed("tokens", failure)),
     }
-    let registry = surroundings::registry(storage).await;
+    let registry = environment::registry(storage).await;
     let is_there = registry.iter().any(|finding| finding.topic == "registry" && finding.message.contains("opened"));
     findings.extend(registry);
     if !is_there {
         return findings;
     }
-    let target = match arguments.target.looked_at().await {
+    let target = match arguments.target.require_existing().await {
         Ok(target) => target,
         Err(failure) => {
             findings.push(failed("registry", failure));
@@ -177,7 +179,7 @@ async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
         }
     };
     if let Target::Registry(store) = target {
-        let listed = local::list(&store).await;
+        let listed = local_registry::list(&store).await;
         store.close().await;
         let known = match listed {
             Ok(known) => known,
@@ -187,9 +189,9 @@ async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
             }
         };
         if servers::any_in_containers(&known) {
-            findings.push(surroundings::engine().await);
+            findings.push(environment::engine().await);
         }
-        findings.push(Finding::ok(
+        findings.push(Diagnosis::ok(
             "registry",
             format!("{} in it; a running service tries what is enabled", tools::counted(known.len(), "server")),
         ));
@@ -197,27 +199,27 @@ async fn without_service(arguments: &DoctorArguments) -> Vec<Finding> {
     findings
 }
 
-fn failed(topic: &'static str, failure: Failure) -> Finding {
-    let finding = Finding::problem(topic, failure.message);
+fn failed(topic: &'static str, failure: Failure) -> Diagnosis {
+    let finding = Diagnosis::problem(topic, failure.message);
     match failure.hint {
         Some(hint) => finding.advise(hint),
         None => finding,
     }
 }
 
-fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
+fn print_outcome(findings: &[Diagnosis], as_json: bool) -> Result<(), Failure> {
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
     if as_json {
-        let findings: Vec<Value> = findings.iter().map(Finding::to_json).collect();
+        let findings: Vec<Value> = findings.iter().map(Diagnosis::to_json).collect();
         output::print_json(&json!({"ok": problems == 0, "findings": findings}))?;
     } else {
-        output::print_lines(&finding::lines(findings))?;
+        output::print_lines(&diagnosis::lines(findings))?;
     }
     let counted = |count: usize, thing: &str| format!("{count} {thing}{}", if count == 1 { "" } else { "s" });
     match (problems, warnings) {
-        (0, 0) => say("all is well"),
-        (0, warnings) => say(format_args!("no problem, {}", counted(warnings, "warning"))),
+        (0, 0) => print_message("all is well"),
+        (0, warnings) => print_message(format_args!("no problem, {}", counted(warnings, "warning"))),
         (problems, 0) => return Err(Failure::new(counted(problems, "problem"))),
         (problems, warnings) => {
             return Err(Failure::new(format!("{}, {}", counted(problems, "problem"), counted(warnings, "warning"))));
@@ -231,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_service_knows_to_be_wrong_is_told() {
+    fn what_the_service_knows_to_be_wrong_is_reported() {
         let health = json!({"issues": [{"component": "config", "message": "mcp.json: bad"}, {"component": "server"},
             {"component": "executions", "message": "POST .."}, {"component": "clock", "message": "is slow"}]});
         let mut told = more_issues(&health);

@@ -4,23 +4,23 @@ use registry::Secrets;
 use serde_json::Value;
 
 use super::list;
-use crate::arguments::exchange::{ExportArguments, ExportFormat};
+use crate::arguments::import_export::{ExportArguments, ExportFormat};
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::shown::text;
+use crate::output::{self, print_message};
+use crate::server_view::text;
 use crate::target::Target;
-use crate::{local, mcp_servers, session};
+use crate::{local_registry, mcp_servers, session};
 
 pub(crate) fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let (exported, of_config) = session::block_on(async {
-        match arguments.target.looked_at().await? {
+        match arguments.target.require_existing().await? {
             Target::Service(service) => {
                 let exported = service.get(&format!("/export?secrets={}", arguments.secrets)).await?;
                 Ok((exported, servers_of_config(&list::servers_of(&service).await?)))
             }
             Target::Registry(store) => {
                 let secrets = if arguments.secrets { Secrets::Revealed } else { Secrets::Masked };
-                Ok((local::export(&store, secrets).await?, Vec::new()))
+                Ok((local_registry::export(&store, secrets).await?, Vec::new()))
             }
         }
     })?;
@@ -30,15 +30,17 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<(), Failure> {
             let written = mcp_servers::written(&exported);
             output::print_json(&written.config)?;
             for note in written.notes {
-                say(format_args!("note: {note}"));
+                print_message(format_args!("note: {note}"));
             }
             for name in of_config {
-                say(format_args!("note: `{name}` is left out: it comes from the config file, and stands there"));
+                print_message(format_args!(
+                    "note: `{name}` is left out: it comes from the config file, and stands there"
+                ));
             }
         }
     }
     if arguments.secrets {
-        say("warning: this has credentials in it; keep it to yourself");
+        print_message("warning: this has credentials in it; keep it to yourself");
     }
     Ok(())
 }

@@ -5,20 +5,20 @@ use serde_json::Value;
 use crate::arguments::servers::HistoryArguments;
 use crate::client::encoded;
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::shown::{moment, telling_table, text};
+use crate::output::{self, print_message};
+use crate::server_view::{moment, text, wrapping_table};
 use crate::table::printable;
 use crate::target::Target;
-use crate::{local, session};
+use crate::{local_registry, session};
 
 pub(crate) fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
     let HistoryArguments { one, limit } = arguments;
     let events = session::block_on(async {
-        match one.target.looked_at().await? {
+        match one.target.require_existing().await? {
             Target::Service(service) => {
                 Ok(service.get(&format!("/servers/{}/history?limit={limit}", encoded(&one.server))).await?)
             }
-            Target::Registry(store) => local::history(&store, &one.server, *limit).await,
+            Target::Registry(store) => local_registry::history(&store, &one.server, *limit).await,
         }
     })?;
     if one.json {
@@ -26,10 +26,10 @@ pub(crate) fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
     }
     let rows: Vec<_> = events.as_array().into_iter().flatten().map(row).collect();
     if rows.is_empty() {
-        say(format_args!("nothing has happened to `{}` yet", one.server));
+        print_message(format_args!("nothing has happened to `{}` yet", one.server));
         return Ok(());
     }
-    output::print_lines(&telling_table(["TIME", "EVENT", "STATUS", "DETAILS"], rows))
+    output::print_lines(&wrapping_table(["TIME", "EVENT", "STATUS", "DETAILS"], rows))
 }
 
 fn row(event: &Value) -> [String; 4] {

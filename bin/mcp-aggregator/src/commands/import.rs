@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use service::servers::Registration;
 
 use super::list;
-use crate::arguments::exchange::ImportArguments;
+use crate::arguments::import_export::ImportArguments;
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
-use crate::import::plan::{Fate, Planned, plan};
+use crate::import::plan::{ImportDecision, Planned, plan};
 use crate::import::{Found, found_in, is_export, pasted, read_jsonc};
-use crate::output::{self, say};
-use crate::shown::{place, table};
+use crate::output::{self, print_message};
+use crate::server_view::{place, table};
 use crate::table::printable;
 use crate::target::Target;
-use crate::{local, progress, session};
+use crate::{local_registry, progress, session};
 
 /// Stdin, as people write it.
 const STDIN: &str = "-";
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &ImportArguments) -> Result<(), Failure> {
     let source = read_all(arguments)?;
     session::block_on(async {
         if arguments.dry_run {
-            let target = arguments.target.there().await?;
+            let target = arguments.target.find_existing().await?;
             return match source {
                 Source::Export(export) => foresee(target.as_ref(), &export).await,
                 Source::Servers(found) => add_all(arguments, target.as_ref(), found).await,
@@ -97,7 +97,7 @@ fn of_clients(machine: &Machine, clients: &[Client]) -> Result<Vec<Found>, Failu
         seen.push(whole);
         match read(place) {
             Ok(file) => found.extend(found_in(&file, &place.display().to_string())),
-            Err(failure) => say(format_args!("warning: {}", failure.message)),
+            Err(failure) => print_message(format_args!("warning: {}", failure.message)),
         }
     }
     if seen.is_empty() {
@@ -131,16 +131,16 @@ async fn add_all(arguments: &ImportArguments, target: Option<&Target>, found: Ve
     };
     let mut planned = plan(found, &known, url);
     if let Some(target) = target.filter(|_| !arguments.dry_run) {
-        let many = format!("adding {} servers", planned.iter().filter(|one| one.fate == Fate::Add).count());
+        let many = format!("adding {} servers", planned.iter().filter(|one| one.fate == ImportDecision::Add).count());
         let adding = Box::pin(add_each(target, &mut planned));
         match target {
             // Each is soon written, but there may be a thousand.
-            Target::Registry(_) => progress::shown(&many, adding).await,
+            Target::Registry(_) => progress::with_spinner(&many, adding).await,
             Target::Service(_) => adding.await,
         }
     }
     show(arguments, &planned)?;
-    let failed = planned.iter().filter(|one| matches!(one.fate, Fate::Unusable { .. })).count();
+    let failed = planned.iter().filter(|one| matches!(one.fate, ImportDecision::Unusable { .. })).count();
     if failed > 0 {
         let verb = if arguments.dry_run { "can" } else { "could" };
         return Err(Failure::new(format!("{failed} of the servers {verb} not be added")));
@@ -149,9 +149,9 @@ async fn add_all(arguments: &ImportArguments, target: Option<&Target>, found: Ve
 }
 
 async fn add_each(target: &Target, planned: &mut [Planned]) {
-    for one in planned.iter_mut().filter(|one| one.fate == Fate::Add) {
-        match progress::shown(&format!("adding `{}`", one.name), Box::pin(add(target, one))).await {
-            Err(failure) => one.fate = Fate::Unusable { why: failure.message },
+    for one in planned.iter_mut().filter(|one| one.fate == ImportDecision::Add) {
+        match progress::with_spinner(&format!("adding `{}`", one.name), Box::pin(add(target, one))).await {
+            Err(failure) => one.fate = ImportDecision::Unusable { why: failure.message },
             Ok(added) => one.found.notes.extend(not_connected(&added)),
         }
     }
@@ -176,7 +176,7 @@ async fn add(target: &Target, planned: &Planned) -> Result<Value, Failure> {
         Target::Service(service) => Ok(service.post("/servers", Some(&new)).await?),
         Target::Registry(store) => {
             let new: Registration = serde_json::from_value(new).map_err(|error| Failure::new(error.to_string()))?;
-            local::add(store, new).await
+            local_registry::add(store, new).await
         }
     }
 }
@@ -193,12 +193,12 @@ fn show(arguments: &ImportArguments, planned: &[Planned]) -> Result<(), Failure>
     } else if !planned.is_empty() {
         output::print_lines(&lines(planned, is_dry))?;
     }
-    let added = planned.iter().filter(|one| one.fate == Fate::Add).count();
+    let added = planned.iter().filter(|one| one.fate == ImportDecision::Add).count();
     let rest = planned.len() - added;
     let verb = if is_dry { "would be added" } else { "added" };
     match planned.is_empty() {
-        true => say("there is nothing to import"),
-        false => say(format_args!("{added} {verb}, {rest} not")),
+        true => print_message("there is nothing to import"),
+        false => print_message(format_args!("{added} {verb}, {rest} not")),
     }
     Ok(())
 }
@@ -225,19 +225,19 @@ fn lines(planned: &[Planned], is_dry: bool) -> Vec<String> {
 /// What became of a server: a word, and where that needs one, a reason.
 fn in_words(one: &Planned, is_dry: bool) -> (&'static str, Option<String>) {
     match &one.fate {
-        Fate::Add if is_dry => ("new", None),
-        Fate::Add => ("added", None),
-        Fate::Exists => ("exists", None),
-        Fate::Twice { first } => ("left out", Some(format!("it is the same as in {first}"))),
-        Fate::Ours => ("left out", Some("it is this aggregator".to_owned())),
-        Fate::Unusable { why } => ("failed", Some(why.clone())),
+        ImportDecision::Add if is_dry => ("new", None),
+        ImportDecision::Add => ("added", None),
+        ImportDecision::Exists => ("exists", None),
+        ImportDecision::Twice { first } => ("left out", Some(format!("it is the same as in {first}"))),
+        ImportDecision::Ours => ("left out", Some("it is this aggregator".to_owned())),
+        ImportDecision::Unusable { why } => ("failed", Some(why.clone())),
     }
 }
 
 async fn take_in(arguments: &ImportArguments, target: &Target, export: &Value) -> Result<(), Failure> {
     let report = match target {
         Target::Service(service) => service.post("/import", Some(export)).await?,
-        Target::Registry(store) => local::import(store, export).await?,
+        Target::Registry(store) => local_registry::import(store, export).await?,
     };
     if arguments.json {
         return output::print_json(&report);
@@ -252,14 +252,14 @@ async fn take_in(arguments: &ImportArguments, target: &Target, export: &Value) -
         ("without_secrets", "switched off, for their secrets are masked in the export"),
     ] {
         if !names(key).is_empty() {
-            say(format_args!("{words}: {}", names(key)));
+            print_message(format_args!("{words}: {}", names(key)));
         }
     }
     let counted = |key: &str, thing: &str| match report[key].as_u64().unwrap_or_default() {
         1 => format!("1 {thing}"),
         count => format!("{count} {thing}s"),
     };
-    say(format_args!("{}, {}", counted("settings", "setting"), counted("bindings", "binding")));
+    print_message(format_args!("{}, {}", counted("settings", "setting"), counted("bindings", "binding")));
     Ok(())
 }
 

@@ -8,11 +8,11 @@ use catalog::{Kind, NameStyle};
 use serde_json::{Value, json};
 
 use crate::arguments::items::ItemsSource;
-use crate::conversation::Conversation;
 use crate::failure::Failure;
+use crate::in_process_client::InProcessClient;
 use crate::session::{self, Session};
 use crate::table::printable;
-use crate::{answer, config, output, progress, suggestion};
+use crate::{config, output, progress, result_text, suggestion};
 
 /// Runs `work` with the servers of a config, and stops them again.
 pub(super) fn with_config<T>(
@@ -29,7 +29,7 @@ pub(super) fn with_config<T>(
         session.all_decided().await?;
         for server in session.fleet().view().snapshot.servers() {
             if let aggregator::ServerState::Failed(how) = &server.state {
-                output::say(format_args!("warning: server `{}` failed: {how}", server.name));
+                output::print_message(format_args!("warning: server `{}` failed: {how}", server.name));
             }
         }
         work(session).await
@@ -99,8 +99,8 @@ pub(super) fn listed(session: &Session, kind: Kind) -> Vec<Value> {
 
 /// Asks the servers of a config; the result, byte for byte.
 pub(super) async fn ask(session: &mut Session, method: &str, params: Vec<u8>) -> Result<Vec<u8>, Failure> {
-    let mut conversation = Conversation::new(&session.aggregator)?;
-    let asking = progress::shown("asking the server", conversation.ask(method, Some(&params), |_| {}));
+    let mut conversation = InProcessClient::new(&session.aggregator)?;
+    let asking = progress::with_spinner("asking the server", conversation.ask(method, Some(&params), |_| {}));
     let answered = match session.unless_interrupted(asking).await {
         Ok(answer) => answer?,
         Err(interrupted) => {
@@ -110,7 +110,7 @@ pub(super) async fn ask(session: &mut Session, method: &str, params: Vec<u8>) ->
     };
     answered.bytes().map(<[u8]>::to_vec).map_err(|error| {
         let told: Value = serde_json::from_slice(error).unwrap_or_default();
-        let failure = Failure::new(format!("the server answered with an error: {}", answer::refusal(error)));
+        let failure = Failure::new(format!("the server answered with an error: {}", result_text::refusal(error)));
         Failure { data: Some(Box::new(json!({ "error": told }))), ..failure.of_kind("EXECUTION_FAILED") }
     })
 }

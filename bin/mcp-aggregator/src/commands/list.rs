@@ -5,18 +5,18 @@ use serde_json::Value;
 use crate::arguments::servers::ListArguments;
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::shown::{self, place, table, text};
+use crate::output::{self, print_message};
+use crate::server_view::{self, place, table, text};
 use crate::table::{printable, wrapped};
 use crate::target::Target;
-use crate::{local, session};
+use crate::{local_registry, session};
 
 /// How many servers are asked for at once: as many as REST gives.
 const PAGE: usize = 1000;
 
 pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
     let (servers, runs) = session::block_on(async {
-        match arguments.target.there_or_new().await? {
+        match arguments.target.find_existing_or_none().await? {
             Some(Target::Service(service)) => Ok((servers_with_usage(&service).await?, true)),
             Some(target @ Target::Registry(_)) => Ok((servers(&target).await?, false)),
             None => Ok((Vec::new(), false)),
@@ -26,13 +26,15 @@ pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
         return output::print_json(&Value::Array(servers));
     }
     if servers.is_empty() {
-        say("there is no server yet");
-        say("hint: `mcp-aggregator add NAME -- COMMAND` adds one, `mcp-aggregator import` those of other programs");
+        print_message("there is no server yet");
+        print_message(
+            "hint: `mcp-aggregator add NAME -- COMMAND` adds one, `mcp-aggregator import` those of other programs",
+        );
     } else {
         output::print_lines(&lines(&servers))?;
     }
     if !runs {
-        say("no service runs here; `mcp-aggregator serve` starts one");
+        print_message("no service runs here; `mcp-aggregator serve` starts one");
     }
     Ok(())
 }
@@ -41,7 +43,7 @@ pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
 pub(crate) async fn servers(target: &Target) -> Result<Vec<Value>, Failure> {
     match target {
         Target::Service(service) => servers_of(service).await,
-        Target::Registry(store) => local::list(store).await,
+        Target::Registry(store) => local_registry::list(store).await,
     }
 }
 
@@ -73,10 +75,10 @@ fn lines(servers: &[Value]) -> Vec<String> {
         let config = &server["connection_config"];
         [
             text(server, "name"),
-            shown::status(server),
+            server_view::status(server),
             text(server, "tool_count"),
-            shown::cpu(&server["usage"]).unwrap_or_else(|| "-".to_owned()),
-            shown::memory(&server["usage"]).unwrap_or_else(|| "-".to_owned()),
+            server_view::cpu(&server["usage"]).unwrap_or_else(|| "-".to_owned()),
+            server_view::memory(&server["usage"]).unwrap_or_else(|| "-".to_owned()),
             text(server, "transport_type"),
             place(config),
         ]
@@ -87,10 +89,12 @@ fn lines(servers: &[Value]) -> Vec<String> {
     for (index, line) in table(header, rows).into_iter().enumerate() {
         lines.push(line);
         let server = index.checked_sub(1).and_then(|index| servers.get(index));
-        lines.extend(server.and_then(shown::container).map(|container| format!("  container: {container}")));
+        lines.extend(server.and_then(server_view::container).map(|container| format!("  container: {container}")));
         let progress = server.and_then(|server| server["progress"].as_str());
         lines.extend(progress.map(|progress| format!("  {}", printable(progress))));
-        lines.extend(server.and_then(why).into_iter().flat_map(|why| wrapped(&format!("why: {why}"), shown::NOTE)));
+        lines.extend(
+            server.and_then(why).into_iter().flat_map(|why| wrapped(&format!("why: {why}"), server_view::NOTE)),
+        );
     }
     lines
 }
@@ -100,13 +104,13 @@ fn why(server: &Value) -> Option<String> {
     let message = server["error_message"].as_str().unwrap_or_default();
     let first = message.lines().map(str::trim).find(|line| !line.is_empty()).map(printable);
     if server["auto_disabled"] != true {
-        let retry = server["next_retry_at"].as_str().map(|_| shown::moment(server, "next_retry_at"));
+        let retry = server["next_retry_at"].as_str().map(|_| server_view::moment(server, "next_retry_at"));
         return first.map(|first| match retry {
             Some(retry) => format!("{first}; next attempt at {retry}"),
             None => first,
         });
     }
-    let name = shown::text(server, "name");
+    let name = server_view::text(server, "name");
     let cause = first.map(|first| format!(": {first}")).unwrap_or_default();
     Some(format!("too many failures switched it off (`mcp-aggregator enable {name}` tries again){cause}"))
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::arguments::servers::LogsArguments;
 use crate::client::{Client, encoded};
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, print_message};
 use crate::session;
 
 pub(crate) fn run(arguments: &LogsArguments) -> Result<(), Failure> {
@@ -28,11 +28,11 @@ async fn print(arguments: &LogsArguments, service: &Client, path: &str) -> Resul
     if arguments.one.json {
         return output::print_json(&log);
     }
-    tell_missed(&log);
+    print_missed(&log);
     output::print(lines_of(&log).as_bytes())?;
     if log["lines"].as_array().is_none_or(Vec::is_empty) {
         let server = service.get(&format!("/servers/{}", encoded(&arguments.one.server))).await?;
-        say(why_empty(&arguments.one.server, &server));
+        print_message(why_empty(&arguments.one.server, &server));
     }
     Ok(())
 }
@@ -48,7 +48,7 @@ async fn follow(arguments: &LogsArguments, service: &Client, path: &str) -> Resu
         if arguments.one.json {
             return output::print_while_read(format!("{log}\n").as_bytes());
         }
-        tell_missed(&log);
+        print_missed(&log);
         output::print_while_read(lines_of(&log).as_bytes())
     };
     service.follow(path, &mut hear).await
@@ -61,9 +61,9 @@ fn last_of(log: &Value, most: Option<u32>) -> Value {
     json!({ "lines": lines[lines.len().saturating_sub(most)..], "missed": log["missed"] })
 }
 
-fn tell_missed(log: &Value) {
+fn print_missed(log: &Value) {
     if let Some(missed @ 1..) = log["missed"].as_u64() {
-        say(format_args!("note: {missed} lines before these came too fast to be kept"));
+        print_message(format_args!("note: {missed} lines before these came too fast to be kept"));
     }
 }
 

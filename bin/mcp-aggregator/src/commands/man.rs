@@ -8,10 +8,10 @@ use clap::Command;
 use clap_mangen::Man;
 use serde_json::json;
 
-use crate::arguments::manual::ManArguments;
+use crate::arguments::completions::ManArguments;
 use crate::arguments::whole_command;
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, print_message};
 
 pub(crate) fn run(arguments: &ManArguments) -> Result<(), Failure> {
     let mut whole = whole_command().disable_help_subcommand(true);
@@ -54,7 +54,7 @@ fn write_all(whole: &Command, folder: &Path, as_json: bool) -> Result<(), Failur
     if as_json {
         return output::print_json(&json!({"folder": folder, "pages": names}));
     }
-    say(format_args!("wrote {} pages into {}", names.len(), folder.display()));
+    print_message(format_args!("wrote {} pages into {}", names.len(), folder.display()));
     Ok(())
 }
 

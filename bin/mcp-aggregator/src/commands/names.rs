@@ -1,24 +1,24 @@
 //! `names`: what can stand where a command line ends, for shells that complete it; `place`: what that is. Hidden: nobody
 //! types it.
 
-mod place;
+mod position;
 
 use std::time::Duration;
 
 use clap::{Args, FromArgMatches};
 use serde_json::Value;
 
-use crate::arguments::manual::NamesArguments;
+use crate::arguments::completions::NamesArguments;
 use crate::arguments::whole_command;
 use crate::commands::{client, list};
 use crate::failure::Failure;
 use crate::import::clients::Client;
 use crate::target::{Target, TargetArguments};
-use crate::{local, output, session};
-use place::Place;
+use crate::{local_registry, output, session};
+use position::Place;
 
 /// How long whoever knows may take to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Prints them, one a line. Where nothing can be found out, there are none: nobody wants to read why while typing. Where
 /// something else stands than names, it fails, and the shell goes by what it knows itself.
@@ -35,18 +35,18 @@ pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
     let mut names = match (verb, place.argument.as_str()) {
         ("connect", "server") => {
             let clients = client::CLIENTS.iter().map(|client| client.word().to_owned());
-            asked(&place, Wanted::Servers)?.into_iter().chain(clients).collect()
+            candidates_from(&place, Wanted::Servers)?.into_iter().chain(clients).collect()
         }
         ("tools", "name") => {
-            let servers = asked(&place, Wanted::Servers)?;
-            asked(&place, Wanted::Tools { are_on: true })?.into_iter().chain(servers).collect()
+            let servers = candidates_from(&place, Wanted::Servers)?;
+            candidates_from(&place, Wanted::Tools { are_on: true })?.into_iter().chain(servers).collect()
         }
-        (_, "server") => asked(&place, Wanted::Servers)?,
-        ("call", "tool") | ("off", "names") => asked(&place, Wanted::Tools { are_on: true })?,
-        ("on", "names") => asked(&place, Wanted::Tools { are_on: false })?,
-        ("get", "name") => asked(&place, Wanted::Prompts)?,
+        (_, "server") => candidates_from(&place, Wanted::Servers)?,
+        ("call", "tool") | ("off", "names") => candidates_from(&place, Wanted::Tools { are_on: true })?,
+        ("on", "names") => candidates_from(&place, Wanted::Tools { are_on: false })?,
+        ("get", "name") => candidates_from(&place, Wanted::Prompts)?,
         ("settings", "key") => setting_names(),
-        (_, "skill") => asked(&place, Wanted::Skills)?,
+        (_, "skill") => candidates_from(&place, Wanted::Skills)?,
         ("import", "from") => Client::ALL.iter().map(|client| client.word().to_owned()).collect(),
         ("man", "command") => verbs(&whole),
         _ if !place.values.is_empty() => place.values,
@@ -73,7 +73,7 @@ enum Wanted {
     Prompts,
 }
 
-fn asked(place: &Place, wanted: Wanted) -> Result<Vec<String>, Failure> {
+fn candidates_from(place: &Place, wanted: Wanted) -> Result<Vec<String>, Failure> {
     let command = TargetArguments::augment_args(clap::Command::new("names").no_binary_name(true));
     let unfit = |error: clap::Error| Failure::usage(error.to_string());
     let matches = command.try_get_matches_from(&place.target).map_err(unfit)?;
@@ -87,7 +87,7 @@ fn asked(place: &Place, wanted: Wanted) -> Result<Vec<String>, Failure> {
         }
     };
     // A shell stands still meanwhile.
-    let found = session::block_on(async { Ok(tokio::time::timeout(PATIENCE, found).await) })?;
+    let found = session::block_on(async { Ok(tokio::time::timeout(COMPLETION_TIMEOUT, found).await) })?;
     Ok(found.unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_default())
 }
 
@@ -97,14 +97,14 @@ fn is_safe(name: &str) -> bool {
 }
 
 async fn servers(target: &TargetArguments) -> Result<Vec<String>, Failure> {
-    let Some(target) = target.there().await? else { return Ok(Vec::new()) };
+    let Some(target) = target.find_existing().await? else { return Ok(Vec::new()) };
     Ok(named(&list::servers(&target).await?, "name"))
 }
 
 async fn tools(target: &TargetArguments, are_on: bool) -> Result<Vec<String>, Failure> {
-    let tools = match target.there().await? {
+    let tools = match target.find_existing().await? {
         Some(Target::Service(service)) => service.get("/tools").await?,
-        Some(Target::Registry(store)) => local::all_tools(&store).await?,
+        Some(Target::Registry(store)) => local_registry::all_tools(&store).await?,
         None => return Ok(Vec::new()),
     };
     let on = tools.as_array().into_iter().flatten().filter(|tool| (tool["enabled"] != false) == are_on);
@@ -112,13 +112,13 @@ async fn tools(target: &TargetArguments, are_on: bool) -> Result<Vec<String>, Fa
 }
 
 async fn skills(target: &TargetArguments) -> Result<Vec<String>, Failure> {
-    let Some(Target::Service(service)) = target.there().await? else { return Ok(Vec::new()) };
+    let Some(Target::Service(service)) = target.find_existing().await? else { return Ok(Vec::new()) };
     let skills = service.get("/skills").await?;
     Ok(named(skills.as_array().into_iter().flatten(), "id"))
 }
 
 async fn prompts(target: &TargetArguments) -> Result<Vec<String>, Failure> {
-    let Some(Target::Service(service)) = target.there().await? else { return Ok(Vec::new()) };
+    let Some(Target::Service(service)) = target.find_existing().await? else { return Ok(Vec::new()) };
     Ok(named(service.get("/prompts").await?.as_array().into_iter().flatten(), "name"))
 }
 

@@ -11,9 +11,9 @@ use crate::arguments::items::{PromptsArguments, PromptsGetArguments, PromptsVerb
 use crate::client::encoded;
 use crate::commands::{call, tools};
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::shown::{table, text};
-use crate::{session, words};
+use crate::output::{self, print_message};
+use crate::server_view::{table, text};
+use crate::{session, stderr_log};
 
 pub(crate) fn run(arguments: &PromptsArguments) -> Result<(), Failure> {
     match &arguments.verb {
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &PromptsArguments) -> Result<(), Failure> {
 
 fn list(arguments: &PromptsArguments) -> Result<(), Failure> {
     let (source, server) = (&arguments.source, arguments.server.as_deref());
-    words::tell(source.debug);
+    stderr_log::init(source.debug);
     let prompts = match &source.config {
         Some(config) => items::with_config(
             source,
@@ -45,7 +45,7 @@ fn list(arguments: &PromptsArguments) -> Result<(), Failure> {
     if !prompts.is_empty() {
         output::print_lines(&table(["PROMPT", "ARGUMENTS", "DESCRIPTION"], prompts.iter().map(row).collect()))?;
     }
-    say(tools::counted(prompts.len(), "prompt"));
+    print_message(tools::counted(prompts.len(), "prompt"));
     Ok(())
 }
 
@@ -61,7 +61,7 @@ fn arguments_of(prompt: &Value) -> String {
 
 fn get(arguments: &PromptsGetArguments) -> Result<(), Failure> {
     let PromptsGetArguments { name, arguments: typed, json: as_json, source } = arguments;
-    words::tell(source.debug);
+    stderr_log::init(source.debug);
     let given = read(typed)?;
     let result = match &source.config {
         Some(config) => {

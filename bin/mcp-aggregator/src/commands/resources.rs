@@ -13,9 +13,9 @@ use crate::arguments::items::{ResourcesArguments, ResourcesReadArguments, Resour
 use crate::client::encoded;
 use crate::commands::tools;
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::shown::{table, text};
-use crate::{session, words};
+use crate::output::{self, print_message};
+use crate::server_view::{table, text};
+use crate::{session, stderr_log};
 
 pub(crate) fn run(arguments: &ResourcesArguments) -> Result<(), Failure> {
     match &arguments.verb {
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &ResourcesArguments) -> Result<(), Failure> {
 
 fn list(arguments: &ResourcesArguments) -> Result<(), Failure> {
     let (source, server) = (&arguments.source, arguments.server.as_deref());
-    words::tell(source.debug);
+    stderr_log::init(source.debug);
     let (resources, templates) = match &source.config {
         Some(config) => items::with_config(
             source,
@@ -56,7 +56,7 @@ fn list(arguments: &ResourcesArguments) -> Result<(), Failure> {
         let header = ["URI", "SERVER", "TYPE", "NAME", "DESCRIPTION"];
         output::print_lines(&table(header, all.iter().map(row).collect()))?;
     }
-    say(counted);
+    print_message(counted);
     Ok(())
 }
 
@@ -69,7 +69,7 @@ fn marked(resources: Vec<Value>, are_templates: bool) -> impl Iterator<Item = Va
 
 fn read(arguments: &ResourcesReadArguments) -> Result<(), Failure> {
     let ResourcesReadArguments { uri, server, json: as_json, source } = arguments;
-    words::tell(source.debug);
+    stderr_log::init(source.debug);
     let result = match &source.config {
         Some(config) => items::with_config(
             source,

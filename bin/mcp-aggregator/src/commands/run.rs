@@ -1,6 +1,6 @@
 //! `run`: the tools that a document names, and their results under its blocks; `watching`: again, when it is saved.
 
-mod watching;
+mod watch;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -16,28 +16,28 @@ use serde_json::{Value, json};
 
 use crate::arguments::documents::RunArguments;
 use crate::commands::list;
-use crate::documents::{self, Answering, ConfigTools, ServiceTools, Told, file_failed};
+use crate::documents::{self, AssistantBlocks, ConfigTools, RunPrinter, ServiceTools, file_failed};
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, print_message};
 use crate::session::{self, Signals};
-use crate::{config, words};
-use watching::{Known, Watched};
+use crate::{config, stderr_log};
+use watch::{Known, Watched};
 
 /// What became of a run.
-struct Ran {
+struct RunResult {
     report: Report,
     /// Whether the user stopped it.
     is_interrupted: bool,
 }
 
 /// What a document is run with.
-struct Around {
+struct DocumentContext {
     servers: Vec<Server>,
     registered: Vec<Binding>,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Failure> {
-    words::tell(arguments.servers.debug);
+    stderr_log::init(arguments.servers.debug);
     let text = notebook::read(&arguments.document).map_err(file_failed)?;
     // Before anything is called: what could not be written would be lost.
     if !arguments.dry_run && !is_for_stdout(arguments) {
@@ -55,7 +55,7 @@ fn by_service(arguments: &RunArguments, text: &str) -> Result<(), Failure> {
         let service = arguments.servers.target.service().await?;
         let servers = documents::servers_of_service(&list::servers_of(&service).await?)?;
         let registered = documents::registered_at(&service, &arguments.document).await?;
-        let around = Around { servers, registered };
+        let around = DocumentContext { servers, registered };
         // What makes no sense is told before anything else.
         drop(plan(arguments, &arguments.selection(), &Document::parse(text), &around)?);
         // Only now: until there is something to be kept, Ctrl-C may simply end us.
@@ -64,7 +64,7 @@ fn by_service(arguments: &RunArguments, text: &str) -> Result<(), Failure> {
             service,
             around.servers.clone(),
             &documents::whole_path(&arguments.document),
-            answering(arguments),
+            assistant_blocks(arguments),
         );
         let mut first = true;
         run_and_watch(arguments, text, &around, async |selection, document| {
@@ -81,7 +81,7 @@ fn by_service(arguments: &RunArguments, text: &str) -> Result<(), Failure> {
 /// The servers that the document needs are started for it; all of them, if it may come to need them.
 fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), Failure> {
     let mut loaded = config::load(config)?;
-    let around = Around { servers: documents::servers_of_config(&loaded.config), registered: Vec::new() };
+    let around = DocumentContext { servers: documents::servers_of_config(&loaded.config), registered: Vec::new() };
     let document = Document::parse(text);
     let first = plan(arguments, &arguments.selection(), &document, &around)?;
     let is_needed = |name: &str| arguments.watch || first.steps.iter().any(|step| may_use(step, name));
@@ -89,9 +89,9 @@ fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), 
     let separator = crate::arguments::usual_separator();
     let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
     session::with(loaded, options, async |session| {
-        let answering = Some(answering(arguments));
+        let assistant_blocks = Some(assistant_blocks(arguments));
         let toolbox =
-            ConfigTools { aggregator: session.aggregator.clone(), servers: around.servers.clone(), answering };
+            ConfigTools { aggregator: session.aggregator.clone(), servers: around.servers.clone(), assistant_blocks };
         run_and_watch(arguments, text, &around, async |selection, document| {
             let plan = plan(arguments, selection, document, &around)?;
             Ok(carry_out(arguments, &plan, &toolbox, session.interrupted()).await)
@@ -106,17 +106,17 @@ fn may_use(step: &Step, server: &str) -> bool {
 }
 
 /// Who answers its `assistant` blocks.
-fn answering(arguments: &RunArguments) -> Answering {
+fn assistant_blocks(arguments: &RunArguments) -> AssistantBlocks {
     let config = arguments.servers.config.as_deref();
-    Answering::new(&arguments.model, config, arguments.yes, documents::whole_path(&arguments.document))
+    AssistantBlocks::new(&arguments.model, config, arguments.yes, documents::whole_path(&arguments.document))
 }
 
 /// Runs the document, and with `--watch` what changed in it, until somebody ends that.
 async fn run_and_watch(
     arguments: &RunArguments,
     text: &str,
-    around: &Around,
-    mut run: impl AsyncFnMut(&Selection, &Document) -> Result<Ran, Failure>,
+    around: &DocumentContext,
+    mut run: impl AsyncFnMut(&Selection, &Document) -> Result<RunResult, Failure>,
 ) -> Result<(), Failure> {
     let mut document = Document::parse(text);
     let mut ran = run(&arguments.selection(), &document).await?;
@@ -137,13 +137,13 @@ async fn run_and_watch(
             return concluded;
         }
         // One that failed is run again when it is changed.
-        concluded.unwrap_or_else(say);
-        watched.is_now(&written.text);
+        concluded.unwrap_or_else(print_message);
+        watched.set_text(&written.text);
         // Somebody may have written while we ran.
         document = Document::parse(&written.text);
         let mut changed = known.changed_in(&document, &around.servers);
         if changed.is_empty() {
-            say(format_args!("watching {}; Ctrl-C ends this", arguments.document.display()));
+            print_message(format_args!("watching {}; Ctrl-C ends this", arguments.document.display()));
         }
         while changed.is_empty() {
             let text = tokio::select! {
@@ -161,7 +161,7 @@ fn plan(
     arguments: &RunArguments,
     selection: &Selection,
     document: &Document,
-    around: &Around,
+    around: &DocumentContext,
 ) -> Result<Plan, Failure> {
     let bindings = Bindings::of(document, &around.registered);
     Plan::new(document, &around.servers, &bindings, selection, arguments.force).map_err(|error| {
@@ -176,14 +176,14 @@ async fn carry_out(
     plan: &Plan,
     toolbox: &impl Toolbox,
     stop: impl Future<Output = ()> + Send,
-) -> Ran {
+) -> RunResult {
     for remark in &plan.remarks {
-        say(format_args!("warning: {}: {remark}", arguments.document.display()));
+        print_message(format_args!("warning: {}: {remark}", arguments.document.display()));
     }
     let options = RunOptions { jobs: arguments.jobs.into(), is_dry: arguments.dry_run };
     let tell = |progress: notebook::Progress<'_>| {
-        if let Some(line) = Told::of(&progress, arguments.dry_run) {
-            say(line);
+        if let Some(line) = RunPrinter::of(&progress, arguments.dry_run) {
+            print_message(line);
         }
     };
     let is_interrupted = AtomicBool::new(false);
@@ -192,7 +192,7 @@ async fn carry_out(
         is_interrupted.store(true, Ordering::Relaxed);
     };
     let report = notebook::run(plan, toolbox, options, stop, tell).await;
-    Ran { report, is_interrupted: is_interrupted.into_inner() }
+    RunResult { report, is_interrupted: is_interrupted.into_inner() }
 }
 
 /// What was written.
@@ -262,12 +262,12 @@ fn described(report: &Report, placements: &[Placement]) -> Value {
 /// The last words, and what the shell is told.
 fn conclude(report: &Report, placements: &[Placement], is_interrupted: bool) -> Result<(), Failure> {
     if report.finished.is_empty() {
-        say("there is no block to be run");
-        say("hint: the language of a block must be a server's name, or `mcp`");
+        print_message("there is no block to be run");
+        print_message("hint: the language of a block must be a server's name, or `mcp`");
         return Ok(());
     }
-    let lost: Vec<String> = placements.iter().filter_map(|it| Told::of_fate(it.number, it.fate)).collect();
-    lost.iter().for_each(say);
+    let lost: Vec<String> = placements.iter().filter_map(|it| RunPrinter::of_fate(it.number, it.fate)).collect();
+    lost.iter().for_each(print_message);
     let summary = documents::in_words(report);
     if is_interrupted {
         return Err(Failure { message: format!("interrupted; {summary}"), ..Failure::interrupted() });
@@ -275,6 +275,6 @@ fn conclude(report: &Report, placements: &[Placement], is_interrupted: bool) -> 
     if !report.is_success() || !lost.is_empty() {
         return Err(Failure::new(format!("not all went well; {summary}")));
     }
-    say(summary);
+    print_message(summary);
     Ok(())
 }

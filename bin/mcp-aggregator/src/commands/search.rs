@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::arguments::trying::SearchArguments;
+use crate::arguments::tools::SearchArguments;
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, print_message};
+use crate::server_view::{table, text};
 use crate::session;
-use crate::shown::{table, text};
 use crate::table::printable;
 
 pub(crate) fn run(arguments: &SearchArguments) -> Result<(), Failure> {
@@ -24,7 +24,9 @@ pub(crate) fn run(arguments: &SearchArguments) -> Result<(), Failure> {
         return output::print_json(&Value::Array(tools));
     }
     if tools.is_empty() {
-        say("nothing fits; only tools of connected servers are searched, and `mcp-aggregator list` shows those");
+        print_message(
+            "nothing fits; only tools of connected servers are searched, and `mcp-aggregator list` shows those",
+        );
         return Ok(());
     }
     output::print_lines(&table(["SCORE", "TOOL", "WHAT IT DOES"], tools.iter().map(row).collect()))

@@ -11,7 +11,7 @@ use aggregator::cycle::{self, Chain};
 use aggregator::{Options, logging, raise_open_files};
 use api::Api;
 use console::Console;
-use front::{AuthFailures, AuthReading, Front, Health, HealthCheck, Limits};
+use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer, Limits};
 use models::Model;
 use notebook::Folder;
 use registry::Location;
@@ -22,18 +22,18 @@ use tokio::sync::oneshot;
 use upstream::{Holder, Stop};
 
 use crate::access::Access;
-use crate::admission::{TOKEN_VARIABLE, check_door, follow, tokens};
-use crate::arguments::serving::ServeArguments;
-use crate::beside::{Beside, outside};
+use crate::admission::{TOKEN_VARIABLE, check_exposure, follow, tokens};
+use crate::api_error::NO_ROOM;
+use crate::arguments::serve::ServeArguments;
 use crate::database_wait::{self, Waited};
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::refusal::NO_ROOM;
+use crate::http_routes::{HttpRoutes, console_dependencies};
+use crate::instance_lock::InstanceLock;
+use crate::output::{self, print_message};
 use crate::service_file::{self, LocalTokenUse, ServiceFile};
 use crate::session::Signals;
 use crate::storage::{StorageArguments, with_causes};
-use crate::tenancy::Tenancy;
-use crate::{config, environment, lives, session, traces, vectors_elsewhere};
+use crate::{config, connectors, environment, session, traces, vector_store_args};
 
 /// So many descriptors are enough for all connections and servers.
 const DESCRIPTORS: u64 = 16_384;
@@ -80,7 +80,7 @@ pub(crate) fn run_announced(
         Failure::new(format!("could not open log file {path}: {error}"))
     })?;
     let tokens = tokens(token_file.as_deref(), environment::text(TOKEN_VARIABLE)?.as_deref())?;
-    check_door(listen, tokens.is_some())?;
+    check_exposure(listen, tokens.is_some())?;
     let auth_failures = Arc::new(AuthFailures::new(limits.wrong_tokens));
     let options = session::options(&name, names.separator.separator, names.names, session::OF_MANY)?;
     let options = Options { surface, client_limits: limits.clients.clone(), ..options };
@@ -90,7 +90,7 @@ pub(crate) fn run_announced(
     let skills = skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
     let (embedder, classifier) = (advisers.embedder(runtime.handle())?.or_else(embedder), advisers.classifier()?);
-    let vectors = vectors_elsewhere::from(vectors, embedder.as_deref())?;
+    let vectors = vector_store_args::from(vectors, embedder.as_deref())?;
     let documents = documents.as_deref().map(folder_of_documents).transpose()?;
     let chain = chain(config.as_ref(), &storage)?;
     let database_wait = database_wait::limit(database_wait)?;
@@ -100,20 +100,20 @@ pub(crate) fn run_announced(
         // Before anything is started: a port that is taken should cost nothing.
         let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
         let address = listener.local_addr().map_err(|error| start(&error))?;
-        let tenancy = Tenancy::take(&storage.location()?, storage.folder().ok().as_deref())?;
+        let instance_lock = InstanceLock::take(&storage.location()?, storage.folder().ok().as_deref())?;
         forget_who_was_here(&storage)?;
         let access = Access::new(tokens, &storage)?;
         let store = match database_wait::open(&storage, database_wait, &listener, address, &mut signals).await? {
             Waited::Opened(store) => store,
             Waited::Stopped => return Ok(()),
         };
-        let containers = lives::containers_of(&tenancy, &storage.location()?);
+        let containers = connectors::containers_of(&instance_lock, &storage.location()?);
         // Nobody waits for it: a server that needs a container does so itself.
         let clearing = tokio::spawn({
             let containers = Arc::clone(&containers);
             async move { containers.clear_up().await }
         });
-        let (remote, probe) = (Some(containers.life_or(Arc::new(remote::life))), Some(remote::probe as _));
+        let (remote, probe) = (Some(containers.connector_or(Arc::new(remote::connect))), Some(remote::probe as _));
         let traces = traces::from_environment();
         let setup = Setup {
             store: store.clone(),
@@ -129,7 +129,7 @@ pub(crate) fn run_announced(
             traces,
         };
         let opened = match no_history {
-            true => Service::open_without_account(setup).await,
+            true => Service::open_without_recording(setup).await,
             false => Service::open(setup).await,
         };
         let service = opened.map_err(|error| not_opened(&with_causes(&error)))?;
@@ -145,13 +145,13 @@ pub(crate) fn run_announced(
         let api = api(&service, documents.clone(), model).with_auth_counter(auth_counter(&auth_failures));
         let api = Arc::new(api);
         let url = format!("http://{}", reached_at(address));
-        let around = outside(&access, &service, &api, documents.as_ref(), has_model, &url);
+        let around = console_dependencies(&access, &service, &api, documents.as_ref(), has_model, &url);
         let console = Arc::new(Console::new(Arc::clone(&service), around));
         let watching = tokio::spawn({
             let console = Arc::clone(&console);
             async move { console.watch().await }
         });
-        let front = Front {
+        let front = HttpServer {
             aggregator: Arc::clone(service.aggregator()),
             tokens: access.tokens,
             local: access.local,
@@ -159,7 +159,7 @@ pub(crate) fn run_announced(
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
             limits,
-            annexe: Some(Arc::new(Beside { api, console })),
+            fallback: Some(Arc::new(HttpRoutes { api, console })),
             health: Some(health_of(&service, config_name)),
         };
         let served = serve(front, listener, service_file, &mut signals).await;
@@ -171,7 +171,7 @@ pub(crate) fn run_announced(
         stop(&service, &mut signals).await;
         containers.settle().await;
         store.close().await;
-        drop(tenancy);
+        drop(instance_lock);
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))
     })
 }
@@ -197,20 +197,20 @@ fn limits_of(given: &[String]) -> Result<Limits, Failure> {
 fn health_of(service: &Arc<Service>, config: Option<String>) -> HealthCheck {
     let service = Arc::clone(service);
     Box::new(move || {
-        if service.registry_file_trouble().is_some() {
+        if service.registry_file_error().is_some() {
             let why = "the registry file was deleted, replaced or emptied; `mcp-aggregator status` says more";
             return Health::Failed(why.into());
         }
-        if service.write_trouble().is_some() {
+        if service.write_error().is_some() {
             return Health::Degraded("the database cannot be written; `mcp-aggregator status` says more".into());
         }
-        if service.config_trouble().is_some() {
+        if service.config_error().is_some() {
             let file = config.as_deref().unwrap_or_default();
             let why =
                 format!("the config file `{file}` is not in force as it is now; `mcp-aggregator status` says more");
             return Health::Degraded(why.into());
         }
-        if service.token_trouble().is_some() {
+        if service.token_error().is_some() {
             return Health::Degraded("the token file cannot be used; `mcp-aggregator status` says more".into());
         }
         Health::Ok
@@ -241,7 +241,7 @@ fn auth_counter(failures: &Arc<AuthFailures>) -> api::AuthCounter {
     let failures = Arc::clone(failures);
     Arc::new(move || {
         let AuthReading { failures, limited } = failures.reading();
-        api::AuthNumbers { failures, limited }
+        api::AuthCounts { failures, limited }
     })
 }
 
@@ -280,17 +280,17 @@ fn chain(config: Option<&ConfigFile>, storage: &StorageArguments) -> Result<Chai
 }
 
 /// How long requests may take to finish before a word is said of it.
-const PATIENCE: Duration = Duration::from_millis(500);
+const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves until a signal comes, and lets requests finish unless another one comes.
 async fn serve(
-    front: Front,
+    front: HttpServer,
     listener: TcpListener,
     service_file: Option<ServiceFile>,
     signals: &mut Signals,
 ) -> io::Result<()> {
     let (stop, stopped) = oneshot::channel::<()>();
-    let mut serving = pin!(front::serve(front, listener, async {
+    let mut serving = pin!(http_server::serve(front, listener, async {
         // The sender only goes away to say the same.
         stopped.await.ok();
     }));
@@ -306,12 +306,12 @@ async fn serve(
     let soon = tokio::select! {
         served = &mut serving => Some(served),
         () = signals.next() => Some(Ok(())),
-        () = tokio::time::sleep(PATIENCE) => None,
+        () = tokio::time::sleep(STOP_TIMEOUT) => None,
     };
     if let Some(served) = soon {
         return served;
     }
-    say("stopping: requests under way have 10 s to finish; Ctrl-C again ends them");
+    print_message("stopping: requests under way have 10 s to finish; Ctrl-C again ends them");
     tokio::select! {
         served = &mut serving => served,
         () = signals.next() => Ok(()),
@@ -373,7 +373,7 @@ fn say_where(storage: &StorageArguments, address: SocketAddr, access: &Access) -
     if !is_its_own
         && let Some(other) = service_file::read(&folder)
         && other.database != database
-        && other.keeper(&folder).is_some()
+        && other.lock_holder(&folder).is_some()
     {
         tracing::warn!(
             folder = %folder.display(),
@@ -406,22 +406,22 @@ pub(crate) fn print_where(address: SocketAddr, access: &Access) {
         "pid": std::process::id(),
     });
     // A service serves also those who do not listen to it here.
-    output::print(format!("{line}\n").as_bytes()).unwrap_or_else(say);
+    output::print(format!("{line}\n").as_bytes()).unwrap_or_else(print_message);
 }
 
 /// Says where we are, who can reach us, and what to paste where.
 fn announce(address: SocketAddr, access: &Access) {
     let reached = reached_at(address);
     let headers = if access.needs_token() { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
-    say(format_args!("listening on http://{address}"));
-    say(format_args!("reachable by: {}", access.reachable_by()));
-    say(format_args!(
+    print_message(format_args!("listening on http://{address}"));
+    print_message(format_args!("reachable by: {}", access.reachable_by()));
+    print_message(format_args!(
         r#"hint: in the config of your MCP client: {{"mcpServers": {{"all": {{"type": "http", "url": "http://{reached}/mcp"{headers}}}}}}}"#
     ));
-    say(format_args!(
+    print_message(format_args!(
         "hint: one server alone: http://{reached}/mcp/<server>; older clients (HTTP+SSE): http://{reached}/sse"
     ));
-    say(format_args!(
+    print_message(format_args!(
         "hint: to add, look at and try out servers in a browser: {}; for programs: http://{reached}/api/docs",
         access.console_address(&format!("http://{reached}"))
     ));

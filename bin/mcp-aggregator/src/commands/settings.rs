@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 use service::Settings;
 
-use crate::arguments::care::SettingsArguments;
+use crate::arguments::diagnostics::SettingsArguments;
 use crate::failure::Failure;
-use crate::output::{self, say};
-use crate::shown::table;
+use crate::output::{self, print_message};
+use crate::server_view::table;
 use crate::target::Target;
-use crate::{local, session, suggestion};
+use crate::{local_registry, session, suggestion};
 
 /// What resets a setting.
 const DEFAULT: &str = "default";
@@ -16,8 +16,8 @@ const DEFAULT: &str = "default";
 pub(crate) fn run(arguments: &SettingsArguments) -> Result<(), Failure> {
     let (before, after) = session::block_on(async {
         let target = match &arguments.value {
-            Some(_) => arguments.target.existing().await?,
-            None => arguments.target.looked_at().await?,
+            Some(_) => arguments.target.find_for_change().await?,
+            None => arguments.target.require_existing().await?,
         };
         let before = read(&target).await?;
         let (Some(key), Some(value)) = (&arguments.key, &arguments.value) else { return Ok((before, None)) };
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &SettingsArguments) -> Result<(), Failure> {
             if arguments.json {
                 return output::print_json(&after);
             }
-            say(format_args!("{key}: {} (was {})", after[key], before[key]));
+            print_message(format_args!("{key}: {} (was {})", after[key], before[key]));
             Ok(())
         }
         (Some(key), None) => {
@@ -49,14 +49,14 @@ pub(crate) fn run(arguments: &SettingsArguments) -> Result<(), Failure> {
 async fn read(target: &Target) -> Result<Value, Failure> {
     match target {
         Target::Service(service) => Ok(service.get("/settings").await?),
-        Target::Registry(store) => local::settings(store).await,
+        Target::Registry(store) => local_registry::settings(store).await,
     }
 }
 
 async fn change(target: &Target, changes: Map<String, Value>) -> Result<Value, Failure> {
     match target {
         Target::Service(service) => Ok(service.patch("/settings", &Value::Object(changes)).await?),
-        Target::Registry(store) => local::change_settings(store, changes).await,
+        Target::Registry(store) => local_registry::change_settings(store, changes).await,
     }
 }
 

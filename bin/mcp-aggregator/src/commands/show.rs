@@ -6,22 +6,22 @@ use crate::arguments::servers::ShowArguments;
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::output;
-use crate::shown::{self, moment, place, text};
+use crate::server_view::{self, moment, place, text};
 use crate::table::{aligned, printable};
 use crate::target::Target;
-use crate::{local, session};
+use crate::{local_registry, session};
 
 pub(crate) fn run(arguments: &ShowArguments) -> Result<(), Failure> {
     let one = &arguments.one;
     let server = session::block_on(async {
-        match one.target.looked_at().await? {
+        match one.target.require_existing().await? {
             Target::Service(service) => {
                 let path = format!("/servers/{}", encoded(&one.server));
                 let mut server = service.get(&path).await?;
                 server["tools"] = service.get(&format!("{path}/tools")).await?;
                 Ok(server)
             }
-            Target::Registry(store) => local::show(&store, &one.server).await,
+            Target::Registry(store) => local_registry::show(&store, &one.server).await,
         }
     })?;
     if one.json { output::print_json(&server) } else { output::print_lines(&lines(&server)) }
@@ -52,7 +52,7 @@ fn lines(server: &Value) -> Vec<String> {
     rows.extend([
         ("health check", text(server, "health_check_url")),
         ("origin", text(server, "origin")),
-        ("status", shown::status(server)),
+        ("status", server_view::status(server)),
         ("progress", text(server, "progress")),
         ("enabled", switch(server)),
         ("lazy", text(config, "lazy").replace('-', "false")),
@@ -86,8 +86,8 @@ fn container(container: &Value) -> Vec<(&'static str, String)> {
     vec![
         ("container", format!("{} ({:.12})", text(container, "name"), text(container, "id"))),
         ("image", text(container, "image_digest")),
-        ("cpu", shown::cpu(container).unwrap_or_default()),
-        ("memory", shown::memory(container).unwrap_or_default()),
+        ("cpu", server_view::cpu(container).unwrap_or_default()),
+        ("memory", server_view::memory(container).unwrap_or_default()),
     ]
 }
 
@@ -95,8 +95,8 @@ fn container(container: &Value) -> Vec<(&'static str, String)> {
 fn usage(usage: &Value) -> Vec<(&'static str, String)> {
     let processes = usage["processes"].as_u64().filter(|count| *count > 1);
     let more = processes.map(|count| format!(" in {count} processes")).unwrap_or_default();
-    let memory = shown::memory(usage).map(|memory| memory + &more);
-    vec![("cpu", shown::cpu(usage).unwrap_or_default()), ("memory", memory.unwrap_or_default())]
+    let memory = server_view::memory(usage).map(|memory| memory + &more);
+    vec![("cpu", server_view::cpu(usage).unwrap_or_default()), ("memory", memory.unwrap_or_default())]
 }
 
 fn switch(server: &Value) -> String {

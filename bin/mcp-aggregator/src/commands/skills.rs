@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::arguments::trying::{SkillsArguments, SkillsVerb};
+use crate::arguments::tools::{SkillsArguments, SkillsVerb};
 use crate::client::encoded;
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, print_message};
+use crate::server_view::{table, text};
 use crate::session;
-use crate::shown::{table, text};
 use crate::table::printable;
 
 pub(crate) fn run(arguments: &SkillsArguments) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ fn suggestions(arguments: &SkillsArguments) -> Result<(), Failure> {
         return output::print_json(&Value::Array(found));
     }
     if found.is_empty() {
-        say("no skill was suggested; a classifier does that (`serve --classifier-url`)");
+        print_message("no skill was suggested; a classifier does that (`serve --classifier-url`)");
         return Ok(());
     }
     output::print_lines(&table(["SKILL", "NAME", "WHAT ITS TOOLS DO", "TOOLS"], found.iter().map(suggested).collect()))
@@ -48,7 +48,7 @@ fn decide(arguments: &SkillsArguments, id: &str, verb: &str, outcome: &str) -> R
         }
         _ => failure,
     })?;
-    say(format!("`{}` {outcome}", printable(id)));
+    print_message(format!("`{}` {outcome}", printable(id)));
     Ok(())
 }
 

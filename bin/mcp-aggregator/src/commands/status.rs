@@ -8,8 +8,8 @@ use super::list::servers_with_usage;
 use crate::arguments::servers::StatusArguments;
 use crate::failure::Failure;
 use crate::output;
+use crate::server_view::{self, moment, text};
 use crate::session;
-use crate::shown::{self, moment, text};
 use crate::table::{aligned, printable};
 
 pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
         output::print_json(&health)?;
     } else {
         let mut lines = lines(&url, &health, &servers);
-        let shown = |server: &Value| Some(format!("  {}: {}", text(server, "name"), shown::container(server)?));
+        let shown = |server: &Value| Some(format!("  {}: {}", text(server, "name"), server_view::container(server)?));
         let housed: Vec<String> = servers.iter().filter_map(shown).collect();
         if !housed.is_empty() {
             lines.push(format!("containers ({})", housed.len()));
@@ -66,7 +66,7 @@ fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
     );
     let rows = [
         ("service", printable(url)),
-        ("status", shown::status(health)),
+        ("status", server_view::status(health)),
         ("up for", in_words(uptime.unwrap_or_default())),
         ("servers", servers),
         ("tools", format!("{}{}", number("total_tools"), waiting(&health["tool_states"]))),
@@ -83,7 +83,7 @@ fn used_by(servers: &[Value]) -> String {
     let known: Vec<&Value> = servers.iter().map(|server| &server["usage"]).filter(|usage| !usage.is_null()).collect();
     let sum = |key: &str| known.iter().filter_map(|usage| usage[key].as_f64()).sum::<f64>();
     let total = json!({ "cpu_percent": sum("cpu_percent"), "memory_bytes": sum("memory_bytes") });
-    match (known.is_empty(), shown::cpu(&total), shown::memory(&total)) {
+    match (known.is_empty(), server_view::cpu(&total), server_view::memory(&total)) {
         (false, Some(cpu), Some(memory)) => format!("cpu {cpu}, memory {memory}"),
         _ => "-".to_owned(),
     }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_told_in_its_two_largest_units() {
+    fn a_span_is_reported_in_its_two_largest_units() {
         for (seconds, words) in [(0, "0 s"), (7, "7 s"), (306, "5 min 6 s"), (273_600, "3 d 4 h")] {
             assert_eq!(in_words(Duration::from_secs(seconds)), words);
         }

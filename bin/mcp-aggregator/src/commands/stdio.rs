@@ -2,9 +2,9 @@
 
 use aggregator::{Aggregator, Fleet, Options, logging, stdio};
 
-use crate::arguments::serving::StdioArguments;
+use crate::arguments::serve::StdioArguments;
 use crate::failure::Failure;
-use crate::{config, lives, session};
+use crate::{config, connectors, session};
 
 pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
     let StdioArguments { config, names, name, debug, log_file } = arguments;
@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
     session::block_on(async {
         let listening = stdio::Signals::new();
         let signals = listening.map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        let life = lives::of_config(&loaded.chain);
+        let life = connectors::of_config(&loaded.chain);
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(life));
         let served = stdio::serve(Aggregator::new(fleet, options), signals).await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))

@@ -11,26 +11,26 @@ use protocol::scan::{Span, member};
 use protocol::{reply, text};
 use serde_json::{Value, json};
 
-use crate::answer;
-use crate::arguments::trying::{SwitchArguments, ToolSwitch, ToolsArguments};
+use crate::arguments::tools::{SwitchArguments, ToolSwitch, ToolsArguments};
 use crate::client::Client;
 use crate::commands::call;
-use crate::conversation::Conversation;
 use crate::failure::Failure;
+use crate::in_process_client::InProcessClient;
 use crate::output;
+use crate::result_text;
 use crate::session::{self, Session};
 use crate::table::{aligned, cut, printable, seen_width};
 use crate::target::Target;
-use crate::{config, local, pasted, shown, suggestion, words};
+use crate::{command_hint, config, local_registry, server_view, stderr_log, suggestion};
 use explained::Explained;
 
 /// However long the names are, this much of each description is shown.
-const LEAST_DESCRIPTION: usize = 20;
+const MIN_DESCRIPTION_WIDTH: usize = 20;
 /// A longer name has a line of its own: the others need not make room for it.
-const LONGEST_IN_COLUMN: usize = 64;
+const MAX_COLUMN_WIDTH: usize = 64;
 
 pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
-    words::tell(arguments.debug);
+    stderr_log::init(arguments.debug);
     match &arguments.switch {
         Some(ToolSwitch::On(wanted)) => return switch(wanted, true),
         Some(ToolSwitch::Off(wanted)) => return switch(wanted, false),
@@ -61,7 +61,7 @@ fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
         return output::print_json(&answer);
     }
     let changed = usize::try_from(answer["changed"].as_u64().unwrap_or_default()).unwrap_or_default();
-    output::say(format_args!("switched {}: {}", if on { "on" } else { "off" }, counted(changed, "tool")));
+    output::print_message(format_args!("switched {}: {}", if on { "on" } else { "off" }, counted(changed, "tool")));
     Ok(())
 }
 
@@ -86,9 +86,9 @@ async fn with_tools_like_it(service: &Client, typed: &[String], on: bool, refuse
 /// What the running service offers, or what the registry knows.
 fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
     let (tools, runs) = session::block_on(async {
-        match arguments.target.there_or_new().await? {
+        match arguments.target.find_existing_or_none().await? {
             Some(Target::Service(service)) => Ok((service.get("/tools").await?, true)),
-            Some(Target::Registry(store)) => Ok((local::all_tools(&store).await?, false)),
+            Some(Target::Registry(store)) => Ok((local_registry::all_tools(&store).await?, false)),
             None => Ok((Value::Array(Vec::new()), false)),
         }
     })?;
@@ -106,12 +106,12 @@ fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
     let first_line = |tool: &Value| first_line(tool["description"].as_str().unwrap_or_default());
     // Nobody can call those that are switched off.
     let (on, off): (Vec<&Value>, Vec<&Value>) = tools.iter().partition(|tool| tool["enabled"] != false);
-    let rows = on.iter().map(|tool| (shown::text(tool, "name"), first_line(tool))).collect();
+    let rows = on.iter().map(|tool| (server_view::text(tool, "name"), first_line(tool))).collect();
     output::print(&in_columns(rows, seen_width().unwrap_or(usize::MAX)))?;
     let more = if off.is_empty() { String::new() } else { format!("; {} more switched off", off.len()) };
-    output::say(format_args!("{}{more}", counted(on.len(), "tool")));
+    output::print_message(format_args!("{}{more}", counted(on.len(), "tool")));
     if !runs {
-        output::say(
+        output::print_message(
             "no service runs here; `mcp-aggregator serve` starts one, `--config FILE` asks the servers of a file",
         );
     }
@@ -172,7 +172,7 @@ fn show_one(arguments: &ToolsArguments, tool: &Value) -> Result<(), Failure> {
     let text = |key: &str| tool[key].as_str().unwrap_or_default();
     let (name, description, is_off) = (text("name"), text("description"), tool["enabled"] == false);
     let explained = Explained { name, description, schema: &tool["input_schema"], is_off };
-    let call = pasted::completed("`mcp-aggregator call`");
+    let call = command_hint::completed("`mcp-aggregator call`");
     output::print_lines(&explained.lines(call.trim_matches('`')))
 }
 
@@ -184,7 +184,7 @@ fn show_item(arguments: &ToolsArguments, config: &Path, tool: &Item) -> Result<(
     let definition: Value = serde_json::from_slice(&tool.definition).unwrap_or_default();
     let description = definition["description"].as_str().unwrap_or_default();
     let explained = Explained { name: &tool.id, description, schema: &definition["inputSchema"], is_off: false };
-    let call = format!("mcp-aggregator call --config {}", pasted::quoted(&config.display().to_string()));
+    let call = format!("mcp-aggregator call --config {}", command_hint::quoted(&config.display().to_string()));
     output::print_lines(&explained.lines(&call))
 }
 
@@ -211,18 +211,18 @@ fn by_config(arguments: &ToolsArguments, config: &Path) -> Result<(), Failure> {
     if tally.running == 0 && !tally.failed.is_empty() {
         return Err(Failure::new(summary));
     }
-    output::say(summary);
+    output::print_message(summary);
     Ok(())
 }
 
 /// Every page of the list.
 pub(crate) async fn list(session: &mut Session) -> Result<Vec<Item>, Failure> {
-    let mut conversation = Conversation::new(&session.aggregator)?;
+    let mut conversation = InProcessClient::new(&session.aggregator)?;
     let (mut tools, mut params) = (Vec::new(), None);
     loop {
         let asking = conversation.ask("tools/list", params.as_deref(), |_| {});
         let answer = session.unless_interrupted(asking).await??;
-        let result = answer.outcome.map_err(|error| Failure::new(answer::refusal(error.of(&answer.line))))?;
+        let result = answer.outcome.map_err(|error| Failure::new(result_text::refusal(error.of(&answer.line))))?;
         let page = Page::read(Kind::Tool, &answer.line, result)
             .ok_or_else(|| Failure::new("the list of tools is unreadable"))?;
         tools.extend(page.items);
@@ -275,10 +275,10 @@ fn table(tools: &[Item], width: usize) -> Vec<u8> {
 
 /// Names, and beside them as much of the descriptions as fits.
 fn in_columns(tools: Vec<(String, String)>, width: usize) -> Vec<u8> {
-    let longest = LONGEST_IN_COLUMN.min(width.saturating_sub(LEAST_DESCRIPTION + 2)).max(LEAST_DESCRIPTION);
+    let longest = MAX_COLUMN_WIDTH.min(width.saturating_sub(MIN_DESCRIPTION_WIDTH + 2)).max(MIN_DESCRIPTION_WIDTH);
     let is_long = |name: &str| name.chars().count() > longest;
     let widths = tools.iter().filter(|(name, _)| !is_long(name)).map(|(name, _)| name.chars().count());
-    let room = width.saturating_sub(widths.max().unwrap_or(0) + 2).max(LEAST_DESCRIPTION);
+    let room = width.saturating_sub(widths.max().unwrap_or(0) + 2).max(MIN_DESCRIPTION_WIDTH);
     let mut rows = Vec::with_capacity(tools.len());
     let mut alone = Vec::new();
     for (name, description) in tools {

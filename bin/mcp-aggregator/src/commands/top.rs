@@ -4,18 +4,18 @@ use std::io::{self, IsTerminal};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::arguments::care::TopArguments;
+use crate::arguments::diagnostics::TopArguments;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress;
 use crate::session::{self, Signals};
 use crate::table::line_width;
-use crate::top::frame::{self, Choice};
+use crate::top::event_feed::EventFeed;
 use crate::top::keys::{self, Key};
-use crate::top::listening::Listening;
 use crate::top::screen::Screen;
 use crate::top::snapshot::{self, Snapshot};
+use crate::top::view::{self, Choice};
 
 pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let is_live = !arguments.once && !arguments.json;
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
         let first = snapshot::take(&service).await?;
         match arguments {
             TopArguments { json: true, .. } => output::print_json(&first.to_json()),
-            TopArguments { once: true, .. } => output::print_lines(&frame::once(&first, line_width())),
+            TopArguments { once: true, .. } => output::print_lines(&view::once(&first, line_width())),
             _ => watch(&service, first).await,
         }
     })
@@ -42,9 +42,9 @@ async fn watch(service: &Client, first: Snapshot) -> Result<(), Failure> {
     let mut resized = signal(SignalKind::window_change()).map_err(failed)?;
     let screen = Screen::open().map_err(failed)?;
     let mut view = View { snapshot: first, choice: Choice::default(), trouble: None };
-    let mut listening = Listening::to(service);
+    let mut listening = EventFeed::to(service);
     loop {
-        let lines = frame::frame(&view.snapshot, &view.choice, view.trouble.as_deref(), screen.size());
+        let lines = view::frame(&view.snapshot, &view.choice, view.trouble.as_deref(), screen.size());
         screen.draw(&lines).map_err(failed)?;
         tokio::select! {
             () = signals.next() => return Ok(()),

@@ -10,16 +10,16 @@ use catalog::config::{Problem, ProblemKind};
 use catalog::{Config, ConfigError, Program, ServerSpec, Transport};
 use serde_json::{Map, Value, json};
 
-use super::finding::Finding;
+use super::diagnosis::Diagnosis;
 use crate::assistant;
 use crate::config;
 use crate::import::read_jsonc;
 
 /// Where every program looks, however it was started.
-const USUAL_FOLDERS: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"];
+const STANDARD_FOLDERS: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"];
 
 /// What is to be said about a config; and the config, if it can be run.
-pub(crate) fn examine(path: &Path) -> (Vec<Finding>, Option<Loaded>) {
+pub(crate) fn examine(path: &Path) -> (Vec<Diagnosis>, Option<Loaded>) {
     let (mut problems, loaded) = match config::read(path) {
         Ok(loaded) => (Vec::new(), loaded),
         Err(error) => match without_problems(path) {
@@ -31,11 +31,11 @@ pub(crate) fn examine(path: &Path) -> (Vec<Finding>, Option<Loaded>) {
     let rest = if problems.is_empty() { "" } else { " without a problem in the config" };
     let servers = if enabled == 1 { "server" } else { "servers" };
     let mut findings =
-        vec![Finding::ok("config", format!("{}: {enabled} {servers}{rest}, {disabled} disabled", path.display()))];
+        vec![Diagnosis::ok("config", format!("{}: {enabled} {servers}{rest}, {disabled} disabled", path.display()))];
     findings.append(&mut problems);
     // Its servers run without it, but `serve` and `ask` do not.
-    findings.extend(assistant::check(path).err().map(|failure| Finding::problem("assistant", failure.message)));
-    findings.extend(loaded.config.warnings.iter().map(|warning| Finding::warning("config", warning.to_string())));
+    findings.extend(assistant::check(path).err().map(|failure| Diagnosis::problem("assistant", failure.message)));
+    findings.extend(loaded.config.warnings.iter().map(|warning| Diagnosis::warning("config", warning.to_string())));
     findings.extend(loaded.config.servers.iter().filter_map(program));
     (findings, Some(loaded))
 }
@@ -59,19 +59,22 @@ fn without_problems(path: &Path) -> Option<Loaded> {
     config::read(rest.path()).ok()
 }
 
-fn not_loaded(error: &LoadError) -> Vec<Finding> {
+fn not_loaded(error: &LoadError) -> Vec<Diagnosis> {
     match error {
         LoadError::Invalid { source: ConfigError::Problems(problems), .. } => problems.iter().map(problem).collect(),
         other => {
-            vec![Finding::problem("config", other.to_string()).advise("`mcp-aggregator --help` shows what a config is")]
+            vec![
+                Diagnosis::problem("config", other.to_string())
+                    .advise("`mcp-aggregator --help` shows what a config is"),
+            ]
         }
     }
 }
 
-fn problem(problem: &Problem) -> Finding {
+fn problem(problem: &Problem) -> Diagnosis {
     let finding = match problem.kind {
-        ProblemKind::Schema => Finding::problem("config", format!("{} {}", problem.path, problem.message)),
-        ProblemKind::MissingVariable => Finding::problem("environment", problem.message.clone())
+        ProblemKind::Schema => Diagnosis::problem("config", format!("{} {}", problem.path, problem.message)),
+        ProblemKind::MissingVariable => Diagnosis::problem("environment", problem.message.clone())
             .advise("export it where this program is started, or write ${NAME:-default} in the config"),
     };
     match &problem.hint {
@@ -81,21 +84,21 @@ fn problem(problem: &Problem) -> Finding {
 }
 
 /// Where the program of a server is, if it is a program.
-fn program(spec: &ServerSpec) -> Option<Finding> {
+fn program(spec: &ServerSpec) -> Option<Diagnosis> {
     let Transport::Stdio(program) = &spec.transport else { return None };
     let name = &spec.name;
     let found = match upstream::process::locate(program) {
         Ok(found) => found,
         Err(error) => {
             let advice = error.hint().unwrap_or("install it, or write the full path as `command`");
-            return Some(Finding::problem("program", format!("{name}: {error}")).advise(advice));
+            return Some(Diagnosis::problem("program", format!("{name}: {error}")).advise(advice));
         }
     };
     let is_usual = is_a_path(program) || found.parent().is_some_and(is_usual);
     let message = format!("{name}: `{}` is {}", program.command.shown(), shown(program, &found));
     Some(match is_usual {
-        true => Finding::ok("program", message),
-        false => Finding::ok("program", format!("{message}; desktop programs may not look there")),
+        true => Diagnosis::ok("program", message),
+        false => Diagnosis::ok("program", format!("{message}; desktop programs may not look there")),
     })
 }
 
@@ -109,5 +112,5 @@ fn is_a_path(program: &Program) -> bool {
 }
 
 fn is_usual(folder: &Path) -> bool {
-    USUAL_FOLDERS.iter().any(|usual| folder == Path::new(usual))
+    STANDARD_FOLDERS.iter().any(|usual| folder == Path::new(usual))
 }

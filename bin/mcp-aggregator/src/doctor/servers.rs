@@ -8,13 +8,13 @@ use service::servers::SECRETS_ARE_MISSING;
 use std::path::Path;
 use std::time::Duration;
 
-use super::finding::Finding;
-use super::offered::Tool;
+use super::diagnosis::Diagnosis;
+use super::tool_checks::Tool;
 use crate::arguments::usual_separator;
 use crate::client::Client;
+use crate::command_hint;
 use crate::commands::{check, list, tools};
 use crate::failure::Failure;
-use crate::pasted;
 use crate::progress;
 use crate::session;
 use crate::tool_cost::listed_bytes;
@@ -28,11 +28,12 @@ pub(crate) fn want_containers(loaded: &Loaded) -> bool {
 }
 
 /// Starts every server of a config; what is to be said about them, and all their tools.
-pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
+pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Diagnosis>, Vec<Tool>), Failure> {
     let options = session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NOTHING)?;
     let (fleet, started, tools) = session::with(loaded, options, async |session| {
         let starting = std::sync::Arc::clone(session.fleet());
-        let (fleet, started) = progress::shown_as(|| session::awaited(&starting), check::find(session)).await?;
+        let (fleet, started) =
+            progress::with_spinner_text(|| session::awaited(&starting), check::find(session)).await?;
         let tools = tools::list(session).await?;
         Ok((fleet, started, tools))
     })?;
@@ -41,34 +42,36 @@ pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Finding>, Vec<
     Ok((findings, tools))
 }
 
-fn judged(fleet: &Fleet, place: usize, one: &check::Finding, config: &Path) -> Finding {
+fn judged(fleet: &Fleet, place: usize, one: &check::ServerCheck, config: &Path) -> Diagnosis {
     let (name, seconds) = (&one.server, one.took.as_secs_f64());
     if !one.has_failed() {
         let message = format!("{name} starts in {seconds:.2} s and has {}", tools::counted(one.tools, "tool"));
         return match one.took > SLOW {
-            true => Finding::warning("server", message)
+            true => Diagnosis::warning("server", message)
                 .advise("start it once by hand: a first start of npx or uvx downloads the server"),
-            false => Finding::ok("server", message),
+            false => Diagnosis::ok("server", message),
         };
     }
     // A report is complete only when its server has ended, which by now all have.
     let Some(report) = fleet.report(place) else {
-        return Finding::problem("server", format!("{name} does not start: {}", one.reason()));
+        return Diagnosis::problem("server", format!("{name} does not start: {}", one.reason()));
     };
-    let last_words = report.last_words.iter().fold(String::new(), |words, line| format!("{words}\n{line}"));
-    let finding =
-        Finding::problem("server", format!("{name} does not start: {}: {}{last_words}", report.phase, report.cause));
+    let stderr_lines = report.stderr_lines.iter().fold(String::new(), |words, line| format!("{words}\n{line}"));
+    let finding = Diagnosis::problem(
+        "server",
+        format!("{name} does not start: {}: {}{stderr_lines}", report.phase, report.cause),
+    );
     match report.hint {
         Some(hint) => finding.advise(hint),
         None => {
-            let config = pasted::quoted(&config.display().to_string());
+            let config = command_hint::quoted(&config.display().to_string());
             finding.advise(format!("`mcp-aggregator check --config {config} --start --debug` tells all that happens"))
         }
     }
 }
 
 /// How the servers of a running service are, and all their tools.
-pub(crate) async fn ask(service: &Client) -> Result<(Vec<Finding>, Vec<Tool>), Failure> {
+pub(crate) async fn ask(service: &Client) -> Result<(Vec<Diagnosis>, Vec<Tool>), Failure> {
     let servers = list::servers_of(service).await?;
     let tools = service.get("/tools").await?;
     let tools = tools.as_array().into_iter().flatten().filter(|tool| tool["enabled"] != false).map(tool).collect();
@@ -81,24 +84,24 @@ fn tool(tool: &Value) -> Tool {
     Tool { name: text("name").to_owned(), size: listed_bytes(tool, text("original_name")) }
 }
 
-fn told(server: &Value, service: &str) -> Finding {
+fn told(server: &Value, service: &str) -> Diagnosis {
     let name = server["name"].as_str().unwrap_or("?");
-    let standing = crate::shown::standing(server);
+    let status_text = crate::server_view::status_text(server);
     let why = server["error_message"].as_str().unwrap_or_default();
     match server["status"].as_str() {
         _ if server["auto_disabled"] == true => {
-            Finding::problem("server", format!("{name}: switched off, it failed too often: {why}"))
+            Diagnosis::problem("server", format!("{name}: switched off, it failed too often: {why}"))
                 .advise(format!("put it right, then `mcp-aggregator enable {name}`"))
         }
-        _ if why.contains(SECRETS_ARE_MISSING) => Finding::problem("server", format!("{name}: {why}"))
+        _ if why.contains(SECRETS_ARE_MISSING) => Diagnosis::problem("server", format!("{name}: {why}"))
             .advise(format!(
                 "`mcp-aggregator add {name} --replace`, with its secrets and all else, writes them; or, in a browser, {service}/servers/{name}"
             )),
-        Some("error") => Finding::problem("server", format!("{name}: {standing}: {why}"))
+        Some("error") => Diagnosis::problem("server", format!("{name}: {status_text}: {why}"))
             .advise(format!("`mcp-aggregator show {name}` tells more; `mcp-aggregator enable {name}` tries again")),
-        Some("degraded") => Finding::warning("server", format!("{name}: {standing}: {why}"))
+        Some("degraded") => Diagnosis::warning("server", format!("{name}: {status_text}: {why}"))
             .advise(format!("`mcp-aggregator history {name}` shows since when")),
-        _ => Finding::ok("server", format!("{name}: {standing}")),
+        _ => Diagnosis::ok("server", format!("{name}: {status_text}")),
     }
 }
 

@@ -8,10 +8,10 @@ use notebook::{Answer, Failure, Question, Request, Server, ToolSchema, ToolTable
 use protocol::reply;
 use protocol::scan::{Span, member};
 
-use super::Answering;
-use crate::answer;
-use crate::assistant::{Offered, Wanted, Way};
-use crate::conversation::Conversation;
+use super::AssistantBlocks;
+use crate::assistant::{OfferedTools, ToolBackend, ToolRequest};
+use crate::in_process_client::InProcessClient;
+use crate::result_text;
 
 /// The servers of a config.
 pub(crate) struct ConfigTools {
@@ -19,7 +19,7 @@ pub(crate) struct ConfigTools {
     /// All of them; only those that the document needs were started.
     pub(crate) servers: Vec<Server>,
     /// Who answers `assistant` blocks, where there are any.
-    pub(crate) answering: Option<Answering>,
+    pub(crate) assistant_blocks: Option<AssistantBlocks>,
 }
 
 impl Toolbox for ConfigTools {
@@ -57,22 +57,22 @@ impl Toolbox for ConfigTools {
         let answer = answer.map_err(|failure| Failure::new(failure.message))?;
         match answer.bytes() {
             Ok(result) => Ok(String::from_utf8_lossy(result).into_owned()),
-            Err(error) => Err(Failure::new(answer::refusal(error))),
+            Err(error) => Err(Failure::new(result_text::refusal(error))),
         }
     }
 
-    async fn nobody_to_ask(&self) -> Option<String> {
-        self.answering.as_ref()?.missing().map(str::to_owned)
+    async fn assistant_unavailable(&self) -> Option<String> {
+        self.assistant_blocks.as_ref()?.missing().map(str::to_owned)
     }
 
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
         let nobody = || Failure::new("there is no assistant here");
-        let answering = self.answering.as_ref().ok_or_else(nobody)?;
+        let assistant_blocks = self.assistant_blocks.as_ref().ok_or_else(nobody)?;
         self.aggregator.fleet.all_decided().await;
-        let wanted = Wanted::of_server(question.server.as_deref());
-        let offered = Offered::by_config(&self.aggregator.fleet, &self.servers, &wanted);
+        let wanted = ToolRequest::of_server(question.server.as_deref());
+        let offered = OfferedTools::by_config(&self.aggregator.fleet, &self.servers, &wanted);
         let offered = offered.map_err(|failure| Failure::new(failure.message))?;
-        answering.answer(question, &offered, Way::Config(self)).await
+        assistant_blocks.answer(question, &offered, ToolBackend::Config(self)).await
     }
 }
 
@@ -109,13 +109,13 @@ fn input_schema(definition: &[u8]) -> Option<ToolSchema> {
 
 /// A call that is cancelled when nobody waits for it any more.
 struct UnderWay {
-    conversation: Conversation,
+    conversation: InProcessClient,
     is_over: bool,
 }
 
 impl UnderWay {
     fn begin(aggregator: &Arc<Aggregator>) -> Result<Self, Failure> {
-        let conversation = Conversation::new(aggregator).map_err(|failure| Failure::new(failure.message))?;
+        let conversation = InProcessClient::new(aggregator).map_err(|failure| Failure::new(failure.message))?;
         Ok(Self { conversation, is_over: false })
     }
 }

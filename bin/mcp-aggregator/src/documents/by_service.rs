@@ -9,16 +9,16 @@ use notebook::{Answer, Extent, Failure, Question, Request, Server, ToolSchema, T
 use protocol::reply;
 use serde_json::{Value, json};
 
-use super::Answering;
-use crate::assistant::{Offered, Wanted, Way};
-use crate::client::{Client, Denial, encoded};
+use super::AssistantBlocks;
+use crate::api_error;
+use crate::assistant::{OfferedTools, ToolBackend, ToolRequest};
+use crate::client::{Client, RequestError, encoded};
 use crate::failure::Failure as CommandFailure;
-use crate::refusal;
 
 /// Which way calls come to the service from here.
 const SOURCE: &str = "user-codeblock";
 /// As long as the service may let a call take.
-const LONGEST_CALL: Duration = Duration::from_secs(86_500);
+const MAX_CALL_DURATION: Duration = Duration::from_secs(86_500);
 
 /// The servers of a service.
 pub(crate) struct ServiceTools {
@@ -28,7 +28,7 @@ pub(crate) struct ServiceTools {
     document: String,
     /// What the calls of this run count for.
     session: String,
-    answering: Answering,
+    assistant_blocks: AssistantBlocks,
 }
 
 /// What the account of a call says about where it came from.
@@ -41,9 +41,14 @@ pub(crate) struct Execution<'a> {
 
 impl ServiceTools {
     /// For one run of a document.
-    pub(crate) fn new(service: Client, servers: Vec<Server>, document: &Path, answering: Answering) -> Self {
+    pub(crate) fn new(
+        service: Client,
+        servers: Vec<Server>,
+        document: &Path,
+        assistant_blocks: AssistantBlocks,
+    ) -> Self {
         let document = document.to_string_lossy().into_owned();
-        Self { service, servers, document, session: new_session(), answering }
+        Self { service, servers, document, session: new_session(), assistant_blocks }
     }
 
     /// What is called from now on belongs to another run.
@@ -98,8 +103,8 @@ impl Toolbox for ServiceTools {
         Execution { source: SOURCE, document, session }.of(&self.service, request).await
     }
 
-    async fn nobody_to_ask(&self) -> Option<String> {
-        let missing = self.answering.missing()?;
+    async fn assistant_unavailable(&self) -> Option<String> {
+        let missing = self.assistant_blocks.missing()?;
         match has_no_model(&self.service).await {
             Ok(true) => Some(missing.to_owned()),
             Ok(false) => None,
@@ -108,19 +113,20 @@ impl Toolbox for ServiceTools {
     }
 
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
-        if self.answering.missing().is_some() {
-            return self.answering.answer_by(&self.service, question, &self.session).await;
+        if self.assistant_blocks.missing().is_some() {
+            return self.assistant_blocks.answer_by(&self.service, question, &self.session).await;
         }
-        let wanted = Wanted::of_server(question.server.as_deref());
-        let offered = Offered::by_service(&self.service, &wanted).await;
+        let wanted = ToolRequest::of_server(question.server.as_deref());
+        let offered = OfferedTools::by_service(&self.service, &wanted).await;
         let offered = offered.map_err(|failure| Failure::new(failure.message))?;
-        let way = Way::Service { service: &self.service, document: Some(&self.document), session: &self.session };
-        self.answering.answer(question, &offered, way).await
+        let way =
+            ToolBackend::Service { service: &self.service, document: Some(&self.document), session: &self.session };
+        self.assistant_blocks.answer(question, &offered, way).await
     }
 }
 
 /// Whether the service says that it has no model: a dry run of a question finds out without asking any.
-async fn has_no_model(service: &Client) -> Result<bool, Denial> {
+async fn has_no_model(service: &Client) -> Result<bool, RequestError> {
     let question = json!({ "text": "```assistant\n?\n```\n", "dry_run": true, "output": "none" });
     let report = service.post("/documents/run", Some(&question)).await?;
     Ok(report["blocks"][0]["problem"]["trouble"] == "no_assistant")
@@ -149,15 +155,15 @@ impl Execution<'_> {
             members.push(("section_line", request.line.to_string().into_bytes()));
         }
         let body = Bytes::from(reply::object(members));
-        let response = service.send(Method::POST, "/execute", body, LONGEST_CALL).await;
+        let response = service.send(Method::POST, "/execute", body, MAX_CALL_DURATION).await;
         let response = response.map_err(|denial| match denial {
-            Denial::Absent(failure) => Failure::run_over(failure.message),
-            Denial::Lost(failure) | Denial::Other(failure) => Failure::new(failure.message),
+            RequestError::Absent(failure) => Failure::run_over(failure.message),
+            RequestError::Lost(failure) | RequestError::Other(failure) => Failure::new(failure.message),
         })?;
         if response.status.is_success() {
             return Ok(String::from_utf8_lossy(&response.body).into_owned());
         }
-        let message = refusal::told(service.url(), response.status, &response.body).message;
+        let message = api_error::describe(service.url(), response.status, &response.body).message;
         let said: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         let extent = match said["error_code"].as_str() {
             Some("EXECUTION_CANCELLED" | "EXECUTION_STOPPED") => Extent::Stopped,

@@ -1,6 +1,6 @@
 //! What is told while a document is run, and when it is over.
 
-use notebook::{Fate, Finished, Progress, Report, Status};
+use notebook::{Finished, PlacementOutcome, Progress, Report, Status};
 
 use crate::table::{cut, printable};
 
@@ -8,9 +8,9 @@ use crate::table::{cut, printable};
 const ARGUMENTS_WIDTH: usize = 100;
 
 /// What has to be told of one step of a run.
-pub(crate) struct Told;
+pub(crate) struct RunPrinter;
 
-impl Told {
+impl RunPrinter {
     /// One line for people.
     pub(crate) fn of(progress: &Progress<'_>, is_dry: bool) -> Option<String> {
         match progress {
@@ -27,12 +27,12 @@ impl Told {
     }
 
     /// Why a result is not in the document, if it should be.
-    pub(crate) fn of_fate(number: usize, fate: Fate) -> Option<String> {
+    pub(crate) fn of_fate(number: usize, fate: PlacementOutcome) -> Option<String> {
         let why = match fate {
-            Fate::Written | Fate::Unchanged | Fate::Nothing => return None,
-            Fate::BlockChanged => "the block was changed or removed meanwhile",
-            Fate::Kept => "the result that is there was edited",
-            Fate::Unfit => "it would have changed more than its own place",
+            PlacementOutcome::Written | PlacementOutcome::Unchanged | PlacementOutcome::Nothing => return None,
+            PlacementOutcome::BlockChanged => "the block was changed or removed meanwhile",
+            PlacementOutcome::Kept => "the result that is there was edited",
+            PlacementOutcome::Unfit => "it would have changed more than its own place",
         };
         Some(format!("warning: the result of block {number} was not written: {why}"))
     }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_cannot_do_is_told() {
+    fn what_we_cannot_do_is_reported() {
         let entry = json!({"servers": {"a": {
             "command": "x", "args": ["${input:key}", "${input:key}", "${workspaceFolder}/y"], "envFile": ".env"
         }}});

@@ -25,7 +25,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_stays_broken_and_is_told_by_its_line() {
+    fn what_is_broken_stays_broken_and_is_reported_by_its_line() {
         assert_eq!(read("{\n/* \n */ \"a\": }").unwrap_err().line(), 3);
         for text in ["", "{", "\"", "/*", "{\"a\": \"\\"] {
             assert!(read(text).is_err(), "{text}");

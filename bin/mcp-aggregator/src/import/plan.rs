@@ -9,8 +9,8 @@ use super::Found;
 /// The programs that are us.
 const OURS: [&str; 2] = ["mcp-aggregator", "mcp-simple-aggregator"];
 /// Where we usually are.
-const USUAL: &str = "http://127.0.0.1:8808";
-const LONGEST_NAME: usize = 255;
+const DEFAULT_URL: &str = "http://127.0.0.1:8808";
+const MAX_NAME_LEN: usize = 255;
 
 /// A server, and what is to become of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,12 +18,12 @@ pub(crate) struct Planned {
     pub(crate) found: Found,
     /// Its name here.
     pub(crate) name: String,
-    pub(crate) fate: Fate,
+    pub(crate) fate: ImportDecision,
 }
 
 /// What is to become of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum ImportDecision {
     Add,
     /// A server of that name is there.
     Exists,
@@ -67,28 +67,28 @@ pub(crate) fn plan(found: Vec<Found>, known: &[String], url: Option<&str>) -> Ve
 fn decide(mut found: Found, known: &[String], url: Option<&str>, before: &[Planned]) -> Planned {
     let wished = fitting(&found.name);
     let is_ours = is_ours(&found.registration["connection_config"], url);
-    let twin = before
-        .iter()
-        .find(|other| other.found.name == found.name && is_same(&other.found, &found) && other.fate == Fate::Add);
+    let twin = before.iter().find(|other| {
+        other.found.name == found.name && is_same(&other.found, &found) && other.fate == ImportDecision::Add
+    });
     let (name, fate) = if is_ours {
-        (wished, Fate::Ours)
+        (wished, ImportDecision::Ours)
     } else if let Some(twin) = twin {
-        (wished, Fate::Twice { first: twin.found.from.clone() })
+        (wished, ImportDecision::Twice { first: twin.found.from.clone() })
     } else if known.contains(&wished) {
-        (wished, Fate::Exists)
+        (wished, ImportDecision::Exists)
     } else {
         let is_taken = |name: &str| {
             known.iter().any(|known| known == name)
-                || before.iter().any(|other| other.fate == Fate::Add && other.name == name)
+                || before.iter().any(|other| other.fate == ImportDecision::Add && other.name == name)
         };
-        (free(&wished, is_taken), Fate::Add)
+        (free(&wished, is_taken), ImportDecision::Add)
     };
     found.registration.insert("name".to_owned(), json!(name));
     let problem = match fate {
-        Fate::Add => problem_with(&found),
+        ImportDecision::Add => problem_with(&found),
         _ => None,
     };
-    Planned { found, name, fate: problem.map_or(fate, |why| Fate::Unusable { why }) }
+    Planned { found, name, fate: problem.map_or(fate, |why| ImportDecision::Unusable { why }) }
 }
 
 fn is_same(one: &Found, other: &Found) -> bool {
@@ -110,7 +110,7 @@ fn problem_with(found: &Found) -> Option<String> {
 pub(crate) fn is_ours(config: &Value, url: Option<&str>) -> bool {
     let command = config["command"].as_str().unwrap_or_default();
     let program = command.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".exe");
-    let addresses: Vec<String> = [Some(USUAL), url].into_iter().flatten().map(normal).collect();
+    let addresses: Vec<String> = [Some(DEFAULT_URL), url].into_iter().flatten().map(normal).collect();
     let leads_here = |text: &Value| {
         let text = normal(text.as_str().unwrap_or_default());
         addresses.iter().any(|address| {
@@ -137,7 +137,7 @@ fn fitting(name: &str) -> String {
         }
     }
     let fit = fit.trim_start_matches(|first: char| !first.is_ascii_lowercase()).trim_end_matches('-');
-    let fit = fit.get(..LONGEST_NAME).unwrap_or(fit);
+    let fit = fit.get(..MAX_NAME_LEN).unwrap_or(fit);
     if fit.is_empty() { "server".to_owned() } else { fit.to_owned() }
 }
 
@@ -148,7 +148,7 @@ fn free(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     }
     let numbered = |number: u32| {
         let number = format!("-{number}");
-        let short = name.get(..LONGEST_NAME - number.len()).unwrap_or(name);
+        let short = name.get(..MAX_NAME_LEN - number.len()).unwrap_or(name);
         format!("{short}{number}")
     };
     (2..).map(numbered).find(|name| !is_taken(name)).expect("there are more numbers than servers")
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use crate::import::found_in;
 
-    fn planned(servers: &Value, known: &[&str]) -> Vec<(String, Fate)> {
+    fn planned(servers: &Value, known: &[&str]) -> Vec<(String, ImportDecision)> {
         let known: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
         let found = found_in(servers, "f");
         plan(found, &known, Some("http://127.0.0.1:9000")).into_iter().map(|one| (one.name, one.fate)).collect()
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn an_entry_that_is_no_object_is_told_and_not_dropped() {
         let planned = planned(&json!({"mcpServers": {"a": null, "b": {"command": "x"}}}), &[]);
-        let unusable = Fate::Unusable { why: "its entry is no object".to_owned() };
-        assert_eq!(planned, [("a".to_owned(), unusable), ("b".to_owned(), Fate::Add)]);
+        let unusable = ImportDecision::Unusable { why: "its entry is no object".to_owned() };
+        assert_eq!(planned, [("a".to_owned(), unusable), ("b".to_owned(), ImportDecision::Add)]);
     }
 
     #[test]
@@ -193,13 +193,18 @@ mod tests {
             "mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}},
             "projects": {"/p": {"mcpServers": {"b": {"command": "x"}}}, "/q": {"mcpServers": {"b": {"command": "y"}}}}
         });
-        let name = |name: &str, fate: Fate| (name.to_owned(), fate);
-        let twice = Fate::Twice { first: "f".to_owned() };
+        let name = |name: &str, fate: ImportDecision| (name.to_owned(), fate);
+        let twice = ImportDecision::Twice { first: "f".to_owned() };
         assert_eq!(
             planned(&file, &["a"]),
-            [name("a", Fate::Exists), name("b", Fate::Add), name("b", twice), name("b-2", Fate::Add)]
+            [
+                name("a", ImportDecision::Exists),
+                name("b", ImportDecision::Add),
+                name("b", twice),
+                name("b-2", ImportDecision::Add)
+            ]
         );
-        assert!(planned(&file, &["a", "b", "b-2"]).iter().all(|(_, fate)| *fate == Fate::Exists));
+        assert!(planned(&file, &["a", "b", "b-2"]).iter().all(|(_, fate)| *fate == ImportDecision::Exists));
     }
 
     #[test]
@@ -210,13 +215,13 @@ mod tests {
             "c": {"command": "npx", "args": ["mcp-remote", "http://127.0.0.1:8808/sse"]},
             "d": {"url": "http://localhost:90001/mcp"},
         }});
-        let fates: Vec<Fate> = planned(&file, &[]).into_iter().map(|(_, fate)| fate).collect();
-        assert_eq!(fates, [Fate::Ours, Fate::Ours, Fate::Ours, Fate::Add]);
+        let fates: Vec<ImportDecision> = planned(&file, &[]).into_iter().map(|(_, fate)| fate).collect();
+        assert_eq!(fates, [ImportDecision::Ours, ImportDecision::Ours, ImportDecision::Ours, ImportDecision::Add]);
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn what_makes_no_sense_is_reported() {
         let fates = planned(&json!({"mcpServers": {"a": {"args": []}}}), &[]);
-        assert!(matches!(&fates[0].1, Fate::Unusable { why } if why.contains("command")), "{fates:?}");
+        assert!(matches!(&fates[0].1, ImportDecision::Unusable { why } if why.contains("command")), "{fates:?}");
     }
 }

@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::net::unix::pipe::Receiver;
 
-use super::frame::Size;
+use super::view::Size;
 use crate::colour::{self, Colour};
 
 /// Another screen, without a cursor.

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::commands::list;
 use crate::failure::Failure;
-use crate::shown;
+use crate::server_view;
 use crate::table::printable;
 
 /// How far back calls are looked at.
 const WINDOW: Duration = Duration::from_secs(60);
 /// How many calls are asked for at most.
-const MOST_CALLS: usize = 500;
+const MAX_CALLS: usize = 500;
 
 /// How a service stands.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -78,7 +78,7 @@ pub(crate) async fn take(service: &Client) -> Result<Snapshot, Failure> {
     let since = Timestamp::now() - jiff::SignedDuration::try_from(WINDOW).expect("a minute is no long time");
     let state = service.get("/state").await?;
     let servers = list::servers_with_usage(service).await?;
-    let calls = service.get(&format!("/executions?limit={MOST_CALLS}&since={since}")).await?;
+    let calls = service.get(&format!("/executions?limit={MAX_CALLS}&since={since}")).await?;
     Ok(read(service.url(), &state, &servers, &calls))
 }
 
@@ -91,38 +91,38 @@ fn read(url: &str, state: &Value, servers: &[Value], calls: &Value) -> Snapshot 
         tools: state["total_tools"].as_u64().unwrap_or_default(),
         is_stopped: state["executions_stopped"] == true,
         servers: servers.iter().map(|described| server(described, &calls)).collect(),
-        has_more: calls.len() >= MOST_CALLS,
+        has_more: calls.len() >= MAX_CALLS,
         calls,
     }
 }
 
 fn call(call: &Value) -> Call {
-    let moment = shown::moment(call, "submitted_at");
+    let moment = server_view::moment(call, "submitted_at");
     Call {
         time: moment.split_once(' ').map_or(moment.as_str(), |(_, time)| time).to_owned(),
-        submitted_at: shown::text(call, "submitted_at"),
-        server: shown::text(call, "server_name"),
-        tool: shown::text(call, "tool_name"),
-        status: shown::text(call, "status"),
+        submitted_at: server_view::text(call, "submitted_at"),
+        server: server_view::text(call, "server_name"),
+        tool: server_view::text(call, "tool_name"),
+        status: server_view::text(call, "status"),
         millis: call["duration_ms"].as_f64(),
-        source: shown::text(call, "source"),
+        source: server_view::text(call, "source"),
     }
 }
 
 fn server(described: &Value, calls: &[Call]) -> Server {
-    let name = shown::text(described, "name");
+    let name = server_view::text(described, "name");
     let own: Vec<&Call> = calls.iter().filter(|call| call.server == name).collect();
     let mut times: Vec<f64> = own.iter().filter_map(|call| call.millis).collect();
     times.sort_by(f64::total_cmp);
     Server {
-        status: shown::text(described, "status"),
+        status: server_view::text(described, "status"),
         tools: described["tool_count"].as_u64().unwrap_or_default(),
         calls: own.len(),
         errors: own.iter().filter(|call| call.is_failed()).count(),
         p50: percentile(&times, 50),
         p95: percentile(&times, 95),
-        cpu: shown::cpu(&described["usage"]).unwrap_or_default(),
-        memory: shown::memory(&described["usage"]).unwrap_or_default(),
+        cpu: server_view::cpu(&described["usage"]).unwrap_or_default(),
+        memory: server_view::memory(&described["usage"]).unwrap_or_default(),
         cpu_percent: described["usage"]["cpu_percent"].as_f64(),
         memory_bytes: described["usage"]["memory_bytes"].as_u64(),
         name,
@@ -177,7 +177,7 @@ mod tests {
         let a = &snapshot.servers[0];
         assert_eq!((a.calls, a.errors, a.p50, a.p95), (3, 1, Some(1.0), Some(3.0)));
         assert_eq!((snapshot.servers[1].calls, snapshot.servers[1].p50), (0, None));
-        let local = shown::moment(&json!({"at": "2026-07-28T12:00:01Z"}), "at");
+        let local = server_view::moment(&json!({"at": "2026-07-28T12:00:01Z"}), "at");
         assert!(local.ends_with(&format!(" {}", snapshot.calls[0].time)) && snapshot.calls[0].is_under_way());
         assert_eq!(snapshot.to_json()["servers"][0]["p95_ms"], 3.0);
         assert_eq!(snapshot.to_json()["calls"][0]["submitted_at"], "2026-07-28T12:00:01.5Z");

@@ -63,7 +63,7 @@ fn what_is_given_but_not_used_is_told_and_the_config_is_run_all_the_same() {
 }
 
 #[test]
-fn a_wrong_config_is_told_with_all_its_problems() {
+fn a_wrong_config_is_reported_with_all_its_problems() {
     let config = Config::new().raw(r#"{"mcpServers": {"a": {}, "b": {"command": 5}}}"#).write();
     let output = run("check", &config, &[]);
     expect(&output, 1);
@@ -117,7 +117,7 @@ fn servers_that_work_are_started_counted_and_stopped() {
 }
 
 #[test]
-fn servers_that_fail_are_told_with_why_their_last_words_and_a_hint() {
+fn servers_that_fail_are_reported_with_why_their_last_words_and_a_hint() {
     let config = Config::new()
         .server("good", fake())
         .server("bad", failing())
@@ -125,8 +125,9 @@ fn servers_that_fail_are_told_with_why_their_last_words_and_a_hint() {
         .server("stuck", fake().args(["--hang-at", "list"]))
         .server("mute", ServerEntry::new("false").env("TOKEN", "hunter2"))
         .write();
-    let patience = ("MCP_AGGREGATOR_START_TIMEOUT", "5");
-    let output = Run::new("check", config.path()).args(&["--start"]).env(patience.0, patience.1).output();
+    let slow_reader_timeout = ("MCP_AGGREGATOR_START_TIMEOUT", "5");
+    let output =
+        Run::new("check", config.path()).args(&["--start"]).env(slow_reader_timeout.0, slow_reader_timeout.1).output();
     expect(&output, 1);
     let text = &output.stdout;
     for needed in [
@@ -145,7 +146,10 @@ fn servers_that_fail_are_told_with_why_their_last_words_and_a_hint() {
     assert!(output.stderr.ends_with("error: 4 of 5 servers failed\n"), "{}", output.stderr);
     assert!(!text.contains("hunter2"));
 
-    let output = Run::new("check", config.path()).args(&["--start", "--json"]).env(patience.0, patience.1).output();
+    let output = Run::new("check", config.path())
+        .args(&["--start", "--json"])
+        .env(slow_reader_timeout.0, slow_reader_timeout.1)
+        .output();
     expect(&output, 1);
     let told = json(&output);
     assert_eq!(told["ok"], false);

@@ -207,7 +207,7 @@ fn no_secret_is_shown_and_none_is_written_into_what_is_shared() {
 }
 
 #[test]
-fn what_is_not_ours_is_never_overwritten_and_what_makes_no_sense_is_said() {
+fn what_is_not_ours_is_never_overwritten_and_what_makes_no_sense_is_reported() {
     let user = User::new();
     let servers = user.servers();
     let file = user.write(".cursor/mcp.json", r#"{"mcpServers": {"all": {"command": "another"}}}"#);

@@ -54,7 +54,7 @@ fn each_problem_says_what_to_do_and_the_exit_status_is_1() {
 }
 
 #[test]
-fn variables_that_are_not_set_and_ports_that_are_taken_are_told() {
+fn variables_that_are_not_set_and_ports_that_are_taken_are_reported() {
     let config = Config::new().raw(r#"{"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}}"#).write();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -107,7 +107,7 @@ fn the_address_of_a_server_where_that_of_a_service_belongs_is_explained() {
 }
 
 #[test]
-fn a_header_may_be_written_as_http_does_and_what_is_wrong_with_one_is_told_without_it() {
+fn a_header_may_be_written_as_http_does_and_what_is_wrong_with_one_is_reported_without_it() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     let run = |header: &str| {

@@ -57,7 +57,7 @@ fn servers_in_every_dialect_are_met_counted_and_left() {
 }
 
 #[test]
-fn a_server_that_fails_is_told_with_why() {
+fn a_server_that_fails_is_reported_with_why() {
     let guarded = HttpServer::start(Script::default().require_header("authorization", "Bearer right"));
     let gone = HttpServer::start(Script::default());
     let page = HttpServer::start(Script::default().garbage());

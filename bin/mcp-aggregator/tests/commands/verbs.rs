@@ -102,7 +102,7 @@ fn every_verb_prints_json_for_who_asks_for_it_whether_or_not_all_goes_well() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_told_as_json_to_who_asks_for_it() {
+fn a_command_line_that_makes_no_sense_is_reported_as_json_to_who_asks_for_it() {
     let home = home();
     for verb in verbs() {
         let output = run(home.path(), &verb, &["--no-such-option", "--json"]);

@@ -33,7 +33,7 @@ pub(super) fn signature(definition: &[u8]) -> String {
         .take(PARAMETERS)
         .map(|(is_required, name, value)| {
             let mark = if *is_required { "" } else { "?" };
-            format!("{}{mark}: {}", super::own::one_line(name, 60), type_of(definition, *value, LISTS))
+            format!("{}{mark}: {}", super::meta_tools::one_line(name, 60), type_of(definition, *value, LISTS))
         })
         .collect();
     if parameters.len() > PARAMETERS {
@@ -65,13 +65,13 @@ fn type_of(text: &[u8], schema: Span, lists: usize) -> String {
             let of = member(text, schema, "items").map_or("any".to_owned(), |items| type_of(text, items, lists - 1));
             if of.contains('|') { format!("({of})[]") } else { format!("{of}[]") }
         }
-        kind => super::own::one_line(kind, 20),
+        kind => super::meta_tools::one_line(kind, 20),
     };
     if kinds.is_empty() { "any".to_owned() } else { kinds.iter().map(one).collect::<Vec<_>>().join("|") }
 }
 
 fn token(text: &[u8], value: Span) -> String {
-    super::own::one_line(&String::from_utf8_lossy(value.of(text)), 30)
+    super::meta_tools::one_line(&String::from_utf8_lossy(value.of(text)), 30)
 }
 
 fn strings(text: &[u8], array: Option<Span>) -> Vec<String> {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_within_lists_and_types_that_repeat_are_told_once() {
+    fn nested_lists_and_repeated_types_are_written_once() {
         let nested = r#"{"type":["array","array"],"items":"#.repeat(40) + "{}" + &"}".repeat(40);
         let definition = format!(r#"{{"inputSchema":{{"properties":{{"a":{nested}}}}}}}"#);
         assert_eq!(signature(definition.as_bytes()), "(a?: array[][][][])");

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use assistant::{Bounds, Ended};
+use assistant::{DialogueEnd, DialogueLimits};
 use models::Model;
 use notebook::{Answer, Failure, Question, Request, Server, ToolSchema, ToolTable, Toolbox, WantedTools};
 use registry::{RawJson, Source, Status, Timestamp, ToolRecord};
 use service::calls::Call;
 use service::{Actor, Error, Service};
 
-use crate::helper::{Helper, NO_MODEL, dialogue, event};
-use crate::work::Telling;
+use crate::assistant::{AssistantContext, NO_MODEL, dialogue, event};
+use crate::sse_job::EventSender;
 
 /// The servers of the service.
 pub(crate) struct ServiceTools {
@@ -23,13 +23,13 @@ pub(crate) struct ServiceTools {
     /// What the calls count for.
     pub(crate) session: String,
     /// What `assistant` blocks need.
-    pub(crate) asking: Asking,
+    pub(crate) assistant_options: AssistantOptions,
     /// Who is told of what the assistant does meanwhile.
-    pub(crate) telling: Option<Telling>,
+    pub(crate) event_sender: Option<EventSender>,
 }
 
 /// What `assistant` blocks need.
-pub(crate) struct Asking {
+pub(crate) struct AssistantOptions {
     /// Nothing, if none is configured.
     pub(crate) model: Option<Arc<Model>>,
     /// Whether tools that may destroy something may be called.
@@ -104,43 +104,43 @@ impl Toolbox for ServiceTools {
         }
     }
 
-    async fn nobody_to_ask(&self) -> Option<String> {
-        self.asking.model.is_none().then(|| NO_MODEL.to_owned())
+    async fn assistant_unavailable(&self) -> Option<String> {
+        self.assistant_options.model.is_none().then(|| NO_MODEL.to_owned())
     }
 
     async fn ask(&self, question: &Question) -> Result<Answer, Failure> {
-        let model = self.asking.model.clone().ok_or_else(|| Failure::stopped(NO_MODEL))?;
+        let model = self.assistant_options.model.clone().ok_or_else(|| Failure::stopped(NO_MODEL))?;
         let tools = self.service.tools(question.server.as_deref()).await;
         let tools = tools.map_err(|error| Failure::new(error.to_string()))?.into_iter().filter(|tool| tool.enabled);
-        let helper = Helper {
+        let assistant_context = AssistantContext {
             model,
             service: Arc::clone(&self.service),
             actor: self.actor.clone(),
             document: self.path.clone(),
             session: self.session.clone(),
-            may_destroy: self.asking.may_destroy,
+            may_destroy: self.assistant_options.may_destroy,
         };
         let tools: Arc<[ToolRecord]> = tools.collect();
-        let text = Some(self.asking.text.as_str());
-        let dialogue = dialogue(&question.words, text, question.line, &tools, Bounds::default()).await;
+        let text = Some(self.assistant_options.text.as_str());
+        let dialogue = dialogue(&question.words, text, question.line, &tools, DialogueLimits::default()).await;
         let (mut dialogue, unread) = dialogue.map_err(|error| Failure::new(error.to_string()))?;
         if let Some(remark) = unread {
             tracing::warn!(%remark, "an assistant is not told what some tools take");
         }
-        let mut tell = |told: assistant::Told<'_>| {
-            if let (Some(telling), Some((name, mut data))) = (&self.telling, event(told)) {
+        let mut tell = |told: assistant::DialogueEvent<'_>| {
+            if let (Some(event_sender), Some((name, mut data))) = (&self.event_sender, event(told)) {
                 data["line"] = question.line.into();
-                telling.event(name, &data);
+                event_sender.event(name, &data);
             }
         };
-        let outcome = helper.converse(&mut dialogue, &tools, question.line, &mut tell).await;
+        let outcome = assistant_context.converse(&mut dialogue, &tools, question.line, &mut tell).await;
         let outcome = outcome.map_err(|failure| Failure::new(failure.to_string()))?;
         match outcome.ended {
-            Ended::Answered => {
+            DialogueEnd::Answered => {
                 let tokens = Some(outcome.usage.total()).filter(|&tokens| tokens > 0);
                 Ok(Answer { markdown: outcome.answer, tokens })
             }
-            Ended::Stopped(why) => Err(Failure::stopped(why)),
+            DialogueEnd::Stopped(why) => Err(Failure::stopped(why)),
             ended => Err(Failure::new(ended.to_string())),
         }
     }

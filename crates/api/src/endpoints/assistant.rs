@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use assistant::{Bounds, Dialogue, Ended, Told};
+use assistant::{Dialogue, DialogueEnd, DialogueEvent, DialogueLimits};
 use models::{Format, Forms, SafeNames};
 use notebook::Place;
 use registry::ToolRecord;
@@ -14,15 +14,15 @@ use service::{Error, Service};
 use tokio::sync::watch;
 
 use super::documents::{Context, wants_events};
-use crate::answer::Answer;
-use crate::asked::{Asked, Members};
-use crate::documents::{Meant, compute_until, own_session};
+use crate::assistant::{AssistantContext, Hints, NO_MODEL, dialogue, event, model_tools, word};
+use crate::documents::{RequestedDocument, compute_until, own_session};
 use crate::endpoint::Endpoint;
-use crate::helper::{Helper, Hints, NO_MODEL, dialogue, event, model_tools, word};
-use crate::mistake;
+use crate::error;
+use crate::request::{ApiRequest, Members};
+use crate::response::ApiResponse;
 use crate::schema::Schema;
 use crate::schemas::documents as shapes;
-use crate::work::WorkStream;
+use crate::sse_job::SseJob;
 
 /// How long it may take to describe the tools of one request.
 const LIST_DEADLINE: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     };
     let fails = ["DOCUMENT_NOT_FOUND", "SERVER_NOT_FOUND", "SKILL_NOT_FOUND", "VALIDATION_ERROR"];
     vec![
-        Endpoint::get("/assistant/tools", "What an assistant may use", |asked| Box::pin(by_query(asked)))
+        Endpoint::get("/assistant/tools", "What an assistant may use", |request| Box::pin(by_query(request)))
             .about(
                 "The tools of enabled servers that can be called now; in a line of a document that is bound to a server, \
                  those of that server alone. The document must be below the folder of `serve --documents`; the text of \
@@ -50,18 +50,18 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .asks("line", shapes::line())
             .answers(200, "The tools.", Schema::named("AssistantTools"))
             .fails(&fails),
-        Endpoint::post("/assistant/tools", "The same for a text that is sent", |asked| Box::pin(by_body(asked)))
+        Endpoint::post("/assistant/tools", "The same for a text that is sent", |request| Box::pin(by_body(request)))
             .ends_with_client()
             .takes(
-                shapes::meant()
-                    .may_have("line", shapes::line())
-                    .may_have("format", format())
-                    .may_have("servers", Schema::list(Schema::kept_text()).about("Only of these, by id or name."))
-                    .may_have("skills", Schema::list(Schema::kept_text()).about("Only with one of these.")),
+                shapes::requested()
+                    .with_optional("line", shapes::line())
+                    .with_optional("format", format())
+                    .with_optional("servers", Schema::list(Schema::kept_text()).about("Only of these, by id or name."))
+                    .with_optional("skills", Schema::list(Schema::kept_text()).about("Only with one of these.")),
             )
             .answers(200, "The tools.", Schema::named("AssistantTools"))
             .fails(&fails),
-        Endpoint::post("/assistant/ask", "Ask the assistant", |asked| Box::pin(ask(asked)))
+        Endpoint::post("/assistant/ask", "Ask the assistant", |request| Box::pin(ask(request)))
             .ends_with_client()
             .about(
                 "The model of `serve --assistant-model` answers, and may use the tools that `/assistant/tools` would offer \
@@ -80,40 +80,40 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 }
 
 /// What is to be left out.
-struct Narrowing {
+struct ToolNarrowing {
     servers: Vec<String>,
     skills: Vec<String>,
     format: Option<Format>,
 }
 
-async fn by_query(asked: Asked) -> Result<Answer, Error> {
+async fn by_query(request: ApiRequest) -> Result<ApiResponse, Error> {
     let list = |name: &str| {
-        let parts = asked.text(name).unwrap_or_default().split(',').map(str::trim);
+        let parts = request.text(name).unwrap_or_default().split(',').map(str::trim);
         parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
     };
     let narrowing =
-        Narrowing { servers: list("servers"), skills: list("skills"), format: format(asked.text("format")) };
-    let meant = match asked.text("path") {
-        Some(path) => Some(Meant::in_folder(asked.documents.as_ref(), path.to_owned()).await?),
+        ToolNarrowing { servers: list("servers"), skills: list("skills"), format: format(request.text("format")) };
+    let requested = match request.text("path") {
+        Some(path) => Some(RequestedDocument::in_folder(request.documents.as_ref(), path.to_owned()).await?),
         None => None,
     };
-    let line = asked.query.get("line").and_then(Value::as_u64).unwrap_or(1);
-    offered(&asked.service, meant, line, &narrowing).await
+    let line = request.query.get("line").and_then(Value::as_u64).unwrap_or(1);
+    offered(&request.service, requested, line, &narrowing).await
 }
 
-async fn by_body(asked: Asked) -> Result<Answer, Error> {
-    let meant = meant_by_body(&asked).await?;
-    let line = asked.body.number("line").unwrap_or(1);
-    offered(&asked.service, meant, line, &Narrowing::by_body(&asked.body)).await
+async fn by_body(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let requested = meant_by_body(&request).await?;
+    let line = request.body.number("line").unwrap_or(1);
+    offered(&request.service, requested, line, &ToolNarrowing::by_body(&request.body)).await
 }
 
 /// The document that a body has or names, if it does.
-async fn meant_by_body(asked: &Asked) -> Result<Option<Meant>, Error> {
-    let has_document = asked.body.raw("text").is_some() || asked.body.raw("path").is_some();
-    Ok(if has_document { Some(Meant::by_body(asked).await?) } else { None })
+async fn meant_by_body(request: &ApiRequest) -> Result<Option<RequestedDocument>, Error> {
+    let has_document = request.body.raw("text").is_some() || request.body.raw("path").is_some();
+    Ok(if has_document { Some(RequestedDocument::by_body(request).await?) } else { None })
 }
 
-impl Narrowing {
+impl ToolNarrowing {
     fn by_body(body: &Members) -> Self {
         let list = |name: &str| {
             let items = body.get(name).and_then(|items| items.as_array().cloned()).unwrap_or_default();
@@ -128,8 +128,13 @@ fn format(word: Option<&str>) -> Option<Format> {
     word.and_then(|word| word.trim().to_ascii_lowercase().parse().ok())
 }
 
-async fn offered(service: &Service, meant: Option<Meant>, line: u64, narrowing: &Narrowing) -> Result<Answer, Error> {
-    let narrowed = Narrowed::of(service, meant, line, narrowing).await?;
+async fn offered(
+    service: &Service,
+    requested: Option<RequestedDocument>,
+    line: u64,
+    narrowing: &ToolNarrowing,
+) -> Result<ApiResponse, Error> {
+    let narrowed = Narrowed::of(service, requested, line, narrowing).await?;
     let format = narrowing.format;
     compute_until(move |interrupt| {
         let begun = Instant::now();
@@ -139,7 +144,7 @@ async fn offered(service: &Service, meant: Option<Meant>, line: u64, narrowing: 
 }
 
 /// The tools that are left, and in the form of a provider. The work ends when `is_over` says so.
-fn described(narrowed: Narrowed, format: Option<Format>, is_over: &dyn Fn() -> bool) -> Result<Answer, Error> {
+fn described(narrowed: Narrowed, format: Option<Format>, is_over: &dyn Fn() -> bool) -> Result<ApiResponse, Error> {
     let Narrowed { place, tools, servers } = narrowed;
     let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
     let mut remarks = place.remarks;
@@ -159,7 +164,7 @@ fn described(narrowed: Narrowed, format: Option<Format>, is_over: &dyn Fn() -> b
         described.push(shown(tool, &names));
     }
     let enabled = place.allowed_servers.iter().filter(|name| servers.is_empty() || servers.contains(name));
-    Ok(Answer::ok(&json!({
+    Ok(ApiResponse::ok(&json!({
         "tools": described,
         "enabled_servers": enabled.collect::<Vec<_>>(),
         "section_binding": place.bound.as_ref().map(|bound| &bound.binding.server),
@@ -192,10 +197,15 @@ struct Narrowed {
 }
 
 impl Narrowed {
-    async fn of(service: &Service, meant: Option<Meant>, line: u64, narrowing: &Narrowing) -> Result<Self, Error> {
+    async fn of(
+        service: &Service,
+        requested: Option<RequestedDocument>,
+        line: u64,
+        narrowing: &ToolNarrowing,
+    ) -> Result<Self, Error> {
         // Without a document, every line of no text at all: bound to nothing.
-        let meant = meant.unwrap_or_else(|| Meant { text: String::new(), path: None, file: None });
-        let Context { place, mut tools, .. } = Context::of(service, meant, line).await?;
+        let requested = requested.unwrap_or_else(|| RequestedDocument { text: String::new(), path: None, file: None });
+        let Context { place, mut tools, .. } = Context::of(service, requested, line).await?;
         let servers = server_names(service, &narrowing.servers).await?;
         let skills = skill_ids(service, &narrowing.skills)?;
         tools.retain(|tool| servers.is_empty() || servers.contains(&tool.server_name));
@@ -213,23 +223,23 @@ impl Narrowed {
     }
 }
 
-async fn ask(asked: Asked) -> Result<Answer, Error> {
-    let question = Question::of(&asked).await?;
-    if wants_events(&asked) {
-        return Ok(Answer::events(WorkStream::of(|telling| async move {
-            let tell = |name: &str, data: &Value| telling.event(name, data);
-            match Box::pin(question.carry_out(tell)).await {
-                Ok(answer) => telling.event("assistant.finished", &answer),
-                Err(error) => telling.event("assistant.failed", &mistake::told_as(&error)),
+async fn ask(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let question = Question::of(&request).await?;
+    if wants_events(&request) {
+        return Ok(ApiResponse::events(SseJob::of(|event_sender| async move {
+            let tell = |name: &str, data: &Value| event_sender.event(name, data);
+            match Box::pin(question.execute(tell)).await {
+                Ok(answer) => event_sender.event("assistant.finished", &answer),
+                Err(error) => event_sender.event("assistant.failed", &error::to_value(&error)),
             }
         })));
     }
-    Ok(Answer::ok(&Box::pin(question.carry_out(|_, _| {})).await?))
+    Ok(ApiResponse::ok(&Box::pin(question.execute(|_, _| {})).await?))
 }
 
 /// A question, ready to be asked.
 struct Question {
-    helper: Helper,
+    assistant_context: AssistantContext,
     dialogue: Dialogue,
     tools: Arc<[ToolRecord]>,
     line: usize,
@@ -240,57 +250,59 @@ struct Question {
 }
 
 impl Question {
-    async fn of(asked: &Asked) -> Result<Self, Error> {
-        let model = asked.model.clone();
+    async fn of(request: &ApiRequest) -> Result<Self, Error> {
+        let model = request.model.clone();
         let model = model.ok_or_else(|| Error::AssistantUnavailable { why: NO_MODEL.to_owned() })?;
-        let body = &asked.body;
-        let (meant, narrowing) = (meant_by_body(asked).await?, Narrowing::by_body(body));
-        let (text, document) = meant.as_ref().map(|meant| (meant.text.clone(), meant.path.clone())).unzip();
+        let body = &request.body;
+        let (requested, narrowing) = (meant_by_body(request).await?, ToolNarrowing::by_body(body));
+        let (text, document) =
+            requested.as_ref().map(|requested| (requested.text.clone(), requested.path.clone())).unzip();
         let line = body.number("line").unwrap_or(1);
-        let Narrowed { place, tools, .. } = Narrowed::of(&asked.service, meant, line, &narrowing).await?;
+        let Narrowed { place, tools, .. } = Narrowed::of(&request.service, requested, line, &narrowing).await?;
         let rounds = body.number("max_rounds").and_then(|rounds| usize::try_from(rounds).ok());
-        let bounds = rounds.map_or_else(Bounds::default, |rounds| Bounds { rounds, ..Bounds::default() });
+        let bounds = rounds
+            .map_or_else(DialogueLimits::default, |rounds| DialogueLimits { rounds, ..DialogueLimits::default() });
         let line = usize::try_from(line).unwrap_or(usize::MAX);
         let words = body.text("question").unwrap_or_default();
         let tools: Arc<[ToolRecord]> = tools.into();
         let (dialogue, unread) = dialogue(&words, text.as_deref(), line, &tools, bounds).await?;
         let remarks = place.remarks.into_iter().chain(unread).collect();
         Ok(Self {
-            helper: Helper {
+            assistant_context: AssistantContext {
                 model,
-                service: Arc::clone(&asked.service),
-                actor: asked.actor.clone(),
+                service: Arc::clone(&request.service),
+                actor: request.actor.clone(),
                 document: document.flatten(),
                 session: body.text("session").unwrap_or_else(own_session),
-                may_destroy: asked.says("confirm_destructive"),
+                may_destroy: request.says("confirm_destructive"),
             },
             dialogue,
             tools,
             line,
             remarks,
-            with_transcript: asked.says("transcript"),
-            closing: asked.closing.clone(),
+            with_transcript: request.says("transcript"),
+            closing: request.closing.clone(),
         })
     }
 
     /// Asks, and tells what happens; what is to be answered. Whoever drops this cancels the calls.
-    async fn carry_out(mut self, mut tell: impl FnMut(&str, &Value) + Send) -> Result<Value, Error> {
+    async fn execute(mut self, mut tell: impl FnMut(&str, &Value) + Send) -> Result<Value, Error> {
         let mut calls: Vec<Value> = Vec::new();
         let mut closing = self.closing.clone();
-        let mut hear = |told: Told<'_>| {
+        let mut hear = |told: DialogueEvent<'_>| {
             let Some((name, data)) = event(told) else { return };
             note_call(&mut calls, name, &data);
             tell(name, &data);
         };
         let outcome = tokio::select! {
-            outcome = self.helper.converse(&mut self.dialogue, &self.tools, self.line, &mut hear) => outcome,
+            outcome = self.assistant_context.converse(&mut self.dialogue, &self.tools, self.line, &mut hear) => outcome,
             // The sender goes away only when everything does.
             _ = closing.wait_for(|is_closing| *is_closing) => return Err(Error::ExecutionStopped),
         };
         let outcome = outcome.map_err(|failure| Error::ModelFailed { message: failure.to_string() })?;
-        let model = &self.helper.model.provider().model;
+        let model = &self.assistant_context.model.provider().model;
         let mut answer = json!({
-            "ok": outcome.ended == Ended::Answered,
+            "ok": outcome.ended == DialogueEnd::Answered,
             "answer": outcome.answer,
             "ended": word(&outcome.ended),
             "message": outcome.ended.to_string(),

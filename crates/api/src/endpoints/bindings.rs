@@ -5,21 +5,21 @@ use registry::{BindingId, Section};
 use service::Error;
 use service::bindings::Binding;
 
-use crate::answer::Answer;
-use crate::asked::{Asked, refuse};
 use crate::endpoint::Endpoint;
+use crate::request::{ApiRequest, refuse};
+use crate::response::ApiResponse;
 use crate::schema::Schema;
 use crate::schemas;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/bindings", "List bindings", |asked| Box::pin(list(asked)))
+        Endpoint::get("/bindings", "List bindings", |request| Box::pin(list(request)))
             .about("Those that documents make themselves are not here.")
             .asks("document", Schema::kept_text().about("Only those made for exactly this path or pattern."))
             .asks("server_id", Schema::kept_text().about("Only those to this server, by id or name."))
             .pages("Bindings by document, the oldest first.", Schema::named("Binding"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::post("/bindings", "Bind a part of documents to a server", |asked| Box::pin(add(asked)))
+        Endpoint::post("/bindings", "Bind a part of documents to a server", |request| Box::pin(add(request)))
             .about(
                 "Only tools of that server may run there. The part is a heading, a block or a range of lines: exactly \
                  one of them. What a document says itself about the same part counts first.",
@@ -27,39 +27,39 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(schemas::new_binding())
             .answers(201, "The binding as it is kept.", Schema::named("Binding"))
             .fails(&["SERVER_NOT_FOUND"]),
-        Endpoint::delete("/bindings/{binding}", "Remove a binding", |asked| Box::pin(remove(asked)))
+        Endpoint::delete("/bindings/{binding}", "Remove a binding", |request| Box::pin(remove(request)))
             .answers_nothing(204, "It is gone.")
             .fails(&["BINDING_NOT_FOUND"]),
     ]
 }
 
-async fn list(asked: Asked) -> Result<Answer, Error> {
-    let (document, server) = (asked.text("document"), asked.text("server_id"));
-    let listed = asked.service.bindings(document, server, asked.page()).await?;
-    Ok(Answer::page(&listed.items, listed.total))
+async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let (document, server) = (request.text("document"), request.text("server_id"));
+    let listed = request.service.bindings(document, server, request.page()).await?;
+    Ok(ApiResponse::page(&listed.items, listed.total))
 }
 
-async fn add(asked: Asked) -> Result<Answer, Error> {
-    let body = &asked.body;
+async fn add(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let body = &request.body;
     let new = Binding {
         document: body.text("document").unwrap_or_default(),
-        section: section(&asked)?,
+        section: section(&request)?,
         server: body.text("server_id").unwrap_or_default(),
         inherit_to_children: body.truth("inherit_to_children").unwrap_or(true),
     };
-    Ok(Answer::json(StatusCode::CREATED, &asked.service.add_binding(&asked.actor, new).await?))
+    Ok(ApiResponse::json(StatusCode::CREATED, &request.service.add_binding(&request.actor, new).await?))
 }
 
-async fn remove(asked: Asked) -> Result<Answer, Error> {
-    let text = asked.of_path("binding");
+async fn remove(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let text = request.path_parameter("binding");
     let id = text.parse().map_err(|_| Error::BindingNotFound { id: text.to_owned() })?;
-    asked.service.remove_binding(&asked.actor, BindingId(id)).await?;
-    Ok(Answer::nothing(StatusCode::NO_CONTENT))
+    request.service.remove_binding(&request.actor, BindingId(id)).await?;
+    Ok(ApiResponse::nothing(StatusCode::NO_CONTENT))
 }
 
 /// The part that is meant; exactly one must be.
-fn section(asked: &Asked) -> Result<Section, Error> {
-    let body = &asked.body;
+fn section(request: &ApiRequest) -> Result<Section, Error> {
+    let body = &request.body;
     let line = |name: &str| body.number(name).and_then(|line| u32::try_from(line).ok());
     let wrong = |place: &str, msg: &str| Err(refuse(&["body", place], "value_error", msg));
     match (body.text("heading_text"), body.text("block_id"), line("start_line"), line("end_line")) {

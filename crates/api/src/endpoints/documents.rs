@@ -9,35 +9,36 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use service::{Error, Service};
 
-use crate::answer::Answer;
-use crate::asked::{Asked, refuse};
 use crate::documents::{
-    Asking, Meant, Output, Run, ServiceTools, Surroundings, Wanted, away, compute, news, own_session, planned,
+    AssistantOptions, DocumentContext, Output, RequestedDocument, Run, RunRequest, ServiceTools, change_events,
+    compute, own_session, planned, run_blocking,
 };
 use crate::endpoint::Endpoint;
+use crate::request::{ApiRequest, refuse};
+use crate::response::ApiResponse;
 use crate::schema::Schema;
 use crate::schemas::documents as shapes;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/documents", "List documents", |asked| Box::pin(list(asked)))
+        Endpoint::get("/documents", "List documents", |request| Box::pin(list(request)))
             .about("The Markdown files below the folder of `serve --documents`; none without it.")
             .parts("Documents by path.", Schema::named("Document"))
             .fails(&["VALIDATION_ERROR"]),
-        Endpoint::get("/documents/text", "Read a document", |asked| Box::pin(text(asked)))
+        Endpoint::get("/documents/text", "Read a document", |request| Box::pin(text(request)))
             .needs("path", shapes::path())
             .answers(200, "Its text.", Schema::object().with("path", Schema::text()).with("text", Schema::text()))
             .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::post("/documents/map", "Draw the map of a document", |asked| Box::pin(map(asked)))
+        Endpoint::post("/documents/map", "Draw the map of a document", |request| Box::pin(map(request)))
             .ends_with_client()
             .about(
                 "Its sections and blocks, the server of each, and why it is that one. Nothing is called. Send `text`; or \
                  only the `path` of a document below the folder of `serve --documents`.",
             )
-            .takes(shapes::meant())
+            .takes(shapes::requested())
             .answers(200, "The map.", Schema::named("DocumentMap"))
             .fails(&["DOCUMENT_NOT_FOUND"]),
-        Endpoint::post("/documents/run", "Run the tools that a document names", |asked| Box::pin(run(asked)))
+        Endpoint::post("/documents/run", "Run the tools that a document names", |request| Box::pin(run(request)))
             .ends_with_client()
             .about(
                 "Blocks are called one after the other, or `jobs` at once, with the source `user-codeblock`; all of one \
@@ -52,13 +53,13 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "What became of every block, and the new text.", Schema::named("DocumentRun"))
             .answers_with(200, "The same, as it happens.", "text/event-stream", Some(Schema::text()))
             .fails(&["DOCUMENT_NOT_FOUND", "DOCUMENT_CHANGED", "DOCUMENT_NOT_WRITABLE"]),
-        Endpoint::get("/documents/changes", "Hear of changes of a document", |asked| Box::pin(changes(asked)))
+        Endpoint::get("/documents/changes", "Hear of changes of a document", |request| Box::pin(changes(request)))
             .about("Server-sent events `document.changed`, each time the file is another than before, whoever wrote it.")
             .needs("path", shapes::path())
             .answers_with(200, "Events.", "text/event-stream", Some(Schema::text()))
             .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::get("/documents/context", "What may be used in a line of a document", |asked| {
-            Box::pin(context(asked))
+        Endpoint::get("/documents/context", "What may be used in a line of a document", |request| {
+            Box::pin(context(request))
         })
         .about(
             "The server that the line is bound to and why, the block there, and the tools that may be used. The text is \
@@ -69,48 +70,49 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         .needs("line", shapes::line())
         .answers(200, "What holds there.", Schema::named("DocumentContext"))
         .fails(&["VALIDATION_ERROR"]),
-        Endpoint::post("/documents/context", "The same for a text that is sent", |asked| {
-            Box::pin(context_of_text(asked))
+        Endpoint::post("/documents/context", "The same for a text that is sent", |request| {
+            Box::pin(context_of_text(request))
         })
         .ends_with_client()
-        .takes(shapes::meant().with("line", shapes::line()))
+        .takes(shapes::requested().with("line", shapes::line()))
         .answers(200, "What holds there.", Schema::named("DocumentContext"))
         .fails(&["DOCUMENT_NOT_FOUND"]),
     ]
 }
 
-async fn list(asked: Asked) -> Result<Answer, Error> {
-    let Some(folder) = asked.documents.clone() else { return Ok(Answer::page(&[(); 0], 0)) };
+async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let Some(folder) = request.documents.clone() else { return Ok(ApiResponse::page(&[(); 0], 0)) };
     let failed = |error: std::io::Error| Error::Internal { what: format!("documents cannot be listed: {error}") };
-    let listed = away(move || folder.list().map_err(failed)).await?;
-    let page = asked.page();
+    let listed = run_blocking(move || folder.list().map_err(failed)).await?;
+    let page = request.page();
     let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
-    let limit = if asked.has_limit() { usize::try_from(page.limit).unwrap_or(usize::MAX) } else { usize::MAX };
+    let limit = if request.has_limit() { usize::try_from(page.limit).unwrap_or(usize::MAX) } else { usize::MAX };
     let part: Vec<_> = listed.iter().skip(offset).take(limit).collect();
-    Ok(Answer::page(&part, listed.len() as u64))
+    Ok(ApiResponse::page(&part, listed.len() as u64))
 }
 
-async fn text(asked: Asked) -> Result<Answer, Error> {
-    let path = asked.text("path").unwrap_or_default().to_owned();
-    let meant = Meant::in_folder(asked.documents.as_ref(), path).await?;
-    Ok(Answer::ok(&json!({ "path": meant.file, "text": meant.text })))
+async fn text(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let path = request.text("path").unwrap_or_default().to_owned();
+    let requested = RequestedDocument::in_folder(request.documents.as_ref(), path).await?;
+    Ok(ApiResponse::ok(&json!({ "path": requested.file, "text": requested.text })))
 }
 
-async fn changes(asked: Asked) -> Result<Answer, Error> {
-    let path = asked.text("path").unwrap_or_default().to_owned();
-    let Some(folder) = asked.documents.clone() else {
+async fn changes(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let path = request.text("path").unwrap_or_default().to_owned();
+    let Some(folder) = request.documents.clone() else {
         return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
     };
-    Ok(Answer::events(news(folder, path, asked.closing.clone()).await?))
+    Ok(ApiResponse::events(change_events(folder, path, request.closing.clone()).await?))
 }
 
-async fn map(asked: Asked) -> Result<Answer, Error> {
-    let meant = Meant::by_body(&asked).await?;
-    let Surroundings { servers, registered } = Surroundings::of(&asked.service, meant.path.as_deref()).await?;
+async fn map(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let requested = RequestedDocument::by_body(&request).await?;
+    let DocumentContext { servers, registered } =
+        DocumentContext::of(&request.service, requested.path.as_deref()).await?;
     compute(move || {
-        let document = Document::parse(meant.text);
+        let document = Document::parse(requested.text);
         let outline = outline(&document, &servers, &Bindings::of(&document, &registered));
-        Ok(Answer::ok(&ShownMap::of(&outline)))
+        Ok(ApiResponse::ok(&ShownMap::of(&outline)))
     })
     .await
 }
@@ -138,68 +140,68 @@ impl<'a> ShownMap<'a> {
     }
 }
 
-async fn run(asked: Asked) -> Result<Answer, Error> {
-    let run = prepared(&asked).await?;
-    if wants_events(&asked) {
-        return Ok(Answer::events(run.stream()));
+async fn run(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let run = prepared(&request).await?;
+    if wants_events(&request) {
+        return Ok(ApiResponse::events(run.stream()));
     }
-    Ok(Answer::ok(&Box::pin(run.carry_out(|_| {})).await?))
+    Ok(ApiResponse::ok(&Box::pin(run.execute(|_| {})).await?))
 }
 
 /// The same for who is here already and waits until it is over.
-pub(crate) async fn run_to_the_end(asked: Asked) -> Result<Value, Error> {
-    let run = prepared(&asked).await?;
-    Box::pin(run.carry_out(|_| {})).await
+pub(crate) async fn run_to_the_end(request: ApiRequest) -> Result<Value, Error> {
+    let run = prepared(&request).await?;
+    Box::pin(run.execute(|_| {})).await
 }
 
-async fn prepared(asked: &Asked) -> Result<Run, Error> {
-    let meant = Meant::by_body(asked).await?;
-    let body = &asked.body;
+async fn prepared(request: &ApiRequest) -> Result<Run, Error> {
+    let requested = RequestedDocument::by_body(request).await?;
+    let body = &request.body;
     let folder = match body.truth("save") {
-        Some(true) if meant.file.is_none() => {
+        Some(true) if requested.file.is_none() => {
             let why = "only a document below the folder of `serve --documents` can be written: send its `path` alone";
             return Err(refuse(&["body", "save"], "value_error", why));
         }
-        Some(true) => asked.documents.clone(),
+        Some(true) => request.documents.clone(),
         _ => None,
     };
     let number = |value: &Value| value.as_u64().and_then(|number| usize::try_from(number).ok());
     let blocks = body.get("blocks").and_then(|blocks| blocks.as_array().cloned()).unwrap_or_default();
-    let surroundings = Surroundings::of(&asked.service, meant.path.as_deref()).await?;
-    let servers = surroundings.servers.clone();
-    let wanted = Wanted {
+    let document_context = DocumentContext::of(&request.service, requested.path.as_deref()).await?;
+    let servers = document_context.servers.clone();
+    let wanted = RunRequest {
         selection: Selection {
             blocks: blocks.iter().filter_map(number).collect(),
             section: body.text("section"),
             line: body.get("line").as_ref().and_then(number),
         },
-        force: asked.says("force"),
+        force: request.says("force"),
         version: body.text("version"),
     };
-    let plan = planned(&meant, folder.as_ref(), surroundings, wanted).await?;
+    let plan = planned(&requested, folder.as_ref(), document_context, wanted).await?;
     Ok(Run {
         plan,
         tools: ServiceTools {
-            service: Arc::clone(&asked.service),
-            actor: asked.actor.clone(),
+            service: Arc::clone(&request.service),
+            actor: request.actor.clone(),
             servers,
-            path: meant.path.clone(),
+            path: requested.path.clone(),
             session: body.text("session").unwrap_or_else(own_session),
-            asking: Asking {
-                model: asked.model.clone(),
-                may_destroy: asked.says("confirm_destructive"),
-                text: meant.text.clone(),
+            assistant_options: AssistantOptions {
+                model: request.model.clone(),
+                may_destroy: request.says("confirm_destructive"),
+                text: requested.text.clone(),
             },
-            telling: None,
+            event_sender: None,
         },
         options: RunOptions {
             jobs: body.get("jobs").as_ref().and_then(number).unwrap_or(1),
-            is_dry: asked.says("dry_run"),
+            is_dry: request.says("dry_run"),
         },
-        force: asked.says("force"),
+        force: request.says("force"),
         output: output(body.text("output").as_deref()),
-        closing: asked.closing.clone(),
-        meant,
+        closing: request.closing.clone(),
+        requested,
         folder,
     })
 }
@@ -214,31 +216,31 @@ fn output(word: Option<&str>) -> Output {
 }
 
 /// Whether events are accepted, and not JSON before them.
-pub(super) fn wants_events(asked: &Asked) -> bool {
-    let accepted = asked.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+pub(super) fn wants_events(request: &ApiRequest) -> bool {
+    let accepted = request.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let kinds = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
     let mut known = kinds.filter(|kind| matches!(*kind, "text/event-stream" | "application/json" | "*/*"));
     known.next() == Some("text/event-stream")
 }
 
-async fn context(asked: Asked) -> Result<Answer, Error> {
-    let path = asked.text("path").unwrap_or_default().to_owned();
-    let line = asked.query.get("line").and_then(Value::as_u64).unwrap_or(1);
-    let found = match Meant::in_folder(asked.documents.as_ref(), path.clone()).await {
-        Ok(meant) => Context::of(&asked.service, meant, line).await?,
+async fn context(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let path = request.text("path").unwrap_or_default().to_owned();
+    let line = request.query.get("line").and_then(Value::as_u64).unwrap_or(1);
+    let found = match RequestedDocument::in_folder(request.documents.as_ref(), path.clone()).await {
+        Ok(requested) => Context::of(&request.service, requested, line).await?,
         Err(Error::DocumentNotFound { .. }) => {
-            let meant = Meant { text: String::new(), path: Some(path), file: None };
-            Context { is_read: false, ..Context::of(&asked.service, meant, line).await? }
+            let requested = RequestedDocument { text: String::new(), path: Some(path), file: None };
+            Context { is_read: false, ..Context::of(&request.service, requested, line).await? }
         }
         Err(error) => return Err(error),
     };
-    Ok(Answer::ok(&found.described()))
+    Ok(ApiResponse::ok(&found.described()))
 }
 
-async fn context_of_text(asked: Asked) -> Result<Answer, Error> {
-    let meant = Meant::by_body(&asked).await?;
-    let line = asked.body.number("line").unwrap_or(1);
-    Ok(Answer::ok(&Context::of(&asked.service, meant, line).await?.described()))
+async fn context_of_text(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let requested = RequestedDocument::by_body(&request).await?;
+    let line = request.body.number("line").unwrap_or(1);
+    Ok(ApiResponse::ok(&Context::of(&request.service, requested, line).await?.described()))
 }
 
 /// What holds in a line of a document.
@@ -253,18 +255,18 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) async fn of(service: &Service, meant: Meant, line: u64) -> Result<Self, Error> {
+    pub(super) async fn of(service: &Service, requested: RequestedDocument, line: u64) -> Result<Self, Error> {
         let line = usize::try_from(line).unwrap_or(usize::MAX);
-        let Surroundings { servers, registered } = Surroundings::of(service, meant.path.as_deref()).await?;
+        let DocumentContext { servers, registered } = DocumentContext::of(service, requested.path.as_deref()).await?;
         let needs_text = registered.iter().filter(|it| !matches!(it.section, Section::Range { .. })).count();
-        let text = meant.text;
+        let text = requested.text;
         let place = compute(move || {
             let document = Document::parse(text);
             Ok(notebook::place(&document, &servers, &Bindings::of(&document, &registered), line))
         });
         let place = place.await?;
         let tools = allowed_tools(service, &place).await?;
-        Ok(Self { path: meant.path, place, tools, is_read: true, needs_text })
+        Ok(Self { path: requested.path, place, tools, is_read: true, needs_text })
     }
 
     fn described(&self) -> Value {

@@ -4,9 +4,9 @@ use http::StatusCode;
 use registry::RawJson;
 use service::Error;
 
-use crate::answer::Answer;
-use crate::asked::{Asked, refuse};
 use crate::endpoint::Endpoint;
+use crate::request::{ApiRequest, refuse};
+use crate::response::ApiResponse;
 use crate::schema::Schema;
 use crate::schemas;
 
@@ -16,11 +16,11 @@ const ASKING: &[&str] = &["SERVER_UNAVAILABLE", "EXECUTION_FAILED", "EXECUTION_T
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let of_server = || Schema::kept_text().about("Only those of this server, by id or name.");
     vec![
-        Endpoint::get("/prompts", "List prompts", |asked| Box::pin(prompts(asked)))
+        Endpoint::get("/prompts", "List prompts", |request| Box::pin(prompts(request)))
             .asks("server_id", of_server())
             .parts("The prompts of connected servers.", Schema::named("Prompt"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::post("/prompts/get", "Fill in a prompt", |asked| Box::pin(prompt(asked)))
+        Endpoint::post("/prompts/get", "Fill in a prompt", |request| Box::pin(prompt(request)))
             .ends_with_client()
             .about(
                 "By its full name `server.prompt`, or by its own name alone if no other server has a prompt of that \
@@ -30,16 +30,16 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The result.", Schema::any_object())
             .fails(&["PROMPT_NOT_FOUND", "PROMPT_AMBIGUOUS"])
             .fails(ASKING),
-        Endpoint::get("/resources", "List resources", |asked| Box::pin(resources(asked)))
+        Endpoint::get("/resources", "List resources", |request| Box::pin(resources(request)))
             .asks("server_id", of_server())
             .parts("The resources of connected servers.", Schema::named("Resource"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::get("/resources/templates", "List families of resources", |asked| Box::pin(templates(asked)))
+        Endpoint::get("/resources/templates", "List families of resources", |request| Box::pin(templates(request)))
             .about("`uri` is the pattern of their addresses.")
             .asks("server_id", of_server())
             .parts("The resource templates of connected servers.", Schema::named("Resource"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::post("/resources/read", "Read a resource", |asked| Box::pin(read(asked)))
+        Endpoint::post("/resources/read", "Read a resource", |request| Box::pin(read(request)))
             .ends_with_client()
             .about(
                 "The server that lists the address is asked, or else those that may have it. The result is what the \
@@ -52,32 +52,32 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn prompts(asked: Asked) -> Result<Answer, Error> {
-    let all = asked.service.prompts(asked.text("server_id"))?;
-    Ok(asked.part_of(&all))
+async fn prompts(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let all = request.service.prompts(request.text("server_id"))?;
+    Ok(request.part_of(&all))
 }
 
-async fn resources(asked: Asked) -> Result<Answer, Error> {
-    let all = asked.service.resources(asked.text("server_id"))?;
-    Ok(asked.part_of(&all))
+async fn resources(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let all = request.service.resources(request.text("server_id"))?;
+    Ok(request.part_of(&all))
 }
 
-async fn templates(asked: Asked) -> Result<Answer, Error> {
-    let all = asked.service.resource_templates(asked.text("server_id"))?;
-    Ok(asked.part_of(&all))
+async fn templates(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let all = request.service.resource_templates(request.text("server_id"))?;
+    Ok(request.part_of(&all))
 }
 
-async fn prompt(asked: Asked) -> Result<Answer, Error> {
-    let written = asked.body.raw("arguments").map_or("{}", |arguments| arguments.get());
+async fn prompt(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let written = request.body.raw("arguments").map_or("{}", |arguments| arguments.get());
     let arguments = RawJson::parse(written.to_owned())
         .map_err(|error| refuse(&["body", "arguments"], "json_invalid", error.to_string()))?;
-    let name = asked.body.text("name").unwrap_or_default();
-    let result = asked.service.prompt(&asked.actor, &name, &arguments).await?;
-    Ok(Answer::text(StatusCode::OK, "application/json", result.get().to_owned()))
+    let name = request.body.text("name").unwrap_or_default();
+    let result = request.service.prompt(&request.actor, &name, &arguments).await?;
+    Ok(ApiResponse::text(StatusCode::OK, "application/json", result.get().to_owned()))
 }
 
-async fn read(asked: Asked) -> Result<Answer, Error> {
-    let (uri, server) = (asked.body.text("uri").unwrap_or_default(), asked.body.text("server_id"));
-    let result = asked.service.read_resource(&asked.actor, &uri, server.as_deref()).await?;
-    Ok(Answer::text(StatusCode::OK, "application/json", result.get().to_owned()))
+async fn read(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let (uri, server) = (request.body.text("uri").unwrap_or_default(), request.body.text("server_id"));
+    let result = request.service.read_resource(&request.actor, &uri, server.as_deref()).await?;
+    Ok(ApiResponse::text(StatusCode::OK, "application/json", result.get().to_owned()))
 }

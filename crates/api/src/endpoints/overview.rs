@@ -8,11 +8,11 @@ use service::Error;
 use service::servers::ServerView;
 
 use super::executions::moment;
-use crate::answer::Answer;
-use crate::asked::Asked;
 use crate::endpoint::Endpoint;
 use crate::events::Stream;
 use crate::metrics;
+use crate::request::ApiRequest;
+use crate::response::ApiResponse;
 use crate::schema::Schema;
 use crate::schemas;
 
@@ -20,13 +20,13 @@ static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/state", "How everything stands", |asked| Box::pin(state(asked)))
+        Endpoint::get("/state", "How everything stands", |request| Box::pin(state(request)))
             .about("From memory: it needs neither the database nor a server.")
             .answers(200, "Numbers.", Schema::named("State")),
-        Endpoint::get("/health", "How well everything is", |asked| Box::pin(health(asked)))
+        Endpoint::get("/health", "How well everything is", |request| Box::pin(health(request)))
             .about("`degraded` if a server that should be connected is not well, the database is not there, calls are stopped, vectors are not compared where they should be, or the model that makes them cannot be asked.")
             .answers(200, "Numbers, what was looked at, and what is wrong.", Schema::named("ServiceHealth")),
-        Endpoint::get("/events", "What happens, as it happens", |asked| Box::pin(events(asked)))
+        Endpoint::get("/events", "What happens, as it happens", |request| Box::pin(events(request)))
             .about(
                 "Server-sent events, each with an id: `server.registered`, `server.updated`, `server.removed`, \
                  `server.status_changed`, `server.progress`, `tools.changed`, `skills.changed`, \
@@ -36,30 +36,30 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
                  should read anew what they follow: events are not kept.",
             )
             .answers_with(200, "A stream without an end.", "text/event-stream", Some(Schema::text())),
-        Endpoint::get("/clients", "List the MCP clients that are connected", |asked| Box::pin(clients(asked)))
+        Endpoint::get("/clients", "List the MCP clients that are connected", |request| Box::pin(clients(request)))
             .about(
                 "Clients of revisions before 2026-07-28 while their session lasts. Later ones have no session: they are \
                  listed for 15 minutes after their last request.",
             )
             .parts("The clients, in the order in which they came.", Schema::named("Client"))
             .fails(&["VALIDATION_ERROR"]),
-        Endpoint::get("/settings", "What is set", |asked| Box::pin(settings(asked))).answers(
+        Endpoint::get("/settings", "What is set", |request| Box::pin(settings(request))).answers(
             200,
             "All settings.",
             Schema::named("Settings"),
         ),
-        Endpoint::patch("/settings", "Change settings", |asked| Box::pin(change_settings(asked)))
+        Endpoint::patch("/settings", "Change settings", |request| Box::pin(change_settings(request)))
             .about("What is not named stays; null takes a setting back to its default. If anything is wrong, nothing is changed. It takes effect at once.")
             .takes(schemas::changed_settings())
             .answers(200, "All settings as they are then.", Schema::named("Settings")),
-        Endpoint::get("/audit", "Who changed what", |asked| Box::pin(audit(asked)))
+        Endpoint::get("/audit", "Who changed what", |request| Box::pin(audit(request)))
             .asks("who", Schema::kept_text().about("Only what was done with the token of this name."))
             .asks("action", Schema::kept_text().about("Only this, such as `server.register`."))
             .asks("target", Schema::kept_text().about("Only what was done to this."))
             .asks("since", Schema::formatted("date-time").about("Only at this time or later."))
             .pages("Changes, newest first.", Schema::named("AuditRecord"))
             .fails(&["VALIDATION_ERROR"]),
-        Endpoint::get("", "Numbers for Prometheus", |asked| Box::pin(metrics(asked))).at("/metrics").answers_with(
+        Endpoint::get("", "Numbers for Prometheus", |request| Box::pin(metrics(request))).at("/metrics").answers_with(
             200,
             "The text format of Prometheus.",
             metrics::CONTENT_TYPE,
@@ -68,36 +68,36 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn state(asked: Asked) -> Result<Answer, Error> {
-    Ok(Answer::ok(&asked.service.state()))
+async fn state(request: ApiRequest) -> Result<ApiResponse, Error> {
+    Ok(ApiResponse::ok(&request.service.state()))
 }
 
-async fn health(asked: Asked) -> Result<Answer, Error> {
+async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
     let mut issues: Vec<Value> = Vec::new();
-    let reached = asked.service.ping().await.map_err(|error| error.to_string());
-    let database = reached.and_then(|()| asked.service.write_trouble().map_or(Ok(()), Err)).map_err(|message| {
+    let reached = request.service.ping().await.map_err(|error| error.to_string());
+    let database = reached.and_then(|()| request.service.write_error().map_or(Ok(()), Err)).map_err(|message| {
         issues.push(json!({"component": "database", "message": message}));
     });
     // What is kept cannot be read without the database; then only the numbers tell of servers.
-    if let Ok(listed) = asked.service.servers(None, false, Page::ALL).await {
+    if let Ok(listed) = request.service.servers(None, false, Page::ALL).await {
         issues.extend(listed.items.iter().filter_map(ailing));
     }
-    let state = asked.service.state();
+    let state = request.service.state();
     if state.executions_stopped {
         issues.push(json!({"component": "executions", "message": Error::ExecutionStopped.to_string()}));
     }
-    let config = asked.service.config_trouble();
+    let config = request.service.config_error();
     issues.extend(config.iter().map(|message| json!({"component": "config", "message": message})));
-    let tokens = asked.service.token_trouble();
+    let tokens = request.service.token_error();
     issues.extend(tokens.iter().map(|message| json!({"component": "tokens", "message": message})));
-    let settings = asked.service.settings_trouble();
+    let settings = request.service.settings_error();
     issues.extend(settings.iter().map(|message| json!({"component": "settings", "message": message})));
-    let vectors = asked.service.vectors();
+    let vectors = request.service.vectors();
     if let Some(trouble) = &vectors.trouble {
         let message = format!("vectors are compared here, not where they should be: {trouble}");
         issues.push(json!({"component": "vectors", "message": message}));
     }
-    let embeddings = asked.service.embedding_trouble();
+    let embeddings = request.service.embedding_error();
     issues.extend(embeddings.iter().map(|trouble| {
         let message =
             format!("tools are found by words alone, because the model that makes vectors cannot be asked: {trouble}");
@@ -131,7 +131,7 @@ async fn health(asked: Asked) -> Result<Answer, Error> {
     });
     told.insert("checks".to_owned(), checks);
     told.insert("issues".to_owned(), Value::Array(issues));
-    Ok(Answer::ok(&told))
+    Ok(ApiResponse::ok(&told))
 }
 
 /// What is wrong with a server, if something is that nobody wanted.
@@ -145,40 +145,40 @@ fn ailing(server: &ServerView) -> Option<Value> {
     })
 }
 
-async fn events(asked: Asked) -> Result<Answer, Error> {
-    let resumed = asked.headers.get(&LAST_EVENT_ID).and_then(|id| id.to_str().ok());
-    Ok(Answer::events(Stream::new(asked.service.events().listen(), asked.closing.clone(), resumed)))
+async fn events(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let resumed = request.headers.get(&LAST_EVENT_ID).and_then(|id| id.to_str().ok());
+    Ok(ApiResponse::events(Stream::new(request.service.events().listen(), request.closing.clone(), resumed)))
 }
 
-async fn clients(asked: Asked) -> Result<Answer, Error> {
-    Ok(asked.part_of(&asked.service.clients()))
+async fn clients(request: ApiRequest) -> Result<ApiResponse, Error> {
+    Ok(request.part_of(&request.service.clients()))
 }
 
-async fn settings(asked: Asked) -> Result<Answer, Error> {
-    Ok(Answer::ok(&asked.service.settings()))
+async fn settings(request: ApiRequest) -> Result<ApiResponse, Error> {
+    Ok(ApiResponse::ok(&request.service.settings()))
 }
 
-async fn change_settings(asked: Asked) -> Result<Answer, Error> {
-    let changes = Value::Object(asked.body.whole());
-    Ok(Answer::ok(&asked.service.change_settings(&asked.actor, changes).await?))
+async fn change_settings(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let changes = Value::Object(request.body.whole());
+    Ok(ApiResponse::ok(&request.service.change_settings(&request.actor, changes).await?))
 }
 
-async fn audit(asked: Asked) -> Result<Answer, Error> {
-    let text = |name: &str| asked.text(name).map(str::to_owned);
+async fn audit(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let text = |name: &str| request.text(name).map(str::to_owned);
     let filter = AuditFilter {
         who: text("who"),
         action: text("action"),
         target: text("target"),
-        since: moment(&asked, "since")?,
+        since: moment(&request, "since")?,
     };
-    let listed = asked.service.audit(&filter, asked.page()).await?;
-    Ok(Answer::page(&listed.items, listed.total))
+    let listed = request.service.audit(&filter, request.page()).await?;
+    Ok(ApiResponse::page(&listed.items, listed.total))
 }
 
-async fn metrics(asked: Asked) -> Result<Answer, Error> {
-    Ok(Answer::text(
+async fn metrics(request: ApiRequest) -> Result<ApiResponse, Error> {
+    Ok(ApiResponse::text(
         StatusCode::OK,
         metrics::CONTENT_TYPE,
-        metrics::text(&asked.service, asked.auth_counter.as_ref()).await,
+        metrics::text(&request.service, request.auth_counter.as_ref()).await,
     ))
 }

@@ -4,10 +4,10 @@ use http::header::HeaderName;
 use http::{HeaderValue, StatusCode};
 use service::Error;
 
-use crate::answer::Answer;
-use crate::asked::Asked;
 use crate::endpoint::Endpoint;
 use crate::openapi;
+use crate::request::ApiRequest;
+use crate::response::ApiResponse;
 use crate::schema::Schema;
 
 /// Needs nothing from anywhere else: no fonts, no scripts, no styles.
@@ -20,23 +20,23 @@ const OWN_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-sr
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("", "This document", |asked| Box::pin(document(asked)))
+        Endpoint::get("", "This document", |request| Box::pin(document(request)))
             .at("/api/v1/openapi.json")
             .answers(200, "OpenAPI 3.1, made from the code that answers.", Schema::any_object())
             .public(),
-        Endpoint::get("", "This document for people", |asked| Box::pin(page(asked)))
+        Endpoint::get("", "This document for people", |request| Box::pin(page(request)))
             .at("/api/docs")
             .answers_with(200, "A page.", "text/html; charset=utf-8", Some(Schema::text()))
             .public(),
     ]
 }
 
-async fn document(_: Asked) -> Result<Answer, Error> {
-    Ok(Answer::ok(&openapi::document(&super::all())))
+async fn document(_: ApiRequest) -> Result<ApiResponse, Error> {
+    Ok(ApiResponse::ok(&openapi::document(&super::all())))
 }
 
-async fn page(_: Asked) -> Result<Answer, Error> {
-    let mut answer = Answer::text(StatusCode::OK, "text/html; charset=utf-8", PAGE);
+async fn page(_: ApiRequest) -> Result<ApiResponse, Error> {
+    let mut answer = ApiResponse::text(StatusCode::OK, "text/html; charset=utf-8", PAGE);
     answer.header(CONTENT_SECURITY.clone(), HeaderValue::from_static(OWN_ONLY));
     Ok(answer)
 }

@@ -2,24 +2,24 @@
 
 use serde_json::Value;
 use service::Error;
-use service::finding::{Findings, USUAL_SKILL_THRESHOLD, Wanted};
+use service::tool_search::{DEFAULT_SKILL_THRESHOLD, SearchRequest, SearchResults};
 
-use crate::answer::Answer;
-use crate::asked::Asked;
 use crate::endpoint::Endpoint;
+use crate::request::ApiRequest;
+use crate::response::ApiResponse;
 use crate::schema::Schema;
 use crate::schemas;
 
-const USUAL: usize = 10;
+const DEFAULT_LIMIT: usize = 10;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
-        searching(Endpoint::post("/search", "Search tools", |asked| Box::pin(list(asked)))).answers(
+        searching(Endpoint::post("/search", "Search tools", |request| Box::pin(list(request)))).answers(
             200,
             "The tools that fit best, best first.",
             Schema::list(Schema::named("FoundTool")),
         ),
-        searching(Endpoint::post("", "Search tools, and tell how it was done", |asked| Box::pin(whole(asked))))
+        searching(Endpoint::post("", "Search tools, and tell how it was done", |request| Box::pin(whole(request))))
             .at("/api/v1/search")
             .answers(200, "The tools that fit best, best first, and how they were found.", Schema::named("Findings")),
     ]
@@ -37,34 +37,34 @@ fn searching(endpoint: Endpoint) -> Endpoint {
         .fails(&["SERVER_NOT_FOUND", "SKILL_NOT_FOUND"])
 }
 
-async fn list(asked: Asked) -> Result<Answer, Error> {
-    Ok(Answer::ok(&find(&asked).await?.tools))
+async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
+    Ok(ApiResponse::ok(&find(&request).await?.tools))
 }
 
-async fn whole(asked: Asked) -> Result<Answer, Error> {
-    Ok(Answer::ok(&find(&asked).await?))
+async fn whole(request: ApiRequest) -> Result<ApiResponse, Error> {
+    Ok(ApiResponse::ok(&find(&request).await?))
 }
 
-async fn find(asked: &Asked) -> Result<Findings, Error> {
-    let body = &asked.body;
+async fn find(request: &ApiRequest) -> Result<SearchResults, Error> {
+    let body = &request.body;
     let texts = |name: &str| match body.get(name) {
         Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),
     };
     let share = |name: &str| body.get(name).and_then(|value| value.as_f64()).map(|number| number as f32);
-    let wanted = Wanted {
+    let wanted = SearchRequest {
         query: body.text("query").unwrap_or_default(),
-        limit: body.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(USUAL),
+        limit: body.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT),
         servers: texts("server_filter"),
         skills: texts("skill_filter"),
         strategy: body.text("strategy").and_then(|word| word.parse().ok()).unwrap_or_default(),
-        skill_threshold: share("skill_threshold").unwrap_or(USUAL_SKILL_THRESHOLD),
+        skill_threshold: share("skill_threshold").unwrap_or(DEFAULT_SKILL_THRESHOLD),
         threshold: share("threshold").unwrap_or(0.0),
         include_schemas: body.truth("include_schemas").unwrap_or(false),
     };
     // All our tools come from servers.
     if body.truth("include_external") == Some(false) {
-        return asked.service.search(Wanted { limit: 0, ..wanted }).await;
+        return request.service.search(SearchRequest { limit: 0, ..wanted }).await;
     }
-    asked.service.search(wanted).await
+    request.service.search(wanted).await
 }

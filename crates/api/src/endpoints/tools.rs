@@ -8,9 +8,9 @@ use service::calls::Call;
 use service::traces::{TRACEPARENT, TRACESTATE, TraceContext};
 
 use super::servers::of_server;
-use crate::answer::Answer;
-use crate::asked::{Asked, refuse};
 use crate::endpoint::Endpoint;
+use crate::request::{ApiRequest, refuse};
+use crate::response::ApiResponse;
 use crate::result;
 use crate::schema::Schema;
 use crate::schemas;
@@ -18,23 +18,23 @@ use crate::schemas;
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let tool = || Schema::named("Tool");
     vec![
-        Endpoint::get("/tools", "List tools", |asked| Box::pin(list(asked)))
+        Endpoint::get("/tools", "List tools", |request| Box::pin(list(request)))
             .about("Those of connected servers; of one server, those it is known to have.")
             .asks("server_id", Schema::kept_text().about("Only those of this server, by id or name."))
             .parts("Tools, server by server in its own order.", tool())
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
-        of_server(Endpoint::get("/servers/{server}/tools", "List the tools of a server", |asked| {
-            Box::pin(of_one(asked))
+        of_server(Endpoint::get("/servers/{server}/tools", "List the tools of a server", |request| {
+            Box::pin(of_one(request))
         }))
         .parts("Its tools in its own order.", tool())
         .fails(&["VALIDATION_ERROR"]),
-        of_server(Endpoint::post("/servers/{server}/tools/refresh", "Ask a server for its tools anew", |asked| {
-            Box::pin(refresh(asked))
+        of_server(Endpoint::post("/servers/{server}/tools/refresh", "Ask a server for its tools anew", |request| {
+            Box::pin(refresh(request))
         }))
         .about("In the background; `tools.changed` tells if something is different.")
         .answers(202, "It will be asked.", Schema::object().with("status", Schema::word(["refreshing"])))
         .fails(&["SERVER_UNAVAILABLE"]),
-        Endpoint::post("/tools/switch", "Switch tools on or off", |asked| Box::pin(switch(asked)))
+        Endpoint::post("/tools/switch", "Switch tools on or off", |request| Box::pin(switch(request)))
             .about(
                 "Those in `names` (`server.tool`), and all of `server_id`. Tools that are off are neither listed nor found \
                  nor called over MCP, and stay off when their server lists them again. If one is not there, none is \
@@ -43,16 +43,16 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(schemas::switched())
             .answers(200, "How many are different now.", Schema::object().with("changed", Schema::count()))
             .fails(&["TOOL_NOT_FOUND", "SERVER_NOT_FOUND"]),
-        Endpoint::get("/tools/{tool}", "Look at a tool", |asked| Box::pin(look(asked)))
+        Endpoint::get("/tools/{tool}", "Look at a tool", |request| Box::pin(look(request)))
             .about("By its full name, whether it is on or off.")
             .answers(200, "The tool.", tool())
             .fails(&["TOOL_NOT_FOUND"]),
-        Endpoint::patch("/tools/{tool}", "Switch a tool on or off", |asked| Box::pin(switch_one(asked)))
+        Endpoint::patch("/tools/{tool}", "Switch a tool on or off", |request| Box::pin(switch_one(request)))
             .takes(Schema::object().with("enabled", Schema::truth()).and_no_more())
             .answers(200, "The tool as it is now.", tool())
             .fails(&["TOOL_NOT_FOUND"]),
-        calling(Endpoint::post("/tools/call", "Call a tool", |asked| Box::pin(call(asked)))),
-        calling(Endpoint::post("/execute", "Call a tool (the same)", |asked| Box::pin(call(asked)))),
+        calling(Endpoint::post("/tools/call", "Call a tool", |request| Box::pin(call(request)))),
+        calling(Endpoint::post("/execute", "Call a tool (the same)", |request| Box::pin(call(request)))),
     ]
 }
 
@@ -83,52 +83,52 @@ fn calling(endpoint: Endpoint) -> Endpoint {
         ])
 }
 
-async fn switch(asked: Asked) -> Result<Answer, Error> {
-    let names = asked.body.get("names").and_then(|names| names.as_array().cloned()).unwrap_or_default();
+async fn switch(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let names = request.body.get("names").and_then(|names| names.as_array().cloned()).unwrap_or_default();
     let mut names: Vec<String> = names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
-    if let Some(server) = asked.body.text("server_id") {
-        names.extend(asked.service.tools(Some(&server)).await?.into_iter().map(|tool| tool.name));
+    if let Some(server) = request.body.text("server_id") {
+        names.extend(request.service.tools(Some(&server)).await?.into_iter().map(|tool| tool.name));
     }
-    let changed = asked.service.switch_tools(&asked.actor, &names, asked.says("enabled")).await?;
-    Ok(Answer::ok(&json!({ "changed": changed })))
+    let changed = request.service.set_tools_enabled(&request.actor, &names, request.says("enabled")).await?;
+    Ok(ApiResponse::ok(&json!({ "changed": changed })))
 }
 
-async fn look(asked: Asked) -> Result<Answer, Error> {
-    let tool = asked.service.tool_called(asked.of_path("tool")).await?;
-    Ok(Answer::ok(&asked.service.with_states(vec![tool]).first()))
+async fn look(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let tool = request.service.tool_by_name(request.path_parameter("tool")).await?;
+    Ok(ApiResponse::ok(&request.service.with_states(vec![tool]).first()))
 }
 
-async fn switch_one(asked: Asked) -> Result<Answer, Error> {
-    let name = asked.of_path("tool").to_owned();
-    asked.service.switch_tools(&asked.actor, std::slice::from_ref(&name), asked.says("enabled")).await?;
-    let tool = asked.service.tool_called(&name).await?;
-    Ok(Answer::ok(&asked.service.with_states(vec![tool]).first()))
+async fn switch_one(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let name = request.path_parameter("tool").to_owned();
+    request.service.set_tools_enabled(&request.actor, std::slice::from_ref(&name), request.says("enabled")).await?;
+    let tool = request.service.tool_by_name(&name).await?;
+    Ok(ApiResponse::ok(&request.service.with_states(vec![tool]).first()))
 }
 
-async fn list(asked: Asked) -> Result<Answer, Error> {
-    tools(&asked, asked.text("server_id")).await
+async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
+    tools(&request, request.text("server_id")).await
 }
 
-async fn of_one(asked: Asked) -> Result<Answer, Error> {
-    tools(&asked, Some(asked.server())).await
+async fn of_one(request: ApiRequest) -> Result<ApiResponse, Error> {
+    tools(&request, Some(request.server())).await
 }
 
 /// All tools, or the part that is asked for: the others are not even read then.
-async fn tools(asked: &Asked, server: Option<&str>) -> Result<Answer, Error> {
-    if asked.has_limit() {
-        let part = asked.service.tools_page(server, asked.page()).await?;
-        return Ok(Answer::page(&asked.service.with_states(part.items), part.total));
+async fn tools(request: &ApiRequest, server: Option<&str>) -> Result<ApiResponse, Error> {
+    if request.has_limit() {
+        let part = request.service.tools_page(server, request.page()).await?;
+        return Ok(ApiResponse::page(&request.service.with_states(part.items), part.total));
     }
-    Ok(asked.rest_of(&asked.service.with_states(asked.service.tools(server).await?)))
+    Ok(request.rest_of(&request.service.with_states(request.service.tools(server).await?)))
 }
 
-async fn refresh(asked: Asked) -> Result<Answer, Error> {
-    asked.service.refresh_tools(&asked.actor, asked.server()).await?;
-    Ok(Answer::json(StatusCode::ACCEPTED, &json!({"status": "refreshing"})))
+async fn refresh(request: ApiRequest) -> Result<ApiResponse, Error> {
+    request.service.refresh_tools(&request.actor, request.server()).await?;
+    Ok(ApiResponse::json(StatusCode::ACCEPTED, &json!({"status": "refreshing"})))
 }
 
-async fn call(asked: Asked) -> Result<Answer, Error> {
-    let body = &asked.body;
+async fn call(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let body = &request.body;
     let (name, tool_name) = (body.text("name"), body.text("tool_name"));
     if name.is_some() && tool_name.is_some() && name != tool_name {
         return Err(refuse(&["body", "tool_name"], "value_error", "`name` and `tool_name` say different things"));
@@ -137,16 +137,16 @@ async fn call(asked: Asked) -> Result<Answer, Error> {
     let call = Call {
         name: name.or(tool_name).unwrap_or_default(),
         server: body.text("server_id"),
-        arguments: arguments(&asked)?,
+        arguments: arguments(&request)?,
         source: body.text("source").and_then(|word| word.parse().ok()).unwrap_or(Source::Rest),
-        actor: asked.actor.clone(),
+        actor: request.actor.clone(),
         document: body.text("document_path").map(|path| (path, line)),
         session: body.text("session"),
         timeout_ms: body.number("timeout_ms"),
-        trace: trace(&asked.headers),
+        trace: trace(&request.headers),
     };
-    let outcome = asked.service.call(call).await?;
-    Ok(Answer::text(StatusCode::OK, "application/json", result::with_metadata(&outcome)))
+    let outcome = request.service.call(call).await?;
+    Ok(ApiResponse::text(StatusCode::OK, "application/json", result::with_metadata(&outcome)))
 }
 
 /// The trace that a request says it belongs to.
@@ -160,8 +160,8 @@ fn trace(headers: &HeaderMap) -> Option<TraceContext> {
 
 /// The arguments as they were written, but in one line: between two tokens a blank does as well as a line end, and
 /// servers over stdio are sent lines.
-fn arguments(asked: &Asked) -> Result<RawJson, Error> {
-    let written = asked.body.raw("arguments").map_or("{}", |arguments| arguments.get());
+fn arguments(request: &ApiRequest) -> Result<RawJson, Error> {
+    let written = request.body.raw("arguments").map_or("{}", |arguments| arguments.get());
     let text = written.replace(['\n', '\r'], " ");
     RawJson::parse(text).map_err(|error| refuse(&["body", "arguments"], "json_invalid", error.to_string()))
 }

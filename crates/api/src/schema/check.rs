@@ -173,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once_with_its_place() {
+    fn everything_that_is_wrong_is_reported_at_once_with_its_place() {
         let schema = Schema::object()
             .with("name", Schema::text().at_most(3))
             .with("kind", Schema::word(["a", "b"]))
             .with("count", Schema::integer(1, 5))
-            .may_have("list", Schema::list(Schema::truth()))
-            .may_have("nothing", Schema::text().or_null());
+            .with_optional("list", Schema::list(Schema::truth()))
+            .with_optional("nothing", Schema::text().or_null());
         let good = json!({"name": "abc", "kind": "A", "count": 5, "list": [true], "nothing": null, "other": 1});
         assert_eq!(problems(&schema, &good), []);
         let bad = json!({"name": "abcd", "kind": "c", "list": [true, 1], "nothing": 1});
@@ -210,7 +210,7 @@ mod tests {
             schema.check_raw(&["body".to_owned()], &raw, &mut found);
             found.into_iter().map(|problem| problem.kind).collect::<Vec<_>>()
         };
-        assert_eq!(check(Schema::any_object().may_have("timeout", Schema::text())), ["json_invalid"]);
+        assert_eq!(check(Schema::any_object().with_optional("timeout", Schema::text())), ["json_invalid"]);
         assert_eq!(check(Schema::any_object()), Vec::<&str>::new(), "it goes to a server as it came");
     }
 

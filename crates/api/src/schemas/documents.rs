@@ -5,16 +5,16 @@ use serde_json::json;
 use super::executions::SESSION;
 use crate::schema::Schema;
 
-const LONGEST_PATH: usize = 4096;
-const LONGEST_QUESTION: usize = 1_000_000;
+const MAX_PATH_LEN: usize = 4096;
+const MAX_QUESTION_LEN: usize = 1_000_000;
 
 /// A document as a request names it.
-pub(crate) fn meant() -> Schema {
+pub(crate) fn requested() -> Schema {
     Schema::object()
-        .may_have("text", Schema::text().about("Its text.").such_as("# Notes\n\n```time\ntool: now\n```\n"))
-        .may_have(
+        .with_optional("text", Schema::text().about("Its text.").such_as("# Notes\n\n```time\ntool: now\n```\n"))
+        .with_optional(
             "path",
-            Schema::kept_text().at_most(LONGEST_PATH).about(
+            Schema::kept_text().at_most(MAX_PATH_LEN).about(
                 "Where it is: for what the registry binds it to, and for the account of calls. Without `text`, a document \
                  below the folder of `serve --documents`.",
             ),
@@ -23,7 +23,7 @@ pub(crate) fn meant() -> Schema {
 
 /// The path of a document.
 pub(crate) fn path() -> Schema {
-    Schema::kept_text().at_most(LONGEST_PATH).about("Its path, as seen from the folder of `serve --documents`.")
+    Schema::kept_text().at_most(MAX_PATH_LEN).about("Its path, as seen from the folder of `serve --documents`.")
 }
 
 /// A line of a document.
@@ -33,35 +33,35 @@ pub(crate) fn line() -> Schema {
 
 /// A run to be made.
 pub(crate) fn run() -> Schema {
-    meant()
-        .may_have(
+    requested()
+        .with_optional(
             "blocks",
             Schema::list(Schema::integer(1, i64::from(i32::MAX))).about("Only these, by number from 1."),
         )
-        .may_have(
+        .with_optional(
             "version",
             Schema::text().about(
                 "The `version` of its map: if the document is another by then, nothing is run (DOCUMENT_CHANGED). Who names \
                  blocks by number should say which document they looked at.",
             ),
         )
-        .may_have("section", Schema::text().about("Only those under this heading: `Tools`, or `## Tools`."))
-        .may_have("line", line().about("Only the one that is in this line."))
-        .may_have(
+        .with_optional("section", Schema::text().about("Only those under this heading: `Tools`, or `## Tools`."))
+        .with_optional("line", line().about("Only the one that is in this line."))
+        .with_optional(
             "dry_run",
             Schema::truth().by_default(false).about("Look tools up and check parameters; call nothing."),
         )
-        .may_have("force", Schema::truth().by_default(false).about("Replace results that somebody edited."))
-        .may_have("jobs", Schema::integer(1, 64).by_default(1).about("How many blocks may run at once."))
-        .may_have(
+        .with_optional("force", Schema::truth().by_default(false).about("Replace results that somebody edited."))
+        .with_optional("jobs", Schema::integer(1, 64).by_default(1).about("How many blocks may run at once."))
+        .with_optional(
             "output",
             Schema::word(["text", "edits", "both", "none"])
                 .by_default("text")
                 .about("What is sent of the new text: all of it, how it came from the old one, both, or nothing."),
         )
-        .may_have("save", Schema::truth().by_default(false).about("Write the results into the document of `path`."))
-        .may_have("session", Schema::kept_text().at_most(SESSION).about("What the calls count for; by default this run alone."))
-        .may_have("confirm_destructive", confirm_destructive())
+        .with_optional("save", Schema::truth().by_default(false).about("Write the results into the document of `path`."))
+        .with_optional("session", Schema::kept_text().at_most(SESSION).about("What the calls count for; by default this run alone."))
+        .with_optional("confirm_destructive", confirm_destructive())
 }
 
 /// Whether an assistant may do what cannot be undone.
@@ -73,21 +73,27 @@ fn confirm_destructive() -> Schema {
 
 /// A question to the assistant.
 pub(crate) fn question() -> Schema {
-    meant()
+    requested()
         .with(
             "question",
-            Schema::kept_text().at_most(LONGEST_QUESTION).about("What is asked.").such_as("Which issues are urgent?"),
+            Schema::kept_text().at_most(MAX_QUESTION_LEN).about("What is asked.").such_as("Which issues are urgent?"),
         )
-        .may_have("line", line().about("The line of the document that it is asked from: what it is bound to holds."))
-        .may_have("servers", Schema::list(Schema::kept_text()).about("Only with tools of these, by id or name."))
-        .may_have("skills", Schema::list(Schema::kept_text()).about("Only with tools that have one of these skills."))
-        .may_have("confirm_destructive", confirm_destructive())
-        .may_have("max_rounds", Schema::integer(1, 1000).by_default(10).about("How often the model may be asked."))
-        .may_have(
+        .with_optional(
+            "line",
+            line().about("The line of the document that it is asked from: what it is bound to holds."),
+        )
+        .with_optional("servers", Schema::list(Schema::kept_text()).about("Only with tools of these, by id or name."))
+        .with_optional(
+            "skills",
+            Schema::list(Schema::kept_text()).about("Only with tools that have one of these skills."),
+        )
+        .with_optional("confirm_destructive", confirm_destructive())
+        .with_optional("max_rounds", Schema::integer(1, 1000).by_default(10).about("How often the model may be asked."))
+        .with_optional(
             "session",
             Schema::kept_text().at_most(SESSION).about("What the calls count for; by default this question alone."),
         )
-        .may_have("transcript", Schema::truth().by_default(false).about("Also send all that was said."))
+        .with_optional("transcript", Schema::truth().by_default(false).about("Also send all that was said."))
 }
 
 /// What came of a question.
@@ -109,7 +115,7 @@ fn assistant_answer() -> Schema {
         .with("input_tokens", Schema::count().about("0 if the provider does not tell."))
         .with("output_tokens", Schema::count())
         .with("remarks", Schema::list(Schema::text()).about("What of the document's own bindings makes no sense."))
-        .may_have("transcript", Schema::any_object())
+        .with_optional("transcript", Schema::any_object())
 }
 
 pub(super) fn all() -> Vec<(&'static str, Schema)> {
@@ -133,7 +139,7 @@ fn document() -> Schema {
         .with("path", Schema::text().about("As seen from the folder."))
         .with("bytes", Schema::count())
         .with("modified_at", Schema::formatted("date-time").or_null())
-        .may_have(
+        .with_optional(
             "problem",
             Schema::text().about(
                 "Why this is no document, but a folder that cannot be read, or where the list ends because it is too long.",
@@ -149,14 +155,14 @@ fn remark() -> Schema {
 fn bound() -> Schema {
     Schema::object()
         .with("section_type", Schema::word(["document", "heading", "block", "range"]))
-        .may_have("heading_text", Schema::text())
-        .may_have("block_id", Schema::text())
-        .may_have("start_line", Schema::count())
-        .may_have("end_line", Schema::count())
+        .with_optional("heading_text", Schema::text())
+        .with_optional("block_id", Schema::text())
+        .with_optional("start_line", Schema::count())
+        .with_optional("end_line", Schema::count())
         .with("server", Schema::text())
         .with("inherit_to_children", Schema::truth())
         .with("origin", Schema::word(["comment", "front_matter", "registry"]).about("Who says so."))
-        .may_have("line", Schema::count().about("Where in the document it is said."))
+        .with_optional("line", Schema::count().about("Where in the document it is said."))
         .with("is_inherited", Schema::truth().about("It holds for a section around this one."))
 }
 
@@ -173,7 +179,7 @@ fn map() -> Schema {
         .with("bound", bound_or_null())
         .with("title", Schema::text().about("`server.tool`, or `assistant`."))
         .with("problem", problem().about("Why it would not be run, as far as that is known without asking any server."))
-        .may_have("not_checked", Schema::text().about(NOT_CHECKED));
+        .with_optional("not_checked", Schema::text().about(NOT_CHECKED));
     let section = Schema::object()
         .with("level", Schema::count().about("0 is what stands before the first heading."))
         .with("heading", Schema::text())
@@ -225,7 +231,7 @@ fn outcome() -> Schema {
         .with("ends_run", Schema::truth().about("It was not called, and no block after it could be: the run is over."))
         .with("request", request.or_null().about("What was called, or would be."))
         .with("written", Schema::word(fates).or_null().about("What became of its result."))
-        .may_have("not_checked", Schema::text().about(NOT_CHECKED));
+        .with_optional("not_checked", Schema::text().about(NOT_CHECKED));
     let edit = Schema::object()
         .with("start", Schema::count().about("The first byte of UTF-8 that is replaced."))
         .with("end", Schema::count().about("The byte after the last."))
@@ -241,8 +247,8 @@ fn outcome() -> Schema {
         .with("remarks", Schema::list(Schema::named("Remark")))
         .with("saved", Schema::truth().about("Whether the document on disk has the results."))
         .with("attachments", Schema::list(attachment).about("Files that the new text links; written already if saved."))
-        .may_have("text", Schema::text())
-        .may_have("edits", Schema::list(edit).about("How the new text comes from the old one, from the top."))
+        .with_optional("text", Schema::text())
+        .with_optional("edits", Schema::list(edit).about("How the new text comes from the old one, from the top."))
 }
 
 fn context() -> Schema {

@@ -18,28 +18,28 @@ pub(crate) fn call() -> Schema {
     let name =
         || Shape { pattern: "^[^\\u0000]*[^\\s\\u0000][^\\u0000]*$", fits, says: "the name of a tool is not empty" };
     Schema::object()
-        .may_have(
+        .with_optional(
             "name",
             Schema::shaped(name(), TOOL_NAME).about("`server.tool`, or the tool's own name.").such_as("github.search"),
         )
-        .may_have("tool_name", Schema::shaped(name(), TOOL_NAME).about("The same as `name`."))
+        .with_optional("tool_name", Schema::shaped(name(), TOOL_NAME).about("The same as `name`."))
         .with_either(&["name", "tool_name"])
-        .may_have("arguments", Schema::any_object().about("What the tool takes. Passed on byte for byte."))
-        .may_have("server_id", Schema::kept_text().or_null().about("The server, by id or name."))
-        .may_have("source", Schema::word(sources).by_default("rest").about("Which way the call came."))
-        .may_have(
+        .with_optional("arguments", Schema::any_object().about("What the tool takes. Passed on byte for byte."))
+        .with_optional("server_id", Schema::kept_text().or_null().about("The server, by id or name."))
+        .with_optional("source", Schema::word(sources).by_default("rest").about("Which way the call came."))
+        .with_optional(
             "document_path",
             Schema::kept_text().at_most(DOCUMENT_PATH).or_null().about("The document the call is made from."),
         )
-        .may_have("section_line", Schema::integer(0, i64::from(u32::MAX)).or_null().about("The line in it."))
-        .may_have(
+        .with_optional("section_line", Schema::integer(0, i64::from(u32::MAX)).or_null().about("The line in it."))
+        .with_optional(
             "session",
             Schema::kept_text()
                 .at_most(SESSION)
                 .or_null()
                 .about("The session of a document or an assistant that the call counts for."),
         )
-        .may_have(
+        .with_optional(
             "timeout_ms",
             Schema::integer(1, 86_400_000).or_null().about("Another limit than that of the settings."),
         )
@@ -60,15 +60,15 @@ fn metadata() -> Schema {
 
 pub(super) fn result() -> Schema {
     Schema::object()
-        .may_have("content", Schema::anything().about("As the server sent it."))
-        .may_have(
+        .with_optional("content", Schema::anything().about("As the server sent it."))
+        .with_optional(
             "isError",
             Schema::anything()
                 .about("As the server sent it: true if the tool says that it failed. Always there; false where the server says nothing."),
         )
-        .may_have("structuredContent", Schema::anything().about("As the server sent it."))
-        .may_have("metadata", Schema::either([metadata(), Schema::anything()]).about("How the call got there."))
-        .may_have(
+        .with_optional("structuredContent", Schema::anything().about("As the server sent it."))
+        .with_optional("metadata", Schema::either([metadata(), Schema::anything()]).about("How the call got there."))
+        .with_optional(
             "_aggregator",
             metadata().about("How the call got there, if the server's result has a `metadata` of its own."),
         )

@@ -30,7 +30,7 @@ pub(super) fn resource() -> Schema {
 pub(crate) fn prompt_request() -> Schema {
     Schema::object()
         .with("name", Schema::kept_text().about("`server.prompt`, or the prompt's own name."))
-        .may_have("arguments", Schema::any_object().about("Texts by the names of its arguments."))
+        .with_optional("arguments", Schema::any_object().about("Texts by the names of its arguments."))
         .and_no_more()
         .such_as(json!({"name": "github.review", "arguments": {"pull_request": "12"}}))
 }
@@ -39,7 +39,7 @@ pub(crate) fn prompt_request() -> Schema {
 pub(crate) fn resource_request() -> Schema {
     Schema::object()
         .with("uri", Schema::kept_text().about("Its address, as it is listed."))
-        .may_have("server_id", Schema::kept_text().or_null().about("The server, by id or name."))
+        .with_optional("server_id", Schema::kept_text().or_null().about("The server, by id or name."))
         .and_no_more()
         .such_as(json!({"uri": "file:///notes.txt"}))
 }

@@ -37,8 +37,8 @@ pub(super) fn service_health() -> Schema {
             Schema::word(["server", "database", "executions", "config", "tokens", "vectors", "embeddings"]),
         )
         .with("message", Schema::text())
-        .may_have("server_id", Schema::formatted("uuid"))
-        .may_have("server_name", Schema::text());
+        .with_optional("server_id", Schema::formatted("uuid"))
+        .with_optional("server_name", Schema::text());
     let check = || Schema::object().with("status", Schema::word(["ok", "failed"]));
     let vectors = check()
         .with("in_use", Schema::word(["none", "embedded", "qdrant"]).about("Where vectors are compared now."))
@@ -64,7 +64,7 @@ pub(super) fn settings() -> Schema {
 pub(crate) fn changed_settings() -> Schema {
     each_setting()
         .into_iter()
-        .fold(Schema::object(), |schema, (name, member)| schema.may_have(name, member.or_null()))
+        .fold(Schema::object(), |schema, (name, member)| schema.with_optional(name, member.or_null()))
         .and_no_more()
         .such_as(json!({"timeout_ms": 60_000}))
 }

@@ -31,21 +31,21 @@ fn connection_config() -> Schema {
              is kept encrypted; secrets are shown as `***`, and what is sent back as `***` stays as it was.",
         )
         .with_either(&["command", "url", "base_url", "docker"])
-        .may_have("command", Schema::kept_text().about("The program that is started."))
-        .may_have("args", Schema::list(Schema::kept_text()))
-        .may_have("env", Schema::any_object().about("Texts by the names of variables."))
-        .may_have("cwd", Schema::kept_text())
-        .may_have("url", address())
-        .may_have("base_url", address())
-        .may_have("headers", Schema::any_object().about("Texts by the names of headers."))
-        .may_have("docker", docker())
-        .may_have("timeout", Schema::integer(1, 86_400_000).about("Milliseconds that a call may take."))
-        .may_have(
+        .with_optional("command", Schema::kept_text().about("The program that is started."))
+        .with_optional("args", Schema::list(Schema::kept_text()))
+        .with_optional("env", Schema::any_object().about("Texts by the names of variables."))
+        .with_optional("cwd", Schema::kept_text())
+        .with_optional("url", address())
+        .with_optional("base_url", address())
+        .with_optional("headers", Schema::any_object().about("Texts by the names of headers."))
+        .with_optional("docker", docker())
+        .with_optional("timeout", Schema::integer(1, 86_400_000).about("Milliseconds that a call may take."))
+        .with_optional(
             "startTimeout",
             Schema::integer(1, 86_400_000).about("Milliseconds that it may take to become ready."),
         )
-        .may_have("era", Schema::word(["legacy", "modern"]))
-        .may_have("lazy", Schema::truth().about("It starts when it is needed."))
+        .with_optional("era", Schema::word(["legacy", "modern"]))
+        .with_optional("lazy", Schema::truth().about("It starts when it is needed."))
         .such_as(json!({"command": "npx", "args": ["-y", "some-server"], "env": {"TOKEN": "${TOKEN}"}}))
 }
 
@@ -97,44 +97,44 @@ fn health_check_url() -> Schema {
 pub(crate) fn registration() -> Schema {
     Schema::object()
         .with("name", name().about("Unique."))
-        .may_have("description", Schema::kept_text().at_most(DESCRIPTION).or_null().about("What it is for."))
+        .with_optional("description", Schema::kept_text().at_most(DESCRIPTION).or_null().about("What it is for."))
         .with("transport_type", transport())
-        .may_have("deployment_type", deployment())
+        .with_optional("deployment_type", deployment())
         .with("connection_config", connection_config())
-        .may_have("health_check_url", health_check_url())
-        .may_have("auto_connect", Schema::truth().by_default(true).about("Connect without being asked."))
-        .may_have("enabled", Schema::truth().by_default(true).about("It may be connected."))
+        .with_optional("health_check_url", health_check_url())
+        .with_optional("auto_connect", Schema::truth().by_default(true).about("Connect without being asked."))
+        .with_optional("enabled", Schema::truth().by_default(true).about("It may be connected."))
         .and_no_more()
 }
 
 /// A server to be tried.
-pub(crate) fn trial() -> Schema {
+pub(crate) fn test_request() -> Schema {
     Schema::object()
-        .may_have("name", name())
+        .with_optional("name", name())
         .with("transport_type", transport())
         .with("connection_config", connection_config())
-        .may_have(
+        .with_optional(
             "description",
             Schema::anything().about("As in a registration; not looked at, like all that follows."),
         )
-        .may_have("deployment_type", Schema::anything())
-        .may_have("health_check_url", Schema::anything())
-        .may_have("auto_connect", Schema::anything())
-        .may_have("enabled", Schema::anything())
+        .with_optional("deployment_type", Schema::anything())
+        .with_optional("health_check_url", Schema::anything())
+        .with_optional("auto_connect", Schema::anything())
+        .with_optional("enabled", Schema::anything())
         .and_no_more()
 }
 
 /// What is to be different about a server.
 pub(crate) fn update() -> Schema {
     Schema::object()
-        .may_have("name", name().about("Its tools are renamed with it."))
-        .may_have("description", Schema::kept_text().at_most(DESCRIPTION).or_null())
-        .may_have("transport_type", transport())
-        .may_have("deployment_type", deployment())
-        .may_have("connection_config", connection_config())
-        .may_have("health_check_url", health_check_url())
-        .may_have("auto_connect", Schema::truth())
-        .may_have("enabled", Schema::truth())
+        .with_optional("name", name().about("Its tools are renamed with it."))
+        .with_optional("description", Schema::kept_text().at_most(DESCRIPTION).or_null())
+        .with_optional("transport_type", transport())
+        .with_optional("deployment_type", deployment())
+        .with_optional("connection_config", connection_config())
+        .with_optional("health_check_url", health_check_url())
+        .with_optional("auto_connect", Schema::truth())
+        .with_optional("enabled", Schema::truth())
         .and_no_more()
 }
 
@@ -186,7 +186,10 @@ pub(super) fn server() -> Schema {
             "progress",
             Schema::text().or_null().about("What has to be done before it can start, and how far that is."),
         )
-        .may_have("tools", Schema::list(Schema::named("Tool")).about("Where they were asked for or just discovered."))
+        .with_optional(
+            "tools",
+            Schema::list(Schema::named("Tool")).about("Where they were asked for or just discovered."),
+        )
 }
 
 /// What a server uses of the machine.

@@ -2,7 +2,7 @@
 
 use registry::Status;
 use serde_json::json;
-use service::finding::{SkillOrigin, Strategy};
+use service::tool_search::{SkillOrigin, Strategy};
 
 use super::{moment, words};
 use crate::schema::{Schema, Shape};
@@ -28,14 +28,14 @@ pub(super) fn tool() -> Schema {
         .with("skill_confidences", Schema::list(Schema::number()).about("How certain each of these is, from 0 to 1."))
         .with("primary_skill_id", Schema::text().or_null().about("What it is best at."))
         .with("position", Schema::count().about("Its place in its server's list."))
-        .may_have("state", tool_state())
-        .may_have("title", Schema::text().or_null().about("What people call it, as its server says."))
-        .may_have(
+        .with_optional("state", tool_state())
+        .with_optional("title", Schema::text().or_null().about("What people call it, as its server says."))
+        .with_optional(
             "annotations",
             Schema::anything()
                 .about("What its server says of what it does: `readOnlyHint`, `destructiveHint` ..; or null."),
         )
-        .may_have("output_schema", Schema::anything().about("A JSON Schema of what it gives back, or null."))
+        .with_optional("output_schema", Schema::anything().about("A JSON Schema of what it gives back, or null."))
 }
 
 /// How far it is known what a tool is for.
@@ -50,8 +50,8 @@ fn tool_state() -> Schema {
 pub(crate) fn switched() -> Schema {
     Schema::object()
         .with("enabled", Schema::truth().about("Whether they are on from now on."))
-        .may_have("names", Schema::list(Schema::kept_text()).about("Full names, as in `github.search`."))
-        .may_have("server_id", Schema::kept_text().about("All tools of this server, by id or name."))
+        .with_optional("names", Schema::list(Schema::kept_text()).about("Full names, as in `github.search`."))
+        .with_optional("server_id", Schema::kept_text().about("All tools of this server, by id or name."))
         .with_either(&["names", "server_id"])
         .and_no_more()
 }
@@ -66,32 +66,35 @@ pub(crate) fn search() -> Schema {
             Schema::shaped(query, QUERY).about("What you want to do, in plain words.").such_as("create an issue"),
         )
         // Programs with types say null where nothing is said.
-        .may_have("limit", Schema::integer(1, 1000).by_default(10).or_null().about("At most so many."))
-        .may_have(
+        .with_optional("limit", Schema::integer(1, 1000).by_default(10).or_null().about("At most so many."))
+        .with_optional(
             "server_filter",
             Schema::list(Schema::kept_text()).or_null().about("Only of these servers, by id or name."),
         )
-        .may_have(
+        .with_optional(
             "skill_filter",
             Schema::list(Schema::kept_text()).or_null().about("Only with one of these skills, by id or name."),
         )
-        .may_have(
+        .with_optional(
             "strategy",
             words!(Strategy).by_default("direct").or_null().about("Among all tools, or skills first."),
         )
-        .may_have(
+        .with_optional(
             "skill_threshold",
             Schema::share()
                 .by_default(0.1)
                 .or_null()
                 .about("Skills lead to tools if they score at least so much, from 0 to 1."),
         )
-        .may_have(
+        .with_optional(
             "threshold",
             Schema::share().by_default(0).or_null().about("Only what scores at least so much, from 0 to 1."),
         )
-        .may_have("include_schemas", Schema::truth().by_default(false).or_null().about("With what each tool takes."))
-        .may_have(
+        .with_optional(
+            "include_schemas",
+            Schema::truth().by_default(false).or_null().about("With what each tool takes."),
+        )
+        .with_optional(
             "include_external",
             Schema::truth().by_default(true).or_null().about("Tools of servers; all tools are."),
         )
@@ -119,7 +122,7 @@ pub(super) fn found_tool() -> Schema {
         .with("is_classified", Schema::truth())
         .with("state", tool_state())
         .with("why", why)
-        .may_have("input_schema", Schema::anything().about("A JSON Schema, as the server wrote it."))
+        .with_optional("input_schema", Schema::anything().about("A JSON Schema, as the server wrote it."))
 }
 
 pub(super) fn findings() -> Schema {
@@ -172,10 +175,13 @@ pub(crate) fn suggestion() -> Schema {
 /// What a skill is to be.
 pub(crate) fn changed_skill() -> Schema {
     Schema::object()
-        .may_have("name", Schema::kept_text().at_most(100).about("For people. A new skill needs one."))
-        .may_have("description", Schema::kept_text().at_most(2000).about("What its tools do. A new skill needs one."))
-        .may_have("examples", Schema::list(Schema::kept_text().at_most(500)).about("50 at most."))
-        .may_have("enabled", Schema::truth().about("Whether tools may have it; a new one is enabled."))
+        .with_optional("name", Schema::kept_text().at_most(100).about("For people. A new skill needs one."))
+        .with_optional(
+            "description",
+            Schema::kept_text().at_most(2000).about("What its tools do. A new skill needs one."),
+        )
+        .with_optional("examples", Schema::list(Schema::kept_text().at_most(500)).about("50 at most."))
+        .with_optional("enabled", Schema::truth().about("Whether tools may have it; a new one is enabled."))
         .and_no_more()
         .such_as(json!({"name": "Beekeeping", "description": "Hives and honey", "examples": ["count the bees"]}))
 }

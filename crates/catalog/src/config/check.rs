@@ -147,12 +147,12 @@ impl Check<'_> {
 
     fn server(&mut self, name: ServerName, server: &Entry<'_>) -> Option<ServerSpec> {
         self.filled_in.take();
-        let era = self.era(server);
+        let lifecycle = self.lifecycle(server);
         let [timeout, start_timeout] = ["timeout", "startTimeout"].map(|key| self.milliseconds(server, key));
         let transport = self.transport(server)?;
         let variables = self.filled_in.take();
         let secrets = Secrets::of(&transport, variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        Some(ServerSpec { name, transport, era, timeout, start_timeout, secrets })
+        Some(ServerSpec { name, transport, lifecycle, timeout, start_timeout, secrets })
     }
 }
 

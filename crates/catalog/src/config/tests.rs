@@ -35,7 +35,7 @@ fn problems(text: &str) -> Vec<Problem> {
 }
 
 /// Each problem as `path message`.
-fn told(text: &str) -> Vec<String> {
+fn error_text(text: &str) -> Vec<String> {
     let problems = problems(text).into_iter();
     problems.map(|problem| format!("{} {}", problem.path, problem.message)).collect()
 }
@@ -62,7 +62,7 @@ mod a_good_config {
         let spec = |name, program, secrets: &[&'static str]| ServerSpec {
             name: ServerName::new(name).unwrap(),
             transport: Transport::Stdio(program),
-            era: None,
+            lifecycle: None,
             timeout: None,
             start_timeout: None,
             secrets: Secrets::default().with(secrets.iter().copied()),
@@ -167,7 +167,7 @@ mod a_file_that_is_no_json {
     }
 
     #[test]
-    fn is_told_when_it_is_not_even_text() {
+    fn is_reported_when_it_is_no_text() {
         let error = Config::parse(b"{\n\"a\": \"\xff\"}", Accepted::StdioOnly, lookup).unwrap_err();
         assert_eq!(error.to_string(), "invalid UTF-8 in line 2");
         assert_eq!(error.code(), "invalid_json");
@@ -187,9 +187,9 @@ mod the_servers_object {
 
     #[test]
     fn must_be_there_and_be_an_object() {
-        assert_eq!(told("[]"), ["$ must be an object, not an array"]);
-        assert_eq!(told("{}"), ["$.mcpServers is missing"]);
-        assert_eq!(told(r#"{"mcpServers": []}"#), ["$.mcpServers must be an object, not an array"]);
+        assert_eq!(error_text("[]"), ["$ must be an object, not an array"]);
+        assert_eq!(error_text("{}"), ["$.mcpServers is missing"]);
+        assert_eq!(error_text(r#"{"mcpServers": []}"#), ["$.mcpServers must be an object, not an array"]);
     }
 
     #[test]
@@ -203,25 +203,25 @@ mod the_servers_object {
     #[test]
     fn must_not_give_a_key_twice() {
         assert_eq!(
-            told(r#"{"mcpServers": {"git": {"command": "a"}, "x": {"command": "a"}, "git": {"command": "b"}}}"#),
+            error_text(r#"{"mcpServers": {"git": {"command": "a"}, "x": {"command": "a"}, "git": {"command": "b"}}}"#),
             ["$.mcpServers.git is given twice"]
         );
         assert_eq!(
-            told(r#"{"mcpServers": {}, "mcpServers": {}, "mcpServers": {}}"#),
+            error_text(r#"{"mcpServers": {}, "mcpServers": {}, "mcpServers": {}}"#),
             ["$.mcpServers is given 3 times"]
         );
         // Also when only the decoded keys are the same.
         assert_eq!(
-            told(r#"{"mcpServers": {"a": {"command": "a"}, "\u0061": {"command": "b"}}}"#),
+            error_text(r#"{"mcpServers": {"a": {"command": "a"}, "\u0061": {"command": "b"}}}"#),
             ["$.mcpServers.a is given twice"]
         );
     }
 
     #[test]
     fn must_name_its_servers() {
-        assert_eq!(told(r#"{"mcpServers": {"": {"command": "a"}}}"#), [r#"$.mcpServers[""] has an empty name"#]);
+        assert_eq!(error_text(r#"{"mcpServers": {"": {"command": "a"}}}"#), [r#"$.mcpServers[""] has an empty name"#]);
         assert_eq!(
-            told(r#"{"mcpServers": {"a\u0000": {"command": "a"}}}"#),
+            error_text(r#"{"mcpServers": {"a\u0000": {"command": "a"}}}"#),
             [r#"$.mcpServers["a\u0000"] has a NUL character in its name"#]
         );
     }
@@ -230,27 +230,27 @@ mod the_servers_object {
 mod a_server {
     use super::*;
 
-    fn told_about(server: &str) -> Vec<String> {
-        let told = told(&with_server(server)).into_iter();
-        told.map(|line| line.replacen("$.mcpServers.s", "", 1)).collect()
+    fn error_about(server: &str) -> Vec<String> {
+        let error_text = error_text(&with_server(server)).into_iter();
+        error_text.map(|line| line.replacen("$.mcpServers.s", "", 1)).collect()
     }
 
     #[test]
     fn must_be_an_object_with_a_command() {
-        assert_eq!(told_about("3"), [" must be an object, not a number"]);
-        assert_eq!(told_about("{}"), [".command is missing"]);
-        assert_eq!(told_about(r#"{"command": ["a"]}"#), [".command must be a string, not an array"]);
-        assert_eq!(told_about(r#"{"command": " "}"#), [".command is empty"]);
-        assert_eq!(told_about(r#"{"command": "$BLANK"}"#), [".command is empty once its variables are filled in"]);
+        assert_eq!(error_about("3"), [" must be an object, not a number"]);
+        assert_eq!(error_about("{}"), [".command is missing"]);
+        assert_eq!(error_about(r#"{"command": ["a"]}"#), [".command must be a string, not an array"]);
+        assert_eq!(error_about(r#"{"command": " "}"#), [".command is empty"]);
+        assert_eq!(error_about(r#"{"command": "$BLANK"}"#), [".command is empty once its variables are filled in"]);
     }
 
     #[test]
     fn must_have_strings_where_strings_belong() {
-        let told = told_about(
+        let error_text = error_about(
             r#"{"command": "a", "args": ["ok", 1, null], "env": {"A": 1, "B": {}}, "cwd": false, "disabled": "no"}"#,
         );
         assert_eq!(
-            told,
+            error_text,
             [
                 ".disabled must be true or false, not a string",
                 ".args[1] must be a string, not a number",
@@ -261,7 +261,7 @@ mod a_server {
             ]
         );
         assert_eq!(
-            told_about(r#"{"command": "a", "args": "x", "env": [], "cwd": ""}"#),
+            error_about(r#"{"command": "a", "args": "x", "env": [], "cwd": ""}"#),
             [
                 ".args must be an array of strings, not a string",
                 ".env must be an object of strings, not an array",
@@ -273,12 +273,12 @@ mod a_server {
 
     #[test]
     fn must_not_hold_what_no_system_can_pass_on() {
-        let told = told_about(
+        let error_text = error_about(
             r#"{"command": "a\u0000", "args": ["$NUL"], "env": {"": "x", "A=B": "x", "C": "\u0000"}, "cwd": "\u0000"}"#,
         );
         let nul = "contains a NUL character, which cannot be passed to a program";
         assert_eq!(
-            told,
+            error_text,
             [
                 format!(".command {nul}"),
                 format!(".args[0] {nul}"),
@@ -293,7 +293,7 @@ mod a_server {
     #[test]
     fn must_not_give_a_key_twice() {
         assert_eq!(
-            told_about(r#"{"command": "a", "command": "b", "env": {"A": "1", "A": "2"}}"#),
+            error_about(r#"{"command": "a", "command": "b", "env": {"A": "1", "A": "2"}}"#),
             [".command is given twice", ".env.A is given twice",]
         );
     }
@@ -308,16 +308,16 @@ mod a_server {
             (r#"{"command": "a", "type": "sse"}"#, r#" has the type "sse""#),
             (r#"{"command": "a", "transport": "streamable-http"}"#, r#" has the transport "streamable-http""#),
         ] {
-            assert_eq!(told_about(server), [format!("{expected}; {only_stdio}")]);
+            assert_eq!(error_about(server), [format!("{expected}; {only_stdio}")]);
             assert!(hint(&with_server(server)).contains("`mcp-aggregator`"));
         }
-        assert_eq!(told_about(r#"{"command": "a", "type": 1}"#), [".type must be a string, not a number"]);
+        assert_eq!(error_about(r#"{"command": "a", "type": 1}"#), [".type must be a string, not a number"]);
     }
 
     #[test]
     fn that_is_disabled_must_still_be_well_formed() {
         assert_eq!(
-            told_about(r#"{"disabled": true, "args": [1, "${"]}"#),
+            error_about(r#"{"disabled": true, "args": [1, "${"]}"#),
             [".command is missing", ".args[0] must be a string, not a number"]
         );
     }

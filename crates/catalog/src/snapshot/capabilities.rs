@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use protocol::scan::{Span, members};
-use protocol::{Era, reply, text};
+use protocol::{Lifecycle, reply, text};
 
 use super::{Scope, Snapshot};
 use crate::item::Kind;
@@ -14,23 +14,24 @@ pub(super) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 type Member = (&'static str, Vec<u8>);
 
 impl Snapshot {
-    /// The capabilities to announce to a client of `era`: a JSON object for `initialize` or `server/discover`.
-    pub fn capabilities(&self, scope: Scope, era: Era) -> Bytes {
+    /// The capabilities to announce to a client of `lifecycle`: a JSON object for `initialize` or `server/discover`.
+    pub fn capabilities(&self, scope: Scope, lifecycle: Lifecycle) -> Bytes {
         let alone = match scope {
             Scope::All => None,
             Scope::One(server) => self.servers.get(server).filter(|server| server.state.offers()),
         };
         Bytes::from(match alone {
-            Some(server) => capabilities_of_one(server.offer.towards(era), era),
-            None => self.merged_capabilities(scope, era),
+            Some(server) => capabilities_of_one(server.offer.for_lifecycle(lifecycle), lifecycle),
+            None => self.merged_capabilities(scope, lifecycle),
         })
     }
 
     /// A client asks once, at its start. While servers are starting we cannot know what they will turn out to have, so
     /// what we can serve is announced: an empty list is harmless, a list that is never asked for is not.
-    fn merged_capabilities(&self, scope: Scope, era: Era) -> Vec<u8> {
+    fn merged_capabilities(&self, scope: Scope, lifecycle: Lifecycle) -> Vec<u8> {
         let is_open = self.is_growing || !self.is_settled_in(scope);
-        let any = |path: &[&str]| self.running(scope).any(|(_, server)| server.offer.towards(era).has_at(path));
+        let any =
+            |path: &[&str]| self.running(scope).any(|(_, server)| server.offer.for_lifecycle(lifecycle).has_at(path));
         let list_changed = || reply::object([("listChanged", b"true".to_vec())]);
         let mut merged: Vec<Member> = vec![(Kind::Tool.capability(), list_changed())];
         if is_open || any(&["prompts"]) {
@@ -46,16 +47,16 @@ impl Snapshot {
                 merged.push((plain, b"{}".to_vec()));
             }
         }
-        merged.extend(match era {
-            Era::Legacy => self.merged_tasks(scope),
-            Era::Modern => self.merged_extensions(scope),
+        merged.extend(match lifecycle {
+            Lifecycle::Session => self.merged_tasks(scope),
+            Lifecycle::SelfContained => self.merged_extensions(scope),
         });
         reply::object(merged)
     }
 
     /// The core tasks of legacy servers, which only legacy clients understand.
     fn merged_tasks(&self, scope: Scope) -> Option<Member> {
-        let any = |path: &[&str]| self.offers_in(scope, Era::Legacy).any(|offer| offer.has_at(path));
+        let any = |path: &[&str]| self.offers_in(scope, Lifecycle::Session).any(|offer| offer.has_at(path));
         if !any(&["tasks"]) {
             return None;
         }
@@ -73,25 +74,28 @@ impl Snapshot {
 
     /// The one extension we know how to route among several servers.
     fn merged_extensions(&self, scope: Scope) -> Option<Member> {
-        let is_offered =
-            self.offers_in(scope, Era::Modern).any(|offer| offer.has_within("extensions", TASKS_EXTENSION));
+        let is_offered = self
+            .offers_in(scope, Lifecycle::SelfContained)
+            .any(|offer| offer.has_within("extensions", TASKS_EXTENSION));
         is_offered.then(|| ("extensions", reply::object([(TASKS_EXTENSION, b"{}".to_vec())])))
     }
 
-    /// What running servers offer that speak `era` with us.
-    fn offers_in(&self, scope: Scope, era: Era) -> impl Iterator<Item = &Offer> {
-        self.running(scope).map(move |(_, server)| server.offer.towards(era)).filter(move |offer| offer.era == era)
+    /// What running servers offer that speak `lifecycle` with us.
+    fn offers_in(&self, scope: Scope, lifecycle: Lifecycle) -> impl Iterator<Item = &Offer> {
+        self.running(scope)
+            .map(move |(_, server)| server.offer.for_lifecycle(lifecycle))
+            .filter(move |offer| offer.lifecycle == lifecycle)
     }
 }
 
 /// A server's own capabilities, members we do not know included. We announce changes of its lists whether or not it
 /// does: it may be gone and come back.
-fn capabilities_of_one(offer: &Offer, era: Era) -> Vec<u8> {
+fn capabilities_of_one(offer: &Offer, lifecycle: Lifecycle) -> Vec<u8> {
     let json = &offer.capabilities;
     let mut out = vec![b'{'];
     members(json, Span { start: 0, end: json.len() }, |key, value| {
         let name = text::decode(key.of(json)).unwrap_or_default();
-        if !crosses(&name, offer.era, era) {
+        if !crosses(&name, offer.lifecycle, lifecycle) {
             return;
         }
         if out.len() > 1 {
@@ -108,10 +112,10 @@ fn capabilities_of_one(offer: &Offer, era: Era) -> Vec<u8> {
     out
 }
 
-/// Whether a client of one era can use a capability of a server of another.
-fn crosses(capability: &str, server: Era, client: Era) -> bool {
+/// Whether a client of one lifecycle can use a capability of a server of another.
+fn crosses(capability: &str, server: Lifecycle, client: Lifecycle) -> bool {
     match capability {
-        "tasks" => (server, client) == (Era::Legacy, Era::Legacy),
+        "tasks" => (server, client) == (Lifecycle::Session, Lifecycle::Session),
         "extensions" => server == client,
         _ => true,
     }
@@ -142,17 +146,18 @@ mod tests {
     use super::*;
 
     fn legacy(capabilities: &str) -> ServerEntry {
-        capable(idle("l", Era::Legacy), capabilities)
+        capable(idle("l", Lifecycle::Session), capabilities)
     }
 
     fn modern(capabilities: &str) -> ServerEntry {
-        capable(idle("m", Era::Modern), capabilities)
+        capable(idle("m", Lifecycle::SelfContained), capabilities)
     }
 
     /// What is announced to a legacy and to a modern client.
     fn announced(servers: Vec<ServerEntry>, scope: Scope) -> [String; 2] {
         let snapshot = snapshot(servers);
-        [Era::Legacy, Era::Modern].map(|era| String::from_utf8(snapshot.capabilities(scope, era).to_vec()).unwrap())
+        [Lifecycle::Session, Lifecycle::SelfContained]
+            .map(|lifecycle| String::from_utf8(snapshot.capabilities(scope, lifecycle).to_vec()).unwrap())
     }
 
     fn same(text: &str) -> [String; 2] {
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_announced_in_the_way_of_the_clients_era_for_servers_of_that_era() {
+    fn tasks_are_announced_as_the_clients_lifecycle_does_for_servers_of_that_lifecycle() {
         let with_core = legacy(r#"{"tasks":{"list":{},"requests":{"tools":{"call":{}}}}}"#);
         let with_cancel = legacy(r#"{"tasks":{"cancel":{}}}"#);
         let with_extension = modern(r#"{"extensions":{"io.modelcontextprotocol/tasks":{},"other":{}},"tasks":{}}"#);
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_and_extensions_of_a_server_alone_do_not_cross_eras() {
+    fn tasks_and_extensions_of_a_single_server_are_not_bridged() {
         let own = r#"{"tasks":{"list":{}},"extensions":{"ui":{}},"logging":{}}"#;
         let neither = r#"{"logging":{}}"#.to_owned();
         assert_eq!(announced(vec![legacy(own)], Scope::One(0)), [own.to_owned(), neither.clone()]);

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use protocol::{Era, text};
+use protocol::{Lifecycle, text};
 
 use super::{Route, Scope, ServerEntry, Snapshot};
 use crate::item::Kind;
@@ -15,7 +15,7 @@ pub const ITEMS_PER_PAGE: usize = 1000;
 /// What starts a cursor of ours, so that one of somebody else's is recognised.
 const CURSOR_PREFIX: &str = "mcpa-page-";
 
-/// The pages of every list: by kind, style of names and era of the client. Each page is the JSON of a `result`.
+/// The pages of every list: by kind, style of names and lifecycle of the client. Each page is the JSON of a `result`.
 #[derive(Debug, Default)]
 pub(super) struct Pages([[[OnceLock<Vec<Bytes>>; 2]; 2]; 4]);
 
@@ -25,14 +25,14 @@ struct List {
     scope: Scope,
     kind: Kind,
     style: NameStyle,
-    era: Era,
+    lifecycle: Lifecycle,
 }
 
 impl List {
     /// Where no name is ours there is no style either.
-    fn new(scope: Scope, kind: Kind, style: NameStyle, era: Era) -> Self {
+    fn new(scope: Scope, kind: Kind, style: NameStyle, lifecycle: Lifecycle) -> Self {
         let has_style = scope == Scope::All && kind.is_prefixed();
-        Self { scope, kind, style: if has_style { style } else { NameStyle::Canonical }, era }
+        Self { scope, kind, style: if has_style { style } else { NameStyle::Canonical }, lifecycle }
     }
 }
 
@@ -40,19 +40,26 @@ impl Snapshot {
     /// The `result` of a list at `cursor`; `None` if the cursor is not one of ours or leads past the end.
     ///
     /// An object that is never empty, so whoever wants to add a member can put it before the last byte.
-    pub fn page(&self, scope: Scope, kind: Kind, style: NameStyle, era: Era, cursor: Option<&str>) -> Option<&Bytes> {
+    pub fn page(
+        &self,
+        scope: Scope,
+        kind: Kind,
+        style: NameStyle,
+        lifecycle: Lifecycle,
+        cursor: Option<&str>,
+    ) -> Option<&Bytes> {
         let index = cursor.map_or(Some(0), page_number)?;
-        let list = List::new(scope, kind, style, era);
+        let list = List::new(scope, kind, style, lifecycle);
         self.pages(list)?.get_or_init(|| self.write_pages(list)).get(index)
     }
 
     /// How many bytes of definitions must be written before a list is ready.
-    pub fn unwritten(&self, scope: Scope, kind: Kind, style: NameStyle, era: Era) -> usize {
-        let list = List::new(scope, kind, style, era);
+    pub fn unwritten(&self, scope: Scope, kind: Kind, style: NameStyle, lifecycle: Lifecycle) -> usize {
+        let list = List::new(scope, kind, style, lifecycle);
         if self.pages(list).is_none_or(|pages| pages.get().is_some()) {
             return 0;
         }
-        let bytes = |server: &ServerEntry| server.offer.towards(era).weight(kind);
+        let bytes = |server: &ServerEntry| server.offer.for_lifecycle(lifecycle).weight(kind);
         self.within(scope).map(|(_, server)| bytes(server)).sum()
     }
 
@@ -62,12 +69,12 @@ impl Snapshot {
             Scope::All => &self.pages_of_all,
             Scope::One(server) => self.pages_of_one.get(server)?.get_or_init(Box::default),
         };
-        Some(&pages.0[list.kind as usize][list.style as usize][list.era as usize])
+        Some(&pages.0[list.kind as usize][list.style as usize][list.lifecycle as usize])
     }
 
     /// One tool as it stands in the list for such a client.
-    pub fn write_tool(&self, scope: Scope, style: NameStyle, era: Era, route: Route, out: &mut Vec<u8>) {
-        self.write_item(List { scope, kind: Kind::Tool, style, era }, route, out);
+    pub fn write_tool(&self, scope: Scope, style: NameStyle, lifecycle: Lifecycle, route: Route, out: &mut Vec<u8>) {
+        self.write_item(List { scope, kind: Kind::Tool, style, lifecycle }, route, out);
     }
 
     fn write_pages(&self, list: List) -> Vec<Bytes> {
@@ -103,7 +110,7 @@ impl Snapshot {
         if let Some(next) = next {
             page.extend_from_slice(format!(",\"nextCursor\":\"{CURSOR_PREFIX}{next}\"").as_bytes());
         }
-        if list.era == Era::Modern {
+        if list.lifecycle == Lifecycle::SelfContained {
             let hints = self.hints(list.scope, list.kind);
             let scope = if hints.is_private { "private" } else { "public" };
             let members = format!(",\"resultType\":\"complete\",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", hints.ttl_ms);
@@ -114,10 +121,10 @@ impl Snapshot {
     }
 
     fn write_item(&self, list: List, route: Route, page: &mut Vec<u8>) {
-        let item = self.item_for(list.era, list.kind, route);
+        let item = self.item_for(list.lifecycle, list.kind, route);
         let has_own_name = list.scope == Scope::All && list.kind.is_prefixed();
         let name = has_own_name.then(|| self.written_name(list, route));
-        item.write_for(list.era, name.as_deref(), page);
+        item.write_for(list.lifecycle, name.as_deref(), page);
     }
 
     /// The name in the merged list, as it stands between quotes.
@@ -150,8 +157,8 @@ mod tests {
 
     const STYLE: NameStyle = NameStyle::Canonical;
 
-    fn page(snapshot: &Snapshot, scope: Scope, kind: Kind, era: Era) -> String {
-        String::from_utf8(snapshot.page(scope, kind, STYLE, era, None).unwrap().to_vec()).unwrap()
+    fn page(snapshot: &Snapshot, scope: Scope, kind: Kind, lifecycle: Lifecycle) -> String {
+        String::from_utf8(snapshot.page(scope, kind, STYLE, lifecycle, None).unwrap().to_vec()).unwrap()
     }
 
     #[test]
@@ -161,7 +168,7 @@ mod tests {
             server("z", ServerState::Running, &["t"]),
         ]);
         assert_eq!(
-            page(&snapshot, Scope::All, Kind::Tool, Era::Legacy),
+            page(&snapshot, Scope::All, Kind::Tool, Lifecycle::Session),
             r#"{"tools":[{"name":"k\"1:a\u0062","n":1.0},{"name":"z:t","n":1.0}]}"#
         );
     }
@@ -169,12 +176,12 @@ mod tests {
     #[test]
     fn prompts_are_written_like_tools_in_either_style() {
         let prompt = [r#"{ "title":"x" , "name":"p\u0031" }"#];
-        let snapshot = snapshot(vec![with(idle("my s", Era::Legacy), Kind::Prompt, &prompt)]);
+        let snapshot = snapshot(vec![with(idle("my s", Lifecycle::Session), Kind::Prompt, &prompt)]);
         assert_eq!(
-            page(&snapshot, Scope::All, Kind::Prompt, Era::Legacy),
+            page(&snapshot, Scope::All, Kind::Prompt, Lifecycle::Session),
             r#"{"prompts":[{ "title":"x" , "name":"my s:p\u0031" }]}"#
         );
-        let safe = snapshot.page(Scope::All, Kind::Prompt, NameStyle::Safe, Era::Legacy, None).unwrap();
+        let safe = snapshot.page(Scope::All, Kind::Prompt, NameStyle::Safe, Lifecycle::Session, None).unwrap();
         assert!(safe.starts_with(br#"{"prompts":[{ "title":"x" , "name":"my_s__p1_"#), "{safe:?}");
     }
 
@@ -183,64 +190,69 @@ mod tests {
         let one = [r#"{ "uri" : "x:\/\/1","name":"first" ,"n":1e2}"#, r#"{"uri":"x://2"}"#];
         let two = [r#"{"uri":"x://1","name":"second"}"#, r#"{"uri":"x://3"}"#];
         let snapshot = snapshot(vec![
-            with(with(idle("a", Era::Legacy), Kind::Resource, &one), Kind::Template, &[r#"{"uriTemplate":"x://{v}"}"#]),
-            with(idle("b", Era::Modern), Kind::Resource, &two),
+            with(
+                with(idle("a", Lifecycle::Session), Kind::Resource, &one),
+                Kind::Template,
+                &[r#"{"uriTemplate":"x://{v}"}"#],
+            ),
+            with(idle("b", Lifecycle::SelfContained), Kind::Resource, &two),
         ]);
         for style in [NameStyle::Canonical, NameStyle::Safe] {
-            let listed = snapshot.page(Scope::All, Kind::Resource, style, Era::Legacy, None).unwrap();
+            let listed = snapshot.page(Scope::All, Kind::Resource, style, Lifecycle::Session, None).unwrap();
             let expected = format!(r#"{{"resources":[{},{},{}]}}"#, one[0], one[1], two[1]);
             assert_eq!(listed, expected.as_bytes());
         }
         assert_eq!(
-            page(&snapshot, Scope::All, Kind::Template, Era::Legacy),
+            page(&snapshot, Scope::All, Kind::Template, Lifecycle::Session),
             r#"{"resourceTemplates":[{"uriTemplate":"x://{v}"}]}"#
         );
-        let alone = page(&snapshot, Scope::One(1), Kind::Resource, Era::Legacy);
+        let alone = page(&snapshot, Scope::One(1), Kind::Resource, Lifecycle::Session);
         assert_eq!(alone, format!(r#"{{"resources":[{},{}]}}"#, two[0], two[1]), "hidden among all, not alone");
     }
 
     #[test]
     fn a_server_alone_is_listed_as_it_wrote_it() {
         let definition = [r#"{"name" : "t" }"#];
-        let snapshot = snapshot(vec![idle("x", Era::Legacy), with(idle("s", Era::Legacy), Kind::Tool, &definition)]);
+        let snapshot =
+            snapshot(vec![idle("x", Lifecycle::Session), with(idle("s", Lifecycle::Session), Kind::Tool, &definition)]);
         for style in [NameStyle::Canonical, NameStyle::Safe] {
-            let listed = snapshot.page(Scope::One(1), Kind::Tool, style, Era::Legacy, None).unwrap();
+            let listed = snapshot.page(Scope::One(1), Kind::Tool, style, Lifecycle::Session, None).unwrap();
             assert_eq!(listed, r#"{"tools":[{"name" : "t" }]}"#);
         }
-        assert_eq!(snapshot.page(Scope::One(2), Kind::Tool, STYLE, Era::Legacy, None), None);
+        assert_eq!(snapshot.page(Scope::One(2), Kind::Tool, STYLE, Lifecycle::Session, None), None);
     }
 
     #[test]
-    fn modern_clients_are_told_how_long_a_list_may_be_kept() {
-        let mut entry = capable(idle("s", Era::Modern), r#"{"tools":{}}"#);
+    fn modern_clients_get_the_time_to_live_of_a_list() {
+        let mut entry = capable(idle("s", Lifecycle::SelfContained), r#"{"tools":{}}"#);
         let offer = std::sync::Arc::make_mut(&mut entry.offer);
         offer.set_items(Kind::Tool, Vec::new(), Hints { ttl_ms: 300, is_private: false });
         let snapshot = snapshot(vec![entry]);
         assert_eq!(
-            page(&snapshot, Scope::All, Kind::Tool, Era::Modern),
+            page(&snapshot, Scope::All, Kind::Tool, Lifecycle::SelfContained),
             r#"{"tools":[],"resultType":"complete","ttlMs":300,"cacheScope":"public"}"#
         );
         assert_eq!(
-            page(&snapshot, Scope::One(0), Kind::Prompt, Era::Modern),
+            page(&snapshot, Scope::One(0), Kind::Prompt, Lifecycle::SelfContained),
             r#"{"prompts":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#
         );
-        assert_eq!(page(&snapshot, Scope::One(0), Kind::Tool, Era::Legacy), r#"{"tools":[]}"#);
+        assert_eq!(page(&snapshot, Scope::One(0), Kind::Tool, Lifecycle::Session), r#"{"tools":[]}"#);
     }
 
     #[test]
     fn only_legacy_clients_miss_an_output_schema_they_could_not_take() {
         let whole = r#"{"name":"t","outputSchema":{"type":"array"},"n":1.0}"#;
         let snapshot = snapshot(vec![
-            with(idle("m", Era::Modern), Kind::Tool, &[whole]),
-            with(idle("l", Era::Legacy), Kind::Tool, &[whole]),
+            with(idle("m", Lifecycle::SelfContained), Kind::Tool, &[whole]),
+            with(idle("l", Lifecycle::Session), Kind::Tool, &[whole]),
         ]);
-        let alone = |server, era| page(&snapshot, Scope::One(server), Kind::Tool, era);
+        let alone = |server, lifecycle| page(&snapshot, Scope::One(server), Kind::Tool, lifecycle);
         for server in [0, 1] {
-            assert_eq!(alone(server, Era::Legacy), r#"{"tools":[{"name":"t","n":1.0}]}"#);
-            assert!(alone(server, Era::Modern).contains(whole));
+            assert_eq!(alone(server, Lifecycle::Session), r#"{"tools":[{"name":"t","n":1.0}]}"#);
+            assert!(alone(server, Lifecycle::SelfContained).contains(whole));
         }
         assert_eq!(
-            page(&snapshot, Scope::All, Kind::Tool, Era::Legacy),
+            page(&snapshot, Scope::All, Kind::Tool, Lifecycle::Session),
             r#"{"tools":[{"name":"m:t","n":1.0},{"name":"l:t","n":1.0}]}"#
         );
     }
@@ -248,11 +260,11 @@ mod tests {
     #[test]
     fn a_large_list_comes_in_pages_and_foreign_cursors_are_refused() {
         let definitions: Vec<_> = (0..2500).map(|index| format!(r#"{{"uri":"x://{index}"}}"#)).collect();
-        let snapshot = snapshot(vec![with(idle("s", Era::Legacy), Kind::Resource, &definitions)]);
-        for (scope, era) in [(Scope::All, Era::Legacy), (Scope::One(0), Era::Modern)] {
+        let snapshot = snapshot(vec![with(idle("s", Lifecycle::Session), Kind::Resource, &definitions)]);
+        for (scope, lifecycle) in [(Scope::All, Lifecycle::Session), (Scope::One(0), Lifecycle::SelfContained)] {
             let (mut cursor, mut seen) = (None::<String>, 0);
             loop {
-                let page = snapshot.page(scope, Kind::Resource, STYLE, era, cursor.as_deref()).unwrap();
+                let page = snapshot.page(scope, Kind::Resource, STYLE, lifecycle, cursor.as_deref()).unwrap();
                 let page = std::str::from_utf8(page).unwrap();
                 seen += page.matches("\"uri\"").count();
                 let Some((_, rest)) = page.split_once("\"nextCursor\":\"") else { break };
@@ -263,7 +275,7 @@ mod tests {
         for foreign in
             ["", "0", "mcpa-page-", "mcpa-page-0", "mcpa-page-9", "mcpa-page--1", "mcpa-page-+1", "mcpa-page-01", "abc"]
         {
-            let page = snapshot.page(Scope::All, Kind::Resource, STYLE, Era::Legacy, Some(foreign));
+            let page = snapshot.page(Scope::All, Kind::Resource, STYLE, Lifecycle::Session, Some(foreign));
             assert_eq!(page, None, "{foreign:?}");
         }
     }
@@ -272,7 +284,7 @@ mod tests {
     fn no_servers_is_an_empty_list() {
         for kind in Kind::ALL {
             let expected = format!("{{\"{}\":[]}}", kind.array_key());
-            assert_eq!(page(&snapshot(vec![]), Scope::All, kind, Era::Legacy), expected);
+            assert_eq!(page(&snapshot(vec![]), Scope::All, kind, Lifecycle::Session), expected);
         }
     }
 }

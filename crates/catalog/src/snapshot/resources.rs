@@ -80,7 +80,7 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use protocol::Era;
+    use protocol::Lifecycle;
 
     use super::super::tests::{capable, idle, snapshot, with};
     use super::super::{ServerEntry, ServerState};
@@ -91,7 +91,7 @@ mod tests {
         let template = |uri: &&str| format!(r#"{{"uriTemplate":"{uri}","name":"n"}}"#);
         let uris: Vec<_> = uris.iter().map(resource).collect();
         let templates: Vec<_> = templates.iter().map(template).collect();
-        let idle = capable(idle(name, Era::Legacy), r#"{"resources":{}}"#);
+        let idle = capable(idle(name, Lifecycle::Session), r#"{"resources":{}}"#);
         with(with(idle, Kind::Resource, &uris), Kind::Template, &templates)
     }
 
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn running_servers_with_resources_are_asked_for_what_nobody_claims() {
         let down = ServerEntry { state: ServerState::Stopped, ..server("d", &[], &[]) };
-        let servers = vec![server("a", &[], &[]), idle("no", Era::Modern), down, server("b", &[], &[])];
+        let servers = vec![server("a", &[], &[]), idle("no", Lifecycle::SelfContained), down, server("b", &[], &[])];
         let snapshot = snapshot(servers);
         assert_eq!(snapshot.resource_servers(Scope::All), [0, 3]);
         assert_eq!(snapshot.resource_servers(Scope::One(3)), [3]);

@@ -1,18 +1,22 @@
 //! What a snapshot knows and says.
 
 use bytes::Bytes;
-use protocol::Era;
+use protocol::Lifecycle;
 
 use super::*;
 
 /// A running server that offers nothing.
-pub(super) fn idle(name: &str, era: Era) -> ServerEntry {
-    ServerEntry { name: ServerName::new(name).unwrap(), state: ServerState::Running, offer: Offer::new(era).into() }
+pub(super) fn idle(name: &str, lifecycle: Lifecycle) -> ServerEntry {
+    ServerEntry {
+        name: ServerName::new(name).unwrap(),
+        state: ServerState::Running,
+        offer: Offer::new(lifecycle).into(),
+    }
 }
 
 pub(super) fn server(name: &str, state: ServerState, tools: &[&str]) -> ServerEntry {
     let definitions: Vec<_> = tools.iter().map(|tool| format!("{{\"name\":\"{tool}\",\"n\":1.0}}")).collect();
-    with(ServerEntry { state, ..idle(name, Era::Legacy) }, Kind::Tool, &definitions)
+    with(ServerEntry { state, ..idle(name, Lifecycle::Session) }, Kind::Tool, &definitions)
 }
 
 /// The server with these items of one kind.
@@ -40,7 +44,7 @@ fn tool(snapshot: &Snapshot, name: &str) -> Option<Route> {
 }
 
 fn tools<'s>(snapshot: &'s Snapshot, cursor: Option<&str>) -> Option<&'s Bytes> {
-    snapshot.page(Scope::All, Kind::Tool, NameStyle::Canonical, Era::Legacy, cursor)
+    snapshot.page(Scope::All, Kind::Tool, NameStyle::Canonical, Lifecycle::Session, cursor)
 }
 
 pub(super) fn snapshot(servers: Vec<ServerEntry>) -> Snapshot {
@@ -147,11 +151,16 @@ fn an_address_nobody_has_may_belong_to_a_server_that_is_still_starting() {
 #[test]
 fn instructions_are_merged_under_the_names_of_their_servers() {
     let telling = |name, text: &str| {
-        let mut server = idle(name, Era::Legacy);
+        let mut server = idle(name, Lifecycle::Session);
         Arc::make_mut(&mut server.offer).instructions = Some(text.into());
         server
     };
-    let servers = vec![telling("a", "Do this.\n"), idle("b", Era::Modern), telling("c", " "), telling("d", "Do that.")];
+    let servers = vec![
+        telling("a", "Do this.\n"),
+        idle("b", Lifecycle::SelfContained),
+        telling("c", " "),
+        telling("d", "Do that."),
+    ];
     let snapshot = snapshot(servers);
     let merged = snapshot.instructions(Scope::All);
     assert_eq!(merged.as_deref(), Some("## a\n\nDo this.\n\n## d\n\nDo that."));
@@ -163,13 +172,13 @@ fn instructions_are_merged_under_the_names_of_their_servers() {
 #[test]
 fn hints_are_the_strictest_of_those_who_have_a_say() {
     let modern = |name, ttl_ms, is_private| {
-        let server = capable(idle(name, Era::Modern), r#"{"tools":{}}"#);
+        let server = capable(idle(name, Lifecycle::SelfContained), r#"{"tools":{}}"#);
         hinting(server, ttl_ms, is_private)
     };
-    let without_tools = hinting(capable(idle("w", Era::Modern), r#"{"prompts":{}}"#), 1, true);
+    let without_tools = hinting(capable(idle("w", Lifecycle::SelfContained), r#"{"prompts":{}}"#), 1, true);
     let down = ServerEntry { state: ServerState::Stopped, ..modern("d", 2, true) };
     let starting = ServerEntry { state: ServerState::Initializing, ..modern("s", 2, true) };
-    let legacy = capable(idle("l", Era::Legacy), r#"{"tools":{}}"#);
+    let legacy = capable(idle("l", Lifecycle::Session), r#"{"tools":{}}"#);
     let hints = |servers: Vec<ServerEntry>| snapshot(servers).hints(Scope::All, Kind::Tool);
     let public = |ttl_ms| Hints { ttl_ms, is_private: false };
 
@@ -212,10 +221,10 @@ fn names_that_are_the_same_are_not_made_again() {
 fn it_is_known_how_much_of_a_list_is_not_written_yet() {
     let snapshot =
         snapshot(vec![server("one", ServerState::Running, &["a"]), server("two", ServerState::Running, &["b"])]);
-    let unwritten = |scope, era| snapshot.unwritten(scope, Kind::Tool, NameStyle::Canonical, era);
-    let (all, one) = (unwritten(Scope::All, Era::Legacy), unwritten(Scope::One(0), Era::Legacy));
+    let unwritten = |scope, lifecycle| snapshot.unwritten(scope, Kind::Tool, NameStyle::Canonical, lifecycle);
+    let (all, one) = (unwritten(Scope::All, Lifecycle::Session), unwritten(Scope::One(0), Lifecycle::Session));
     assert!(one > 0 && all == 2 * one, "{all} {one}");
-    snapshot.page(Scope::All, Kind::Tool, NameStyle::Canonical, Era::Legacy, None).unwrap();
-    assert_eq!(unwritten(Scope::All, Era::Legacy), 0);
-    assert_eq!(unwritten(Scope::All, Era::Modern), all);
+    snapshot.page(Scope::All, Kind::Tool, NameStyle::Canonical, Lifecycle::Session, None).unwrap();
+    assert_eq!(unwritten(Scope::All, Lifecycle::Session), 0);
+    assert_eq!(unwritten(Scope::All, Lifecycle::SelfContained), all);
 }

@@ -1,7 +1,7 @@
 //! Adding servers: by hand, from the config of any client, or from what programs on this machine use. A server is tried
 //! and its tools are shown before it is kept.
 
-mod importing;
+mod import;
 
 use http::StatusCode;
 use registry::Transport;
@@ -10,12 +10,12 @@ use service::Error;
 use service::servers::Registration;
 
 use crate::form::Form;
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::server::{report_in_words, report_with_tools};
 use crate::pages::{options, server_path, told};
-use crate::reply::Reply;
-use crate::visit::Visit;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// The kinds of servers that can be described in a form.
 const KINDS: [(&str, &str); 4] = [
@@ -26,19 +26,20 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 /// The page.
-pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    Ok(page(visit, StatusCode::OK, &by_hand(visit, &Form::default(), None), &importing::sections(visit).await?))
+pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    Ok(page(request, StatusCode::OK, &by_hand(request, &Form::default(), None), &import::sections(request).await?))
 }
 
-fn page(visit: &Visit<'_>, status: StatusCode, form: &Html, others: &Html) -> Reply {
-    let hint = if visit.form.has("deed") { "" } else { "It is tried first, and you see its tools before it is kept." };
+fn page(request: &PageRequest<'_>, status: StatusCode, form: &Html, others: &Html) -> PageResponse {
+    let hint =
+        if request.form.has("deed") { "" } else { "It is tried first, and you see its tools before it is kept." };
     let body = html!(
         r#"<h1>Add server</h1><p class="muted">{hint}</p><div class="columns"><section aria-labelledby="by-hand"><h2 id="by-hand">By hand</h2>{form}</section><div>{others}</div></div>"#,
         hint = hint,
         form = form,
         others = others,
     );
-    Reply::Page(status, Page { title: "Add server".into(), place: "/add", body, script: None })
+    PageResponse::Page(status, Page { title: "Add server".into(), place: "/add", body, script: None })
 }
 
 /// What came of what was written, and which field it is about.
@@ -59,8 +60,8 @@ impl Note {
 }
 
 /// The form, with what was written into it and what came of that.
-fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
-    let kind = written.said("kind").unwrap_or("stdio");
+fn by_hand(request: &PageRequest<'_>, written: &Form, note: Option<Note>) -> Html {
+    let kind = written.value_of("kind").unwrap_or("stdio");
     let is_tried = note.as_ref().is_some_and(|note| note.is_good);
     let wrong = note.as_ref().and_then(|note| note.field);
     let sign = |name: &str| {
@@ -107,7 +108,7 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
 {timeout}<div class="field"><label class="check"><input type="checkbox" name="lazy"{lazy}> Start it only when it is needed</label></div>
 <div class="actions"><button name="deed" value="test" class="{test}" data-busy="Testing …">Test</button><button name="deed" value="save" class="{save}" data-busy="Testing and adding …">Test and add</button>
 <button name="deed" value="save-untested" class="quiet">Add without a test</button></div></form>"#,
-        csrf = visit.csrf(),
+        csrf = request.csrf(),
         note = note,
         name = field("name", "Name", "lower-case letters, digits, - and _", "github"),
         description = field("description", "Description", "what it is for; may be empty", ""),
@@ -142,58 +143,58 @@ fn by_hand(visit: &Visit<'_>, written: &Form, note: Option<Note>) -> Html {
 }
 
 /// A server is to be tried or added, or several.
-pub(crate) async fn act(visit: &Visit<'_>) -> Result<Reply, Error> {
-    match visit.form.text("deed") {
-        "paste" => importing::pasted(visit).await,
-        "try" => importing::take(visit, false).await,
-        "take" => importing::take(visit, true).await,
-        deed => one(visit, deed).await,
+pub(crate) async fn act(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    match request.form.text("deed") {
+        "paste" => import::pasted(request).await,
+        "try" => import::take(request, false).await,
+        "take" => import::take(request, true).await,
+        action => one(request, action).await,
     }
 }
 
-async fn one(visit: &Visit<'_>, deed: &str) -> Result<Reply, Error> {
-    let others = importing::sections(visit).await?;
+async fn one(request: &PageRequest<'_>, action: &str) -> Result<PageResponse, Error> {
+    let others = import::sections(request).await?;
     let again = |note: Note| {
         let status = if note.is_good { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-        page(visit, status, &by_hand(visit, &visit.form, Some(note)), &others)
+        page(request, status, &by_hand(request, &request.form, Some(note)), &others)
     };
-    if let Some((field, why)) = missing(&visit.form) {
+    if let Some((field, why)) = missing(&request.form) {
         return Ok(again(Note::at(field, why)));
     }
-    if let Some(why) = whole_line(&visit.form) {
+    if let Some(why) = whole_line(&request.form) {
         return Ok(again(Note::at("command", why)));
     }
     // Told before the test, which may take a while.
-    if visit.service().server(visit.form.text("name").trim()).await.is_ok() {
+    if request.service().server(request.form.text("name").trim()).await.is_ok() {
         return Ok(again(Note::at("name", "Name: there is a server of that name already.")));
     }
-    let registration = match registration(&visit.form) {
+    let registration = match registration(&request.form) {
         Ok(registration) => registration,
         Err((field, why)) => return Ok(again(Note::at(field, why))),
     };
-    if deed != "save-untested" {
-        match visit.service().test_unregistered(registration.clone()).await {
-            Ok(report) if report.success && deed == "test" => {
+    if action != "save-untested" {
+        match request.service().test_unregistered(registration.clone()).await {
+            Ok(report) if report.success && action == "test" => {
                 return Ok(again(Note { is_good: true, text: report_with_tools(&report), field: None }));
             }
             Ok(report) if report.success => {}
             Ok(report) => {
-                let hint = other_kind(visit.form.text("kind"), report.error.as_deref().unwrap_or_default());
-                return Ok(again(Note::bad(report_in_words(&report) + hint + &two_in_one(&visit.form))));
+                let hint = other_kind(request.form.text("kind"), report.error.as_deref().unwrap_or_default());
+                return Ok(again(Note::bad(report_in_words(&report) + hint + &two_in_one(&request.form))));
             }
-            Err(error) => return Ok(again(refusal(&error, visit.form.text("kind")))),
+            Err(error) => return Ok(again(refusal(&error, request.form.text("kind")))),
         }
     }
     let name = registration.name.clone();
-    Ok(match visit.service().register(&visit.actor, registration).await {
-        Ok(_) => visit.done(format!("{name} is added."), server_path(&name)),
-        Err(error) => again(refusal(&error, visit.form.text("kind"))),
+    Ok(match request.service().register(&request.actor, registration).await {
+        Ok(_) => request.done(format!("{name} is added."), server_path(&name)),
+        Err(error) => again(refusal(&error, request.form.text("kind"))),
     })
 }
 
 /// A whole line of a shell was written where only the program belongs.
 fn whole_line(form: &Form) -> Option<String> {
-    let command = form.said("command").filter(|_| !matches!(form.text("kind"), "docker" | "http" | "sse"))?;
+    let command = form.value_of("command").filter(|_| !matches!(form.text("kind"), "docker" | "http" | "sse"))?;
     let (program, rest) = command.split_once(char::is_whitespace)?;
     if std::path::Path::new(command).exists() {
         return None;
@@ -228,7 +229,7 @@ fn missing(form: &Form) -> Option<(&'static str, &'static str)> {
         _ => ("command", "Command: which program is to be started?"),
     };
     let all = [("name", "Name: what is it to be called?"), needed];
-    all.into_iter().find(|(field, _)| form.said(field).is_none())
+    all.into_iter().find(|(field, _)| form.value_of(field).is_none())
 }
 
 /// Why it was refused, at the first field that is about, and without the names that only programs know.
@@ -308,11 +309,11 @@ fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
             config.insert("command".to_owned(), json!(form.text("command").trim()));
             config.extend(listed(form, "args").map(|args| ("args".to_owned(), args)));
             config.extend(pairs(form, "env", '=')?.map(|env| ("env".to_owned(), env)));
-            config.extend(form.said("cwd").map(|cwd| ("cwd".to_owned(), json!(cwd))));
+            config.extend(form.value_of("cwd").map(|cwd| ("cwd".to_owned(), json!(cwd))));
             Transport::Stdio
         }
     };
-    if let Some(text) = form.said("timeout") {
+    if let Some(text) = form.value_of("timeout") {
         let number = text.parse::<u64>().ok().filter(|number| *number > 0);
         let number = number.ok_or(("timeout", "Time limit: a whole number of milliseconds, or nothing".to_owned()))?;
         config.insert("timeout".to_owned(), json!(number));
@@ -322,7 +323,7 @@ fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
     }
     Ok(Registration {
         name: form.text("name").trim().to_owned(),
-        description: form.said("description").map(str::to_owned),
+        description: form.value_of("description").map(str::to_owned),
         transport_type: transport,
         deployment_type: None,
         connection_config: config,
@@ -335,7 +336,7 @@ fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
 fn port(form: &Form) -> Result<Option<u16>, (&'static str, String)> {
     let number = |text: &str| text.parse().ok().filter(|port| *port > 0);
     let wrong = || ("port", "Port: a number from 1 to 65535, or nothing".to_owned());
-    form.said("port").map(|text| number(text).ok_or_else(wrong)).transpose()
+    form.value_of("port").map(|text| number(text).ok_or_else(wrong)).transpose()
 }
 
 fn lines<'f>(form: &'f Form, name: &str) -> impl Iterator<Item = &'f str> {

@@ -3,24 +3,24 @@
 use registry::{AuditFilter, AuditRecord, Page as Part};
 use service::Error;
 
+use crate::display;
 use crate::form;
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::{options, pager, server_names};
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 const PAGE: u32 = 50;
 
 /// The page.
-pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let said = |name: &str| visit.query.said(name).unwrap_or_default();
+pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let said = |name: &str| request.query.value_of(name).unwrap_or_default();
     let (who, action, target) = (said("who"), said("action"), said("target"));
     let offset: u64 = said("offset").parse().unwrap_or(0);
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let filter = AuditFilter { who: text(who), action: text(action), target: text(target), since: None };
-    let listed = visit.service().audit(&filter, Part { limit: PAGE, offset }).await?;
+    let listed = request.service().audit(&filter, Part { limit: PAGE, offset }).await?;
     let address = |offset: u64| {
         form::address(
             "/audit",
@@ -41,25 +41,25 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
         r#"<h1>Audit log</h1><form class="filters" method="get" action="/audit"><label>Who<input name="who" value="{who:#}" list="who-names" autocomplete="off"></label><datalist id="who-names">{everybody}</datalist><label>Did what<select name="action" data-submit>{actions}</select></label>
 <label>To what<input name="target" value="{target:#}" list="target-names" autocomplete="off"></label><datalist id="target-names">{targets}</datalist><button class="quiet">Filter</button></form><div id="log-list" data-live="server. tools. notice">{table}{pager}</div>"#,
         who = who,
-        everybody = (visit.console.outside.token_names)()
+        everybody = (request.console.dependencies.token_names)()
             .iter()
             .map(|name| html!(r#"<option value="{:#}">"#, name))
             .collect::<Html>(),
         actions = actions(action),
         targets =
-            server_names(visit).await?.iter().map(|name| html!(r#"<option value="{:#}">"#, name)).collect::<Html>(),
+            server_names(request).await?.iter().map(|name| html!(r#"<option value="{:#}">"#, name)).collect::<Html>(),
         target = target,
         table = table,
         pager = pager(listed.items.len(), offset, PAGE, listed.total, address),
     );
-    Ok(Reply::page(Page { title: "Audit log".into(), place: "/audit", body, script: None }))
+    Ok(PageResponse::page(Page { title: "Audit log".into(), place: "/audit", body, script: None }))
 }
 
 /// All that can be asked for, and what is: it may be older than this program.
 fn actions(chosen: &str) -> Html {
-    let is_known = chosen.is_empty() || DEEDS.iter().any(|(action, _)| *action == chosen);
+    let is_known = chosen.is_empty() || ACTIONS.iter().any(|(action, _)| *action == chosen);
     let other = (!is_known).then(|| (chosen, in_words(chosen)));
-    let known = DEEDS.iter().map(|(action, words)| (*action, (*words).to_owned()));
+    let known = ACTIONS.iter().map(|(action, words)| (*action, (*words).to_owned()));
     options([("", "anything".to_owned())].into_iter().chain(known).chain(other), chosen)
 }
 
@@ -72,9 +72,10 @@ fn row(note: &AuditRecord) -> Html {
         )
     });
     html!(
-        r#"<tr><td class="nowrap" data-name="When">{when}</td><td data-name="Who">{who}</td><th scope="row">{deed}<span class="sub">{action}</span></th><td data-name="To what">{target}{details}</td></tr>"#,
-        when = html!(r#"{} <span class="sub">{}</span>"#, words::exact(note.timestamp), words::moment(note.timestamp)),
-        deed = in_words(&note.action),
+        r#"<tr><td class="nowrap" data-name="When">{when}</td><td data-name="Who">{who}</td><th scope="row">{description}<span class="sub">{action}</span></th><td data-name="To what">{target}{details}</td></tr>"#,
+        when =
+            html!(r#"{} <span class="sub">{}</span>"#, display::exact(note.timestamp), display::moment(note.timestamp)),
+        description = in_words(&note.action),
         who = note.who.as_deref(),
         action = note.action,
         target = note.target.as_deref(),
@@ -83,7 +84,7 @@ fn row(note: &AuditRecord) -> Html {
 }
 
 /// What is written down, and how people say it.
-const DEEDS: &[(&str, &str)] = &[
+const ACTIONS: &[(&str, &str)] = &[
     ("server.register", "added a server"),
     ("server.update", "changed a server"),
     ("server.remove", "removed a server"),
@@ -110,7 +111,7 @@ const DEEDS: &[(&str, &str)] = &[
 
 /// What was done, as people say it: `skill.try_out` is "skill: try out".
 fn in_words(action: &str) -> String {
-    let known = DEEDS.iter().find(|(known, _)| *known == action);
+    let known = ACTIONS.iter().find(|(known, _)| *known == action);
     known.map_or_else(|| action.replacen('.', ": ", 1).replace('_', " "), |(_, words)| (*words).to_owned())
 }
 
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deeds_are_told_in_words_also_those_nobody_thought_of() {
+    fn deeds_are_reported_in_words_also_those_nobody_thought_of() {
         assert_eq!(in_words("server.register"), "added a server");
         assert_eq!(in_words("skill.try_out"), "skill: try out");
     }

@@ -3,16 +3,16 @@
 use service::Error;
 use service::clients::ClientView;
 
-use crate::frame::Page;
+use crate::display;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// The page.
-pub(crate) fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let clients = visit.service().clients();
+pub(crate) fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let clients = request.service().clients();
     let rows: Html = clients.iter().map(row).collect();
     let table = match clients.is_empty() {
         true => html!(
@@ -25,10 +25,10 @@ pub(crate) fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
     };
     let body = html!(
         r#"<h1>Clients</h1><div id="clients" data-live="execution. notice"><p class="muted">{total}. Clients of revision 2026-07-28 have no session: they are listed for 15 minutes after their last request.</p>{table}</div>"#,
-        total = words::several(clients.len() as u64, "client"),
+        total = display::several(clients.len() as u64, "client"),
         table = table,
     );
-    Ok(Reply::page(Page { title: "Clients".into(), place: "/clients", body, script: None }))
+    Ok(PageResponse::page(Page { title: "Clients".into(), place: "/clients", body, script: None }))
 }
 
 fn row(client: &ClientView) -> Html {
@@ -37,9 +37,9 @@ fn row(client: &ClientView) -> Html {
         name = client.name.as_deref().map_or_else(|| "without a name".to_owned(), |name| clip(name, 80)),
         version = client.version.as_deref().map(|version| clip(version, 40)),
         revision = client.revision,
-        exact = words::exact(client.since),
-        since = words::moment(client.since),
-        calls = words::count(client.calls),
+        exact = display::exact(client.since),
+        since = display::moment(client.since),
+        calls = display::count(client.calls),
         caller = client.caller.as_deref(),
     )
 }

@@ -4,7 +4,7 @@
 
 mod map;
 mod markdown;
-mod running;
+mod run;
 
 use std::borrow::Cow;
 
@@ -13,33 +13,33 @@ use service::Error;
 
 use crate::assets::DOCUMENTS;
 use crate::form;
-use crate::frame::Page;
 use crate::html::{Html, html};
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::{Documents, words};
-pub(crate) use running::run;
+use crate::layout::Page;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
+use crate::{Documents, display};
+pub(crate) use run::run;
 
 /// So much of a document is shown; what is longer is for an editor.
 const SHOWN: usize = 100_000;
 /// So much of a line is shown: a picture that somebody pasted as text can be one of a megabyte.
-const LONGEST_LINE: usize = 4_000;
+const MAX_LINE_LEN: usize = 4_000;
 /// So many documents are listed on a page.
 const PAGE: u32 = 100;
 
 /// The list of documents, or the one that is asked for.
-pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let Some(documents) = &visit.console.outside.documents else {
-        return Ok(framed("Documents", nothing_served(), None));
+pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let Some(documents) = &request.console.dependencies.documents else {
+        return Ok(render_page("Documents", nothing_served(), None));
     };
-    match visit.query.said("path") {
-        Some(path) => one(visit, documents, path).await,
-        None => list(visit, documents).await,
+    match request.query.value_of("path") {
+        Some(path) => one(request, documents, path).await,
+        None => list(request, documents).await,
     }
 }
 
-fn framed(title: &str, body: Html, script: Option<&'static str>) -> Reply {
-    Reply::page(Page { title: title.to_owned(), place: "/documents", body, script })
+fn render_page(title: &str, body: Html, script: Option<&'static str>) -> PageResponse {
+    PageResponse::page(Page { title: title.to_owned(), place: "/documents", body, script })
 }
 
 /// What to do where no folder is served.
@@ -52,12 +52,12 @@ opened here when you start the service:</p>{command}<p>Without the console, <cod
     )
 }
 
-async fn list(visit: &Visit<'_>, documents: &Documents) -> Result<Reply, Error> {
+async fn list(request: &PageRequest<'_>, documents: &Documents) -> Result<PageResponse, Error> {
     let folder = std::sync::Arc::clone(&documents.folder);
     let root = folder.root().display().to_string();
     let listed = away(move || folder.list()).await?;
     let listed = listed.map_err(|error| Error::Internal { what: format!("documents cannot be listed: {error}") })?;
-    let offset: u64 = visit.query.said("offset").and_then(|offset| offset.parse().ok()).unwrap_or(0);
+    let offset: u64 = request.query.value_of("offset").and_then(|offset| offset.parse().ok()).unwrap_or(0);
     let first = usize::try_from(offset).unwrap_or(usize::MAX);
     let part: Vec<&Listing> = listed.iter().skip(first).take(PAGE as usize).collect();
     let table = match part.is_empty() {
@@ -76,7 +76,7 @@ async fn list(visit: &Visit<'_>, documents: &Documents) -> Result<Reply, Error> 
         table = table,
         pager = crate::pages::pager(part.len(), offset, PAGE, listed.len() as u64, address),
     );
-    Ok(framed("Documents", body, None))
+    Ok(render_page("Documents", body, None))
 }
 
 fn row(listing: &Listing) -> Html {
@@ -87,12 +87,12 @@ fn row(listing: &Listing) -> Html {
             problem = problem,
         );
     }
-    let changed = listing.modified_at.as_deref().and_then(|at| at.parse().ok()).map(words::moment);
+    let changed = listing.modified_at.as_deref().and_then(|at| at.parse().ok()).map(display::moment);
     html!(
         r#"<tr><th scope="row"><a href="{to}">{path}</a></th><td class="n" data-name="Size">{size}</td><td class="nowrap" data-name="Changed">{changed}</td></tr>"#,
         to = address_of(&listing.path),
         path = listing.path,
-        size = words::size(listing.bytes),
+        size = display::size(listing.bytes),
         changed = changed,
     )
 }
@@ -102,7 +102,7 @@ fn address_of(path: &str) -> String {
     form::address("/documents", &[("path", path)])
 }
 
-async fn one(visit: &Visit<'_>, documents: &Documents, path: &str) -> Result<Reply, Error> {
+async fn one(request: &PageRequest<'_>, documents: &Documents, path: &str) -> Result<PageResponse, Error> {
     let (document, outline) = (documents.open)(path.to_owned()).await?;
     let own_path = path.to_owned();
     let drawn = notebook::off_runtime(move || Drawn::of(&own_path, &document, &outline)).await;
@@ -114,7 +114,7 @@ async fn one(visit: &Visit<'_>, documents: &Documents, path: &str) -> Result<Rep
 <form id="runner" method="post" action="/documents/run">{csrf}<input type="hidden" name="path" value="{path:#}"></form>
 <div class="sticky actions" hidden><span id="run-status" role="status" data-path="{path:#}" data-changes="{changes}"></span><span id="run-rest"></span><button id="stop" class="danger small" hidden>Stop</button></div><p id="gone" class="flash warn" role="status" hidden>The file is not there now. What was read last is shown, until it is back.</p><div id="problems" role="alert"></div>
 <div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}<span id="edition" data-version="{version}" data-all="{all}" hidden></span><input type="hidden" form="runner" name="version" value="{version:#}"></article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
-        csrf = visit.csrf(),
+        csrf = request.csrf(),
         name = path.rsplit('/').next().unwrap_or(path),
         all = all,
         version = version,
@@ -125,7 +125,7 @@ async fn one(visit: &Visit<'_>, documents: &Documents, path: &str) -> Result<Rep
         shown = shown,
         map = column,
     );
-    Ok(framed(path, body, Some(DOCUMENTS.path.as_str())))
+    Ok(render_page(path, body, Some(DOCUMENTS.path.as_str())))
 }
 
 /// A document as its page shows it.
@@ -168,18 +168,18 @@ impl Drawn {
 /// As much of a text as is shown, and whether that is less than all of it. No line is left out in between: what is put
 /// beside the text is found by its line.
 fn beginning(text: &str) -> (Cow<'_, str>, bool) {
-    let is_long = |line: &str| line.len() > LONGEST_LINE;
+    let is_long = |line: &str| line.len() > MAX_LINE_LEN;
     if text.len() <= SHOWN && !text.lines().any(is_long) {
         return (Cow::Borrowed(text), false);
     }
     let mut shown = String::new();
     for line in text.split_inclusive('\n') {
-        if shown.len() + line.len().min(LONGEST_LINE) > SHOWN {
+        if shown.len() + line.len().min(MAX_LINE_LEN) > SHOWN {
             break;
         }
         match is_long(line) {
             true => {
-                shown.push_str(&line[..line.floor_char_boundary(LONGEST_LINE)]);
+                shown.push_str(&line[..line.floor_char_boundary(MAX_LINE_LEN)]);
                 shown.push_str(" …\n");
             }
             false => shown.push_str(line),
@@ -189,26 +189,26 @@ fn beginning(text: &str) -> (Cow<'_, str>, bool) {
 }
 
 /// A picture that a document in our folder links.
-pub(crate) async fn picture(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let path = visit.query.text("path").to_owned();
-    let Some(documents) = &visit.console.outside.documents else {
+pub(crate) async fn picture(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let path = request.query.text("path").to_owned();
+    let Some(documents) = &request.console.dependencies.documents else {
         return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
     };
     let folder = std::sync::Arc::clone(&documents.folder);
     let (content_type, content) = away(move || had(path, |path| folder.picture(path))).await??;
-    Ok(Reply::Picture { content_type, content })
+    Ok(PageResponse::Picture { content_type, content })
 }
 
 /// A file that a tool made and a document in our folder links. It is to be kept: whatever is in it, no browser shows it.
-pub(crate) async fn file(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let path = visit.query.text("path").to_owned();
-    let Some(documents) = &visit.console.outside.documents else {
+pub(crate) async fn file(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let path = request.query.text("path").to_owned();
+    let Some(documents) = &request.console.dependencies.documents else {
         return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
     };
     let folder = std::sync::Arc::clone(&documents.folder);
     let name = path.rsplit('/').next().unwrap_or_default().replace(['"', '\\'], "");
     let content = away(move || had(path, |path| folder.attachment(path))).await??;
-    Ok(Reply::File { name, content_type: "application/octet-stream", content })
+    Ok(PageResponse::File { name, content_type: "application/octet-stream", content })
 }
 
 fn had<T>(path: String, read: impl FnOnce(&str) -> Result<T, FolderError>) -> Result<T, Error> {
@@ -283,7 +283,7 @@ mod tests {
     fn a_very_long_line_hides_nothing_that_follows_it() {
         let text = format!("# A\n\n{}\n\n```one\ntool: echo\n```\n", "é".repeat(300_000));
         let (shown, is_cut) = beginning(&text);
-        assert!(is_cut && shown.len() < 2 * LONGEST_LINE && shown.contains("éé …\n\n```one\ntool: echo\n```\n"));
+        assert!(is_cut && shown.len() < 2 * MAX_LINE_LEN && shown.contains("éé …\n\n```one\ntool: echo\n```\n"));
         assert_eq!(shown.lines().count(), text.lines().count(), "lines stay where they are");
     }
 }

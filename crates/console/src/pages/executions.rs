@@ -5,17 +5,17 @@ mod export;
 use registry::{
     ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source, Timestamp,
 };
-use service::executions::LONGEST_PAYLOAD;
+use service::executions::MAX_PAYLOAD_BYTES;
 use service::{Error, Problem};
 
+use crate::display;
 use crate::form;
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::pages::{Question, ask, is_sure, options, pager, pretty, server_link, told, tool_path};
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::pages::{Confirmation, ask, is_confirmed, options, pager, pretty, server_link, told, tool_path};
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 pub(crate) use export::{export_csv, export_json};
 
@@ -32,7 +32,7 @@ const STOP_ALL: &str = "Cancel every call and refuse new ones until you allow th
 
 /// What the query asks for, as it was written.
 #[derive(Clone, Copy)]
-struct Asked<'v> {
+struct ExecutionQuery<'v> {
     status: &'v str,
     source: &'v str,
     server: &'v str,
@@ -42,9 +42,9 @@ struct Asked<'v> {
     offset: u64,
 }
 
-impl<'v> Asked<'v> {
-    fn of(visit: &'v Visit<'_>) -> Self {
-        let said = |name: &str| visit.query.said(name).unwrap_or_default();
+impl<'v> ExecutionQuery<'v> {
+    fn of(request: &'v PageRequest<'_>) -> Self {
+        let said = |name: &str| request.query.value_of(name).unwrap_or_default();
         let offset = said("offset").parse().unwrap_or(0);
         Self {
             status: said("status"),
@@ -99,52 +99,52 @@ fn read<T>(name: &str, said: &str, parse: impl FnOnce(&str) -> Option<T>) -> Res
 }
 
 /// The list.
-pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let asked = Asked::of(visit);
+pub(crate) async fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let asked = ExecutionQuery::of(request);
     // Who writes a full name means the tool of that server.
     if asked.server.is_empty()
         && asked.tool.contains(['.', ':', '_', '/'])
-        && let Ok(tool) = visit.service().tool_known_as(asked.tool).await
+        && let Ok(tool) = request.service().tool_by_any_name(asked.tool).await
     {
-        let meant = Asked { server: &tool.server_name, tool: &tool.original_name, offset: 0, ..asked };
-        return Ok(Reply::Seen(meant.address("/executions", 0)));
+        let meant = ExecutionQuery { server: &tool.server_name, tool: &tool.original_name, offset: 0, ..asked };
+        return Ok(PageResponse::Seen(meant.address("/executions", 0)));
     }
-    let listed = visit.service().executions(&asked.filter()?, Part { limit: PAGE, offset: asked.offset }).await?;
-    let reading = visit.service().reading();
+    let listed = request.service().executions(&asked.filter()?, Part { limit: PAGE, offset: asked.offset }).await?;
+    let reading = request.service().reading();
     let body = html!(
         r#"<div class="head"><h1>Executions</h1><div class="actions" id="export" data-live="notice"><a class="button quiet small" href="{json}">Export JSON</a><a class="button quiet small" href="{csv}">Export CSV</a>{stop}</div></div>
 {filters}<div id="list" data-live="execution."><p class="muted">{running} running, {waiting} waiting · {total}</p>{table}{pager}</div>"#,
         json = asked.address("/executions/export.json", 0),
         csv = asked.address("/executions/export.csv", 0),
-        stop = stop_button(visit),
-        filters = filters(visit, &asked).await?,
-        running = words::count(reading.running + reading.mcp_running),
-        waiting = words::count(reading.queued + reading.mcp_queued),
-        total = words::several(listed.total, "call"),
-        table = table(visit, &asked, &listed.items).await?,
+        stop = stop_button(request),
+        filters = filters(request, &asked).await?,
+        running = display::count(reading.running + reading.mcp_running),
+        waiting = display::count(reading.queued + reading.mcp_queued),
+        total = display::several(listed.total, "call"),
+        table = table(request, &asked, &listed.items).await?,
         pager =
             pager(listed.items.len(), asked.offset, PAGE, listed.total, |offset| asked.address("/executions", offset)),
     );
-    Ok(Reply::page(Page { title: "Executions".into(), place: "/executions", body, script: None }))
+    Ok(PageResponse::page(Page { title: "Executions".into(), place: "/executions", body, script: None }))
 }
 
-fn stop_button(visit: &Visit<'_>) -> Option<Html> {
-    if visit.service().executions_are_stopped() {
+fn stop_button(request: &PageRequest<'_>) -> Option<Html> {
+    if request.service().executions_are_stopped() {
         return None;
     }
     Some(html!(
         r#"<form method="post" action="/executions/stop">{csrf}<button class="danger small" data-confirm="{ask}">Stop everything</button></form>"#,
-        csrf = visit.csrf(),
+        csrf = request.csrf(),
         ask = STOP_ALL,
     ))
 }
 
-async fn filters(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
+async fn filters(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> Result<Html, Error> {
     let any = |word: &str| std::iter::once(("", word.to_owned()));
     let statuses = ExecutionStatus::ALL.iter().map(|status| (status.as_str(), status.as_str().to_owned()));
     let sources = Source::ALL.iter().map(|source| (source.as_str(), source.as_str().to_owned()));
     // Calls are kept longer than servers: one that is gone can still be asked for.
-    let mut servers = crate::pages::server_names(visit).await?;
+    let mut servers = crate::pages::server_names(request).await?;
     if !asked.server.is_empty() && !servers.iter().any(|name| name == asked.server) {
         servers.push(asked.server.to_owned());
     }
@@ -160,7 +160,7 @@ async fn filters(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
         tool = asked.tool,
         from = asked.from,
         to = asked.to,
-        tools = tool_names(visit, asked, "")
+        tools = tool_names(request, asked, "")
             .await?
             .iter()
             .map(|name| html!(r#"<option value="{:#}">"#, name))
@@ -169,9 +169,9 @@ async fn filters(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
 }
 
 /// Names of tools with a part in them, each once.
-async fn tool_names(visit: &Visit<'_>, asked: &Asked<'_>, part: &str) -> Result<Vec<String>, Error> {
+async fn tool_names(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>, part: &str) -> Result<Vec<String>, Error> {
     let server = Some(asked.server).filter(|server| !server.is_empty());
-    let tools = match visit.service().tools_page(server, Part::first(SUGGESTED)).await {
+    let tools = match request.service().tools_page(server, Part::first(SUGGESTED)).await {
         Err(Error::ServerNotFound { .. }) => return Ok(Vec::new()),
         tools => tools?.items,
     };
@@ -184,7 +184,7 @@ async fn tool_names(visit: &Visit<'_>, asked: &Asked<'_>, part: &str) -> Result<
 }
 
 /// What to say where no call fits: the name of a tool must be whole.
-async fn nothing_fits(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Error> {
+async fn nothing_fits(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> Result<Html, Error> {
     let is_all =
         [asked.status, asked.source, asked.server, asked.tool, asked.from, asked.to].iter().all(|said| said.is_empty());
     if is_all {
@@ -194,12 +194,12 @@ async fn nothing_fits(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Erro
     }
     let others = match asked.tool {
         "" => Vec::new(),
-        part => tool_names(visit, asked, part).await?.into_iter().filter(|name| name != part).take(INSTEAD).collect(),
+        part => tool_names(request, asked, part).await?.into_iter().filter(|name| name != part).take(INSTEAD).collect(),
     };
     let links: Html = others
         .iter()
         .map(|name| {
-            let meant = Asked { tool: name, offset: 0, ..*asked };
+            let meant = ExecutionQuery { tool: name, offset: 0, ..*asked };
             html!(r#"<li><a href="{to}">{name}</a></li>"#, to = meant.address("/executions", 0), name = clip(name, 80))
         })
         .collect();
@@ -210,25 +210,29 @@ async fn nothing_fits(visit: &Visit<'_>, asked: &Asked<'_>) -> Result<Html, Erro
     ))
 }
 
-async fn table(visit: &Visit<'_>, asked: &Asked<'_>, calls: &[ExecutionRecord]) -> Result<Html, Error> {
+async fn table(
+    request: &PageRequest<'_>,
+    asked: &ExecutionQuery<'_>,
+    calls: &[ExecutionRecord],
+) -> Result<Html, Error> {
     if calls.is_empty() {
-        return nothing_fits(visit, asked).await;
+        return nothing_fits(request, asked).await;
     }
-    let rows: Html = calls.iter().map(|call| row(visit, call)).collect();
+    let rows: Html = calls.iter().map(|call| row(request, call)).collect();
     Ok(html!(
         r#"<div class="scroll"><table class="cards calls"><thead><tr><th>Asked for</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
         rows
     ))
 }
 
-fn row(visit: &Visit<'_>, call: &ExecutionRecord) -> Html {
+fn row(request: &PageRequest<'_>, call: &ExecutionRecord) -> Html {
     let is_open = matches!(call.status, ExecutionStatus::Pending | ExecutionStatus::Executing);
     let path = format!("/executions/{}", call.id);
     let cancel = is_open.then(|| {
         html!(
             r#"<form method="post" action="{path}/cancel">{csrf}<button class="danger small" data-confirm="{ask}">Cancel</button></form>"#,
             path = path,
-            csrf = visit.csrf(),
+            csrf = request.csrf(),
             // Rows move while calls come in: who presses the wrong one is told before anything is done.
             ask = format!("Cancel {}.{}?", clip(&call.server_name, 80), clip(&call.tool_name, 80)),
         )
@@ -236,13 +240,13 @@ fn row(visit: &Visit<'_>, call: &ExecutionRecord) -> Html {
     html!(
         r#"<tr><td class="nowrap" data-name="Asked for">{when}</td><th scope="row"><a href="{path}" data-drawer>{tool}</a><span class="sub">{server}</span></th>
 <td data-name="State">{status}<span class="sub">{why}</span></td><td class="n" data-name="Took">{took}</td><td data-name="Came from">{source}<span class="sub">{client} {caller}</span></td><td>{cancel}</td></tr>"#,
-        when = words::clock(call.submitted_at),
+        when = display::clock(call.submitted_at),
         path = path,
         tool = clip(&call.tool_name, 80),
         server = server_link(&call.server_name),
-        status = words::execution(call.status),
+        status = display::execution(call.status),
         why = call.error_message.as_deref().map(|why| clip(why, 100)),
-        took = call.duration.map_or_else(|| "–".to_owned(), words::took),
+        took = call.duration.map_or_else(|| "–".to_owned(), display::took),
         source = call.source.as_str(),
         client = call.client.as_deref().map(|client| clip(client, 60)),
         caller = call.caller.as_deref(),
@@ -251,24 +255,24 @@ fn row(visit: &Visit<'_>, call: &ExecutionRecord) -> Html {
 }
 
 /// One call.
-pub(crate) async fn show(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> {
-    let call = visit.service().execution(understood(id)?).await?;
+pub(crate) async fn show(request: &PageRequest<'_>, id: &str) -> Result<PageResponse, Error> {
+    let call = request.service().execution(understood(id)?).await?;
     let waited = call.started_at.map(|started| started.since(call.submitted_at));
     let fact = |name: &str, value: Option<Html>| {
         value.map(|value| html!("<dt>{name}</dt><dd>{value}</dd>", name = name, value = value))
     };
     let facts: Html = [
-        fact("State", Some(words::execution(call.status))),
+        fact("State", Some(display::execution(call.status))),
         fact("Server", Some(server_link(&call.server_name))),
-        fact("Asked for", Some(words::exact(call.submitted_at))),
-        fact("Waiting and routing", waited.map(|span| html!("{}", words::took(span)))),
-        fact("At the server", call.duration.map(|span| html!("{}", words::took(span)))),
+        fact("Asked for", Some(display::exact(call.submitted_at))),
+        fact("Waiting and routing", waited.map(|span| html!("{}", display::took(span)))),
+        fact("At the server", call.duration.map(|span| html!("{}", display::took(span)))),
         fact("Tried again", (call.retries > 0).then(|| html!("{} times", call.retries))),
         fact("Came from", Some(html!("{} {}", call.source.as_str(), call.caller))),
         fact("Client", call.client.as_deref().map(|client| html!("{}", client))),
         fact("Document", call.document_path.as_ref().map(|path| html!("{} line {}", path, call.section_line))),
-        fact("Request", call.request_bytes.map(|bytes| html!("{}", words::size(bytes)))),
-        fact("Response", call.response_bytes.map(|bytes| html!("{}", words::size(bytes)))),
+        fact("Request", call.request_bytes.map(|bytes| html!("{}", display::size(bytes)))),
+        fact("Response", call.response_bytes.map(|bytes| html!("{}", display::size(bytes)))),
         fact("Id of its client", call.request_id.as_deref().map(|id| html!("<code>{}</code>", id))),
         fact("Id", Some(html!("<code>{}</code>", call.id.to_string()))),
     ]
@@ -296,19 +300,19 @@ pub(crate) async fn show(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> {
         play = play,
         definition = tool_path(&call.server_name, &call.tool_name),
         cancel = matches!(call.status, ExecutionStatus::Pending | ExecutionStatus::Executing).then(|| {
-            html!(r#"<form method="post" action="/executions/{id}/cancel">{csrf}<button class="danger small">Cancel</button></form>"#, id = call.id.to_string(), csrf = visit.csrf())
+            html!(r#"<form method="post" action="/executions/{id}/cancel">{csrf}<button class="danger small">Cancel</button></form>"#, id = call.id.to_string(), csrf = request.csrf())
         }),
         facts = facts,
         error = call.error_message.as_deref().map(|why| html!(r#"<h2>What went wrong</h2><pre class="error" tabindex="0">{}</pre>"#, why)),
         bodies = bodies,
     );
-    Ok(Reply::page(Page { title: clip(&call.tool_name, 80), place: "/executions", body, script: None }))
+    Ok(PageResponse::page(Page { title: clip(&call.tool_name, 80), place: "/executions", body, script: None }))
 }
 
 /// What is kept of a call; if its other half is kept and this is not, it was too long.
 fn kept(title: &str, text: Option<&RawJson>, bytes: Option<u64>) -> Option<Html> {
     let Some(text) = text else {
-        let size = words::size(bytes.filter(|bytes| *bytes > LONGEST_PAYLOAD)?);
+        let size = display::size(bytes.filter(|bytes| *bytes > MAX_PAYLOAD_BYTES)?);
         return Some(html!(
             r#"<h2>{title}</h2><p class="muted">Too large to be kept ({size}).</p>"#,
             title = title,
@@ -333,26 +337,26 @@ fn understood(id: &str) -> Result<ExecutionId, Error> {
 }
 
 /// A call is to end.
-pub(crate) async fn cancel(visit: &Visit<'_>, id: &str) -> Result<Reply, Error> {
-    let call = visit.service().cancel_execution(&visit.actor, understood(id)?).await;
+pub(crate) async fn cancel(request: &PageRequest<'_>, id: &str) -> Result<PageResponse, Error> {
+    let call = request.service().cancel_execution(&request.actor, understood(id)?).await;
     Ok(match call {
-        Ok(call) => visit.done(format!("{} is {}.", call.tool_name, call.status), "/executions"),
-        Err(error) => visit.failed(told(&error), "/executions"),
+        Ok(call) => request.done(format!("{} is {}.", call.tool_name, call.status), "/executions"),
+        Err(error) => request.failed(told(&error), "/executions"),
     })
 }
 
 /// Every call is to end, and none is to begin.
-pub(crate) async fn stop(visit: &Visit<'_>) -> Result<Reply, Error> {
-    if !is_sure(visit) {
-        let question = Question { about: STOP_ALL, deed: "Stop everything", fields: &[], back: "/executions" };
-        return Ok(ask(visit, &question));
+pub(crate) async fn stop(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    if !is_confirmed(request) {
+        let question = Confirmation { about: STOP_ALL, action: "Stop everything", fields: &[], back: "/executions" };
+        return Ok(ask(request, &question));
     }
-    let stopped = visit.service().stop_executions(&visit.actor).await;
-    Ok(visit.done(format!("Stopped. {} cancelled.", words::several(stopped.cancelled, "call")), "/executions"))
+    let stopped = request.service().stop_executions(&request.actor).await;
+    Ok(request.done(format!("Stopped. {} cancelled.", display::several(stopped.cancelled, "call")), "/executions"))
 }
 
 /// Calls are allowed again.
-pub(crate) async fn reset(visit: &Visit<'_>) -> Result<Reply, Error> {
-    visit.service().reset_executions(&visit.actor).await;
-    Ok(visit.done("Calls are allowed again.", "/executions"))
+pub(crate) async fn reset(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    request.service().reset_executions(&request.actor).await;
+    Ok(request.done("Calls are allowed again.", "/executions"))
 }

@@ -3,63 +3,63 @@
 use http::StatusCode;
 
 use crate::form;
-use crate::frame;
 use crate::html::html;
-use crate::reply::Reply;
-use crate::visit::Visit;
+use crate::layout;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// The door.
-pub(crate) fn show(visit: &Visit<'_>, problem: Option<&str>) -> Reply {
-    if visit.is_let_in {
-        return Reply::Seen("/".to_owned());
+pub(crate) fn show(request: &PageRequest<'_>, problem: Option<&str>) -> PageResponse {
+    if request.is_let_in {
+        return PageResponse::Seen("/".to_owned());
     }
-    let next = visit.query.get("next").or(visit.form.get("next")).unwrap_or("/");
+    let next = request.query.get("next").or(request.form.get("next")).unwrap_or("/");
     let body = html!(
         r#"<section class="card narrow door"><h1>mcp-aggregator</h1><p>Sign in with a token of this service: {place}.</p>
 {problem}<form method="post" action="/login">{csrf}<input type="hidden" name="next" value="{next:#}">
 <label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Sign in</button></form></section>"#,
-        place = visit.console.outside.token_place,
+        place = request.console.dependencies.token_place,
         problem = problem.map(|why| html!(r#"<p class="flash bad" role="alert">{}</p>"#, why)),
-        csrf = visit.csrf(),
+        csrf = request.csrf(),
         next = next,
     );
     let status = if problem.is_some() { StatusCode::UNAUTHORIZED } else { StatusCode::OK };
-    Reply::Bare(status, frame::bare("Sign in", &body))
+    PageResponse::Bare(status, layout::bare("Sign in", &body))
 }
 
 /// Somebody shows a token. It is compared, and kept for as long as the session lives. Whoever let the request in counts wrong
 /// ones: nothing here waits, so that no other is compared before this one counts.
-pub(crate) fn enter(visit: &Visit<'_>) -> Reply {
-    if visit.needs_no_token {
-        return Reply::Seen("/".to_owned());
+pub(crate) fn enter(request: &PageRequest<'_>) -> PageResponse {
+    if request.needs_no_token {
+        return PageResponse::Seen("/".to_owned());
     }
-    let token = visit.form.text("token").trim();
-    let Some(principal) = (visit.console.outside.whose)(token) else {
-        return show(visit, Some("This is no token of this service."));
+    let token = request.form.text("token").trim();
+    let Some(principal) = (request.console.dependencies.resolve_principal)(token) else {
+        return show(request, Some("This is no token of this service."));
     };
-    let visitor = visit.console.sessions.open(principal, token);
-    Reply::Cookie(visitor.id, ours(visit.form.text("next")))
+    let visitor = request.console.sessions.open(principal, token);
+    PageResponse::Cookie(visitor.id, ours(request.form.text("next")))
 }
 
 /// Somebody follows a sign-in link, which opens once.
-pub(crate) fn redeem(visit: &Visit<'_>, code: &str) -> Reply {
-    let outside = &visit.console.outside;
-    let token = (outside.redeem_code)(code);
-    match token.as_ref().and_then(|token| Some((token, (outside.whose)(token)?))) {
+pub(crate) fn redeem(request: &PageRequest<'_>, code: &str) -> PageResponse {
+    let dependencies = &request.console.dependencies;
+    let token = (dependencies.redeem_code)(code);
+    match token.as_ref().and_then(|token| Some((token, (dependencies.resolve_principal)(token)?))) {
         Some((token, principal)) => {
-            Reply::Cookie(visit.console.sessions.open(principal, token).id, ours(visit.query.text("next")))
+            PageResponse::Cookie(request.console.sessions.open(principal, token).id, ours(request.query.text("next")))
         }
-        None if visit.is_let_in => Reply::Seen("/".to_owned()),
-        None => show(visit, Some("This link has been used or is too old. Sign in with the token.")),
+        None if request.is_let_in => PageResponse::Seen("/".to_owned()),
+        None => show(request, Some("This link has been used or is too old. Sign in with the token.")),
     }
 }
 
 /// Somebody goes.
-pub(crate) fn leave(visit: &Visit<'_>) -> Reply {
-    visit.console.sessions.end(&visit.visitor.id);
-    visit.console.kept.forget(&visit.visitor.id);
-    Reply::Seen("/login".to_owned())
+pub(crate) fn leave(request: &PageRequest<'_>) -> PageResponse {
+    request.console.sessions.end(&request.visitor.id);
+    request.console.result_cache.forget(&request.visitor.id);
+    PageResponse::Seen("/login".to_owned())
 }
 
 /// Where to go on: only to a page of ours.

@@ -1,9 +1,9 @@
 //! The overview: every server at a glance, what needs somebody, and how to connect a client.
 
-mod connecting;
+mod client_snippets;
 
-use connecting::Token;
-pub(crate) use connecting::copyable;
+use client_snippets::Token;
+pub(crate) use client_snippets::copyable;
 
 use std::collections::HashMap;
 
@@ -13,41 +13,41 @@ use service::overview::Weight;
 use service::servers::ServerView;
 
 use crate::chart::sparkline;
-use crate::frame::Page;
+use crate::display;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::{server_link, server_path};
-use crate::pulse::Rates;
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::rates::Rates;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// The page.
-pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    page(visit, Token::of(visit, None)).await
+pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    page(request, Token::of(request, None)).await
 }
 
 /// The page, with the token of who looks at it in what clients are told.
-pub(crate) async fn show_with_token(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let token = visit.console.sessions.token(&visit.visitor.id);
-    page(visit, Token::of(visit, token)).await
+pub(crate) async fn show_with_token(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let token = request.console.sessions.token(&request.visitor.id);
+    page(request, Token::of(request, token)).await
 }
 
-async fn page(visit: &Visit<'_>, token: Token) -> Result<Reply, Error> {
-    let mut servers = visit.service().servers(None, false, Part::ALL).await?.items;
-    visit.console.add_usage(&mut servers);
-    let rates = visit.console.pulse.rates(&visit.service().reading());
-    let weights = visit.service().weights();
+async fn page(request: &PageRequest<'_>, token: Token) -> Result<PageResponse, Error> {
+    let mut servers = request.service().servers(None, false, Part::ALL).await?.items;
+    request.console.add_usage(&mut servers);
+    let rates = request.console.rate_sampler.rates(&request.service().reading());
+    let weights = request.service().weights();
     let content = if servers.is_empty() { empty() } else { table(&servers, &rates) };
     let body = html!(
         r#"<h1>Overview</h1><div id="summary" data-live="server. tools. execution. notice">{notices}{summary}</div>
 <section aria-labelledby="servers-title"><div class="head"><h2 id="servers-title">Servers</h2><a class="button" href="/add">Add server</a></div>
 <div id="servers" data-live="server. tools. execution.">{content}</div></section>{connect}"#,
-        notices = notices(visit, &servers),
-        summary = summary(&servers, &rates, &weights, &visit.console.counted()),
+        notices = notices(request, &servers),
+        summary = summary(&servers, &rates, &weights, &request.console.counted()),
         content = content,
-        connect = connecting::section(visit, &token),
+        connect = client_snippets::section(request, &token),
     );
-    Ok(Reply::page(Page { title: "Overview".into(), place: "/", body, script: None }))
+    Ok(PageResponse::page(Page { title: "Overview".into(), place: "/", body, script: None }))
 }
 
 fn empty() -> Html {
@@ -58,24 +58,24 @@ fn empty() -> Html {
 }
 
 /// What somebody should look at.
-fn notices(visit: &Visit<'_>, servers: &[ServerView]) -> Html {
-    let database = visit.service().write_trouble().map(|why| {
+fn notices(request: &PageRequest<'_>, servers: &[ServerView]) -> Html {
+    let database = request.service().write_error().map(|why| {
         html!(
             r#"<div class="flash bad" role="alert"><p><strong>The database takes nothing.</strong> {}</p></div>"#,
             why
         )
     });
-    let config = visit.service().config_trouble().map(|why| {
+    let config = request.service().config_error().map(|why| {
         html!(
             r#"<div class="flash bad" role="alert"><div><p><strong>The config file is not in force as it is now.</strong></p><pre class="muted">{}</pre></div></div>"#,
             why
         )
     });
-    let about: Html = servers.iter().filter_map(|server| notice(visit, server)).collect();
+    let about: Html = servers.iter().filter_map(|server| notice(request, server)).collect();
     html!("{}{}{}", database, config, about)
 }
 
-fn notice(visit: &Visit<'_>, server: &ServerView) -> Option<Html> {
+fn notice(request: &PageRequest<'_>, server: &ServerView) -> Option<Html> {
     let record = &server.record;
     if record.connection_config.is_masked() {
         return Some(html!(
@@ -85,7 +85,7 @@ fn notice(visit: &Visit<'_>, server: &ServerView) -> Option<Html> {
         ));
     }
     let why = record.error_message.as_deref().unwrap_or_default();
-    let (title, deed, button) = match record.status {
+    let (title, action, button) = match record.status {
         _ if record.auto_disabled => ("was switched off after too many failures", "enable", "Try again"),
         // What a program of ours says of credentials is about others.
         Status::Error if record.transport != Transport::Stdio && needs_credentials(why) => {
@@ -97,13 +97,13 @@ fn notice(visit: &Visit<'_>, server: &ServerView) -> Option<Html> {
     let first_line = why.lines().next().unwrap_or_default();
     Some(html!(
         r#"<div class="flash bad"><p><strong>{name}</strong> {title}. <span class="muted">{why}</span></p>
-<form method="post" action="{path}/{deed}">{csrf}<button class="small">{button}</button></form></div>"#,
+<form method="post" action="{path}/{action}">{csrf}<button class="small">{button}</button></form></div>"#,
         name = server_link(&record.name),
         title = title,
         why = first_line,
         path = server_path(&record.name),
-        deed = deed,
-        csrf = visit.csrf(),
+        action = action,
+        csrf = request.csrf(),
         button = button,
     ))
 }
@@ -129,13 +129,17 @@ fn summary(servers: &[ServerView], rates: &HashMap<String, Rates>, weights: &[We
     html!(
         r#"<dl class="stats">{a}{b}{c}{d}</dl>"#,
         a = card("Servers connected", format!("{up} of {}", servers.len()), String::new()),
-        b = card("Tools on offer", words::count(tools), format!("{} tokens for who lists all", words::tokens(bytes))),
+        b = card(
+            "Tools on offer",
+            display::count(tools),
+            format!("{} tokens for who lists all", display::tokens(bytes))
+        ),
         c = card(
             "Calls in the last minute",
-            words::count(total(|rates| rates.per_minute)),
-            format!("{} {counted}", words::count(calls))
+            display::count(total(|rates| rates.per_minute)),
+            format!("{} {counted}", display::count(calls))
         ),
-        d = card("Failed", words::percent(share), format!("{} {counted}", words::count(failed))),
+        d = card("Failed", display::percent(share), format!("{} {counted}", display::count(failed))),
     )
 }
 
@@ -152,7 +156,7 @@ fn row(server: &ServerView, rates: Option<&Rates>) -> Html {
     let record = &server.record;
     let rates = rates.cloned().unwrap_or_default();
     let share = if rates.calls == 0 { 0.0 } else { rates.failed as f64 / rates.calls as f64 };
-    let span = |span: Option<std::time::Duration>| span.map_or_else(|| "–".to_owned(), words::took);
+    let span = |span: Option<std::time::Duration>| span.map_or_else(|| "–".to_owned(), display::took);
     let about = format!("{} calls in the last half hour", rates.calls);
     html!(
         r#"<tr><th scope="row" data-name="Server">{name}<span class="sub">{description}</span></th><td data-name="State">{status}{more}</td>
@@ -160,17 +164,17 @@ fn row(server: &ServerView, rates: Option<&Rates>) -> Html {
 <td class="n{tone}" data-name="Failed">{share}</td><td class="n" data-name="p50">{p50}</td><td class="n" data-name="p95">{p95}</td><td class="n" data-name="CPU">{cpu}</td><td class="n" data-name="Memory">{memory}</td><td data-name="Last 30 min">{spark}</td></tr>"#,
         name = server_link(&record.name),
         description = record.description.as_deref().map(|text| clip(text, 80)),
-        status = words::status(record.status),
+        status = display::status(record.status),
         more = more(server),
         transport = transport(server),
-        tools = words::count(u64::from(record.tool_count)),
-        per_minute = words::count(rates.per_minute),
+        tools = display::count(u64::from(record.tool_count)),
+        per_minute = display::count(rates.per_minute),
         tone = if rates.failed > 0 { " bad" } else { "" },
-        share = words::percent(share),
+        share = display::percent(share),
         p50 = span(rates.p50),
         p95 = span(rates.p95),
-        cpu = server.usage.map_or_else(|| "–".to_owned(), |usage| words::busy(usage.cpu_percent)),
-        memory = server.usage.map_or_else(|| "–".to_owned(), |usage| words::size(usage.memory_bytes)),
+        cpu = server.usage.map_or_else(|| "–".to_owned(), |usage| display::busy(usage.cpu_percent)),
+        memory = server.usage.map_or_else(|| "–".to_owned(), |usage| display::size(usage.memory_bytes)),
         spark = sparkline(&rates.bars, &about),
     )
 }
@@ -179,7 +183,7 @@ fn row(server: &ServerView, rates: Option<&Rates>) -> Html {
 fn more(server: &ServerView) -> Option<Html> {
     let text = match (&server.progress, server.next_retry_at, server.lazy) {
         (Some(progress), ..) => html!("{}", clip(progress, 60)),
-        (None, Some(retry), _) => html!("next try {}", words::moment(retry)),
+        (None, Some(retry), _) => html!("next try {}", display::moment(retry)),
         (None, None, true) if !server.record.status.is_up() => html!("starts when needed"),
         _ => return None,
     };

@@ -6,7 +6,7 @@
 
 mod choice;
 mod example;
-mod rendering;
+mod render;
 
 use registry::{RawJson, Source, Status, ToolRecord};
 use serde_json::{Value, json};
@@ -14,54 +14,64 @@ use service::Error;
 use service::calls::Call;
 
 use crate::assets::PLAYGROUND;
+use crate::display;
 use crate::form;
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::overview::clip;
 use crate::pages::tools::{hints, long};
 use crate::pages::{pretty, server_link, server_path, told, tool_path};
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 pub(crate) use choice::suggest;
 
 /// From a longer schema no form is made: nobody fills in so many fields, and every page must stay light.
-const LONGEST_SCHEMA: usize = 50_000;
+const MAX_SCHEMA_LEN: usize = 50_000;
 
 /// The page.
-pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let name = visit.query.said("tool").unwrap_or_default();
+pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let name = request.query.value_of("tool").unwrap_or_default();
     // What an earlier call was given, to be run again.
-    let earlier = match visit.query.said("from").filter(|id| !id.is_empty()) {
+    let earlier = match request.query.value_of("from").filter(|id| !id.is_empty()) {
         Some(id) => {
             let known = id.parse().map_err(|_| Error::ExecutionNotFound { id: id.to_owned() })?;
-            visit.service().execution(known).await?.arguments
+            request.service().execution(known).await?.arguments
         }
         None => None,
     };
-    page(visit, name, earlier.map(|arguments| pretty(arguments.get())), None).await
+    page(request, name, earlier.map(|arguments| pretty(arguments.get())), None).await
 }
 
-async fn page(visit: &Visit<'_>, name: &str, arguments: Option<String>, outcome: Option<Html>) -> Result<Reply, Error> {
-    let tool = if name.is_empty() { None } else { choice::find(visit, name).await? };
+async fn page(
+    request: &PageRequest<'_>,
+    name: &str,
+    arguments: Option<String>,
+    outcome: Option<Html>,
+) -> Result<PageResponse, Error> {
+    let tool = if name.is_empty() { None } else { choice::find(request, name).await? };
     let bench = match &tool {
-        Some(tool) => bench(visit, tool, arguments, outcome).await?,
-        None if name.is_empty() => choice::all(visit),
-        None => choice::missing(visit, name).await?,
+        Some(tool) => bench(request, tool, arguments, outcome).await?,
+        None if name.is_empty() => choice::all(request),
+        None => choice::missing(request, name).await?,
     };
     let body = html!(
         r#"<h1>Playground</h1><form class="filters" method="get" action="/playground"><label class="grow">Tool<input name="tool" value="{name:#}" list="tools" autocomplete="off" spellcheck="false" placeholder="a part of its name, or server.tool"></label><datalist id="tools">{suggestions}</datalist><button class="quiet">Open</button></form>
 {bench}<section aria-labelledby="history-title" id="history" hidden><h2 id="history-title">What you ran</h2><div class="scroll"><table class="cards"><tbody></tbody></table></div></section>"#,
         name = name,
-        suggestions = choice::suggested(visit, ""),
+        suggestions = choice::suggested(request, ""),
         bench = bench,
     );
-    Ok(Reply::page(Page { title: "Playground".into(), place: "/playground", body, script: Some(&PLAYGROUND.path) }))
+    Ok(PageResponse::page(Page {
+        title: "Playground".into(),
+        place: "/playground",
+        body,
+        script: Some(&PLAYGROUND.path),
+    }))
 }
 
 async fn bench(
-    visit: &Visit<'_>,
+    request: &PageRequest<'_>,
     tool: &ToolRecord,
     arguments: Option<String>,
     outcome: Option<Html>,
@@ -69,7 +79,7 @@ async fn bench(
     let read = tool.input_schema.as_ref().map(|schema| serde_json::from_str::<Value>(schema.get())).transpose();
     let unread = read.as_ref().err().map(ToString::to_string);
     let schema = read.ok().flatten().unwrap_or_default();
-    let form = Some(ascii(&schema)).filter(|text| text.len() <= LONGEST_SCHEMA);
+    let form = Some(ascii(&schema)).filter(|text| text.len() <= MAX_SCHEMA_LEN);
     let hint = match &form {
         _ if unread.is_some() => html!("JSON; there is no form, for the schema cannot be read: {}", unread),
         Some(_) if schema["properties"].as_object().is_some_and(|members| !members.is_empty()) => {
@@ -96,8 +106,8 @@ async fn bench(
         definition = tool_path(&tool.server_name, &tool.original_name),
         short = clip(&tool.original_name, 120),
         server = server_link(&tool.server_name),
-        off = (!tool.enabled).then(|| html!(" · {}", words::badge("idle", "off"))),
-        state = standing(visit, tool).await?,
+        off = (!tool.enabled).then(|| html!(" · {}", display::badge("idle", "off"))),
+        state = standing(request, tool).await?,
         description = long(tool.description.as_deref().unwrap_or("Its server does not say.")),
         server_name = ascii(&json!(tool.server_name)),
         original = ascii(&json!(tool.original_name)),
@@ -106,8 +116,8 @@ async fn bench(
         hint = hint,
         harm = harm,
         hints = hints(annotations),
-        warning = harm.map(|harm| words::badge("warn", harm)),
-        csrf = visit.csrf(),
+        warning = harm.map(|harm| display::badge("warn", harm)),
+        csrf = request.csrf(),
         arguments = arguments,
         outcome = outcome.unwrap_or_else(|| html!(r#"<p class="muted">Nothing has run yet.</p>"#)),
     ))
@@ -119,23 +129,23 @@ fn harm(annotations: &Value) -> Option<&'static str> {
 }
 
 /// Whether its server can be asked now; if not, what can be done about it.
-async fn standing(visit: &Visit<'_>, tool: &ToolRecord) -> Result<Html, Error> {
-    let record = visit.service().server(&tool.server_name).await?.record;
+async fn standing(request: &PageRequest<'_>, tool: &ToolRecord) -> Result<Html, Error> {
+    let record = request.service().server(&tool.server_name).await?.record;
     if record.status.is_up() {
         return Ok(Html::default());
     }
-    let (deed, word) = match (record.enabled, record.status) {
+    let (action, word) = match (record.enabled, record.status) {
         (false, _) => ("enable", "Enable"),
         (true, Status::Error) => ("connect", "Retry"),
-        (true, Status::Connecting) => return Ok(html!(" · {}", words::status(record.status))),
+        (true, Status::Connecting) => return Ok(html!(" · {}", display::status(record.status))),
         (true, _) => ("connect", "Connect"),
     };
     Ok(html!(
-        r#" · {state} <form method="post" action="{path}/{deed}">{csrf}<input type="hidden" name="back" value="{back:#}"><button class="quiet small">{word}</button></form>"#,
-        state = words::status(record.status),
+        r#" · {state} <form method="post" action="{path}/{action}">{csrf}<input type="hidden" name="back" value="{back:#}"><button class="quiet small">{word}</button></form>"#,
+        state = display::status(record.status),
         path = server_path(&record.name),
-        deed = deed,
-        csrf = visit.csrf(),
+        action = action,
+        csrf = request.csrf(),
         back = form::address("/playground", &[("tool", &tool.name)]),
         word = word,
     ))
@@ -154,14 +164,14 @@ fn ascii(value: &Value) -> String {
 }
 
 /// The tool is to be run, without scripts.
-pub(crate) async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let (name, text) = (visit.form.text("tool"), visit.form.text("arguments"));
+pub(crate) async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let (name, text) = (request.form.text("tool"), request.form.text("arguments"));
     let line = text.replace(['\n', '\r'], " ");
     let arguments = match RawJson::parse(if line.trim().is_empty() { "{}".to_owned() } else { line }) {
         Ok(arguments) => arguments,
         Err(error) => {
             let why = html!(r#"<pre class="error">The arguments are no JSON: {}</pre>"#, error.to_string());
-            return page(visit, name, Some(text.to_owned()), Some(why)).await;
+            return page(request, name, Some(text.to_owned()), Some(why)).await;
         }
     };
     let call = Call {
@@ -169,34 +179,34 @@ pub(crate) async fn run(visit: &Visit<'_>) -> Result<Reply, Error> {
         server: None,
         arguments,
         source: Source::Rest,
-        actor: visit.actor.clone(),
+        actor: request.actor.clone(),
         document: None,
         session: None,
         timeout_ms: None,
         trace: None,
     };
-    let outcome = match visit.service().call(call).await {
+    let outcome = match request.service().call(call).await {
         Ok(outcome) => {
-            let rendered = rendering::rendered(&outcome);
+            let rendered = render::rendered(&outcome);
             if !rendered.is_whole {
-                visit.console.kept.keep(&visit.visitor.id, outcome.result.get());
+                request.console.result_cache.put(&request.visitor.id, outcome.result.get());
             }
             rendered.markup
         }
-        Err(error) => rendering::failed(&told(&error)),
+        Err(error) => render::failed(&told(&error)),
     };
-    page(visit, name, Some(text.to_owned()), Some(outcome)).await
+    page(request, name, Some(text.to_owned()), Some(outcome)).await
 }
 
 /// The last result that was too long for its page, as a file.
-pub(crate) fn whole(visit: &Visit<'_>) -> Reply {
-    match visit.console.kept.of(&visit.visitor.id) {
-        Some(result) => Reply::File {
+pub(crate) fn whole(request: &PageRequest<'_>) -> PageResponse {
+    match request.console.result_cache.get(&request.visitor.id) {
+        Some(result) => PageResponse::File {
             name: "result.json".into(),
             content_type: "application/json",
             content: result.as_bytes().to_vec(),
         },
-        None => visit.failed("That result is not kept any longer. Run the tool again.", "/playground"),
+        None => request.failed("That result is not kept any longer. Run the tool again.", "/playground"),
     }
 }
 

@@ -5,23 +5,23 @@ use serde_json::{Map, Value, json};
 use service::Error;
 use service::items::PromptView;
 
+use crate::display;
 use crate::form;
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::overview::clip;
 use crate::pages::{pretty, server_link, shortened, told};
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// What the names of fields begin with that are arguments of a prompt.
 const ARGUMENT: &str = "argument.";
 /// So many letters of a message are shown.
-const LONGEST_MESSAGE: usize = 20_000;
+const MAX_MESSAGE_LEN: usize = 20_000;
 
 /// The list.
-pub(crate) fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let prompts = visit.service().prompts(None)?;
+pub(crate) fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let prompts = request.service().prompts(None)?;
     let rows: Html = prompts.iter().map(row).collect();
     let table = match prompts.is_empty() {
         true => html!(
@@ -34,10 +34,10 @@ pub(crate) fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
     };
     let body = html!(
         r#"<h1>Prompts</h1><div id="prompts" data-live="server. tools."><p class="muted">{total}</p>{table}</div>"#,
-        total = words::several(prompts.len() as u64, "prompt"),
+        total = display::several(prompts.len() as u64, "prompt"),
         table = table,
     );
-    Ok(Reply::page(Page { title: "Prompts".into(), place: "/prompts", body, script: None }))
+    Ok(PageResponse::page(Page { title: "Prompts".into(), place: "/prompts", body, script: None }))
 }
 
 fn row(prompt: &PromptView) -> Html {
@@ -55,19 +55,19 @@ fn about(prompt: &PromptView) -> Option<&str> {
 }
 
 /// One prompt: what it takes, and what it says once it is filled in.
-pub(crate) async fn get(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let name = visit.query.said("name").unwrap_or_default();
-    let prompts = visit.service().prompts(None)?;
+pub(crate) async fn get(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let name = request.query.value_of("name").unwrap_or_default();
+    let prompts = request.service().prompts(None)?;
     let found = prompts.iter().find(|prompt| prompt.name == name);
     let Some(prompt) = found else { return Err(Error::PromptNotFound { name: name.to_owned() }) };
-    let given: Map<String, Value> = visit
+    let given: Map<String, Value> = request
         .query
         .beginning_with(ARGUMENT)
         .filter(|(_, value)| !value.is_empty())
         .map(|(name, value)| (name.to_owned(), json!(value)))
         .collect();
-    let outcome = match visit.query.has("run") {
-        true => Some(filled_in(visit, prompt, &given).await),
+    let outcome = match request.query.has("run") {
+        true => Some(filled_in(request, prompt, &given).await),
         false => None,
     };
     let fields: Html =
@@ -81,7 +81,7 @@ pub(crate) async fn get(visit: &Visit<'_>) -> Result<Reply, Error> {
         fields = fields,
         outcome = outcome,
     );
-    Ok(Reply::page(Page { title: clip(&prompt.original_name, 80), place: "/prompts", body, script: None }))
+    Ok(PageResponse::page(Page { title: clip(&prompt.original_name, 80), place: "/prompts", body, script: None }))
 }
 
 fn field(argument: &Value, given: &Map<String, Value>) -> Html {
@@ -98,9 +98,9 @@ fn field(argument: &Value, given: &Map<String, Value>) -> Html {
     )
 }
 
-async fn filled_in(visit: &Visit<'_>, prompt: &PromptView, given: &Map<String, Value>) -> Html {
+async fn filled_in(request: &PageRequest<'_>, prompt: &PromptView, given: &Map<String, Value>) -> Html {
     let arguments = RawJson::parse(json!(given).to_string()).expect("what was written as JSON is JSON");
-    let result = match visit.service().prompt(&visit.actor, &prompt.name, &arguments).await {
+    let result = match request.service().prompt(&request.actor, &prompt.name, &arguments).await {
         Ok(result) => result,
         Err(error) => return html!(r#"<h2>That did not work</h2><pre class="error">{}</pre>"#, told(&error)),
     };
@@ -111,7 +111,7 @@ async fn filled_in(visit: &Visit<'_>, prompt: &PromptView, given: &Map<String, V
     html!(
         r#"<h2>Messages</h2>{messages}<details><summary>As it came</summary><pre class="block" tabindex="0">{raw}</pre></details>"#,
         messages = messages,
-        raw = shortened(&pretty(result.get()), LONGEST_MESSAGE),
+        raw = shortened(&pretty(result.get()), MAX_MESSAGE_LEN),
     )
 }
 
@@ -121,6 +121,6 @@ fn message(message: &Value) -> Html {
     html!(
         r#"<section class="card"><h3>{role}</h3><pre class="block" tabindex="0">{text}</pre></section>"#,
         role = message["role"].as_str().unwrap_or_default(),
-        text = shortened(&text, LONGEST_MESSAGE),
+        text = shortened(&text, MAX_MESSAGE_LEN),
     )
 }

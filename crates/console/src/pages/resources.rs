@@ -4,24 +4,24 @@ use serde_json::Value;
 use service::Error;
 use service::items::ResourceView;
 
+use crate::display;
 use crate::form;
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::overview::clip;
 use crate::pages::{pretty, server_link, shortened, told};
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// So many letters of a text are shown.
-const LONGEST_TEXT: usize = 100_000;
+const MAX_TEXT_LEN: usize = 100_000;
 /// The kinds of pictures that are shown, and up to which length of their base64.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-const LONGEST_PICTURE: usize = 4_000_000;
+const MAX_PICTURE_BYTES: usize = 4_000_000;
 
 /// The list.
-pub(crate) fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let (resources, templates) = (visit.service().resources(None)?, visit.service().resource_templates(None)?);
+pub(crate) fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let (resources, templates) = (request.service().resources(None)?, request.service().resource_templates(None)?);
     let rows: Html = resources.iter().map(|resource| row(resource, true)).collect();
     let families: Html = templates.iter().map(|template| row(template, false)).collect();
     let table = |title: &str, rows: Html| {
@@ -37,12 +37,12 @@ pub(crate) fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
     let body = html!(
         r#"<h1>Resources</h1><form class="filters" method="get" action="/resources/read"><label class="grow">Address<input name="uri" autocomplete="off" spellcheck="false" placeholder="file:///notes.txt"></label><button class="quiet">Read</button></form>
 <div id="resources" data-live="server. tools."><p class="muted">{total}</p>{empty}{listed}{families}</div>"#,
-        total = words::several(resources.len() as u64, "resource"),
+        total = display::several(resources.len() as u64, "resource"),
         empty = empty,
         listed = (!resources.is_empty()).then(|| table("Listed", rows)),
         families = (!templates.is_empty()).then(|| table("Templates", families)),
     );
-    Ok(Reply::page(Page { title: "Resources".into(), place: "/resources", body, script: None }))
+    Ok(PageResponse::page(Page { title: "Resources".into(), place: "/resources", body, script: None }))
 }
 
 fn row(resource: &ResourceView, can_be_read: bool) -> Html {
@@ -64,22 +64,22 @@ fn row(resource: &ResourceView, can_be_read: bool) -> Html {
 }
 
 /// What is at an address.
-pub(crate) async fn read(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let Some(uri) = visit.query.said("uri") else { return Ok(Reply::Seen("/resources".to_owned())) };
-    let read = visit.service().read_resource(&visit.actor, uri, visit.query.said("server")).await;
+pub(crate) async fn read(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let Some(uri) = request.query.value_of("uri") else { return Ok(PageResponse::Seen("/resources".to_owned())) };
+    let read = request.service().read_resource(&request.actor, uri, request.query.value_of("server")).await;
     let contents = match &read {
         Ok(result) => match serde_json::from_str::<Value>(result.get()) {
             Ok(read) => match read["contents"].as_array().filter(|all| !all.is_empty()) {
                 Some(contents) => contents.iter().map(content).collect(),
                 None => html!(
                     r#"<p>The answer of the server has no contents that can be shown. It came as</p><pre class="block" tabindex="0">{}</pre>"#,
-                    shortened(&pretty(result.get()), LONGEST_TEXT)
+                    shortened(&pretty(result.get()), MAX_TEXT_LEN)
                 ),
             },
             Err(error) => html!(
                 r#"{why}<pre class="block" tabindex="0">{raw}</pre>"#,
                 why = super::unread(&error),
-                raw = shortened(result.get(), LONGEST_TEXT),
+                raw = shortened(result.get(), MAX_TEXT_LEN),
             ),
         },
         Err(error) => html!(r#"<pre class="error">{}</pre>"#, told(error)),
@@ -89,7 +89,7 @@ pub(crate) async fn read(visit: &Visit<'_>) -> Result<Reply, Error> {
         uri = clip(uri, 200),
         contents = contents,
     );
-    Ok(Reply::page(Page { title: clip(uri, 80), place: "/resources", body, script: None }))
+    Ok(PageResponse::page(Page { title: clip(uri, 80), place: "/resources", body, script: None }))
 }
 
 fn content(content: &Value) -> Html {
@@ -100,16 +100,16 @@ fn content(content: &Value) -> Html {
             r#"<section class="card"><p class="muted">{uri} {kind}</p><pre class="block" tabindex="0">{text}</pre></section>"#,
             uri = clip(said("uri"), 120),
             kind = kind,
-            text = shortened(text, LONGEST_TEXT),
+            text = shortened(text, MAX_TEXT_LEN),
         );
     }
     let Some(blob) = content["blob"].as_str() else {
         return html!(
             r#"<section class="card"><pre class="block" tabindex="0">{}</pre></section>"#,
-            shortened(&pretty(&content.to_string()), LONGEST_TEXT)
+            shortened(&pretty(&content.to_string()), MAX_TEXT_LEN)
         );
     };
-    let picture = PICTURES.iter().find(|known| **known == kind).filter(|_| blob.len() <= LONGEST_PICTURE);
+    let picture = PICTURES.iter().find(|known| **known == kind).filter(|_| blob.len() <= MAX_PICTURE_BYTES);
     let is_base64 = blob.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
     match picture.filter(|_| is_base64) {
         Some(kind) => html!(
@@ -121,7 +121,7 @@ fn content(content: &Value) -> Html {
         None => html!(
             r#"<section class="card"><p class="muted">{uri}: {size} of {kind}. <code>mcp-aggregator resources read</code> writes it to a file.</p></section>"#,
             uri = clip(said("uri"), 120),
-            size = words::size(blob.len() as u64 / 4 * 3),
+            size = display::size(blob.len() as u64 / 4 * 3),
             kind = kind,
         ),
     }

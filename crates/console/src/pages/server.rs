@@ -1,20 +1,20 @@
 //! One server: how it stands and why, what happened to it, what it offers, how it is reached.
 
-mod editing;
+mod edit;
 
 use registry::{HistoryEvent, Page as Part, Status, ToolRecord};
 use service::Error;
 use service::servers::{ServerHealth, ServerView, TestReport};
 
 use crate::chart::sparkline;
+use crate::display;
 use crate::form;
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::overview::{clip, transport};
-use crate::pages::{Question, ask, is_sure, server_path, told, tool_path};
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::pages::{Confirmation, ask, is_confirmed, server_path, told, tool_path};
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// So much of its history is shown.
 const HISTORY: u32 = 25;
@@ -24,8 +24,8 @@ const TOOLS: u32 = 50;
 const LISTED: usize = 200;
 
 /// The page.
-pub(crate) async fn show(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> {
-    let service = visit.service();
+pub(crate) async fn show(request: &PageRequest<'_>, name: &str) -> Result<PageResponse, Error> {
+    let service = request.service();
     let server = service.server(name).await?;
     let health = service.server_health(name).await?;
     let history = service.history(name, Part::first(HISTORY)).await?;
@@ -43,33 +43,33 @@ pub(crate) async fn show(visit: &Visit<'_>, name: &str) -> Result<Reply, Error> 
 </div></div>"#,
         name = record.name,
         id = record.id.to_string(),
-        status = words::status(record.status),
-        actions = actions(visit, &server),
+        status = display::status(record.status),
+        actions = actions(request, &server),
         description = record.description.as_deref().map(|text| html!(r#"<p class="muted">{}</p>"#, text)),
         missing = record.connection_config.is_masked().then(|| {
             html!(r#"<p class="flash warn">It cannot be started: {}.</p>"#, service::servers::SECRETS_ARE_MISSING)
         }),
         trouble = trouble(&server, &health),
-        facts = facts(visit, &server, &health),
+        facts = facts(request, &server, &health),
         tools = tool_list(&server, &tools.items, tools.total),
-        config = editing::section(visit, &server, None),
+        config = edit::section(request, &server, None),
         history = timeline(&history.items),
-        stderr = stderr(visit, &server)?,
+        stderr = stderr(request, &server)?,
     );
-    Ok(Reply::page(Page { title: record.name.clone(), place: "/", body, script: None }))
+    Ok(PageResponse::page(Page { title: record.name.clone(), place: "/", body, script: None }))
 }
 
 /// What can be done with it. What makes no sense now is not offered.
-fn actions(visit: &Visit<'_>, server: &ServerView) -> Html {
+fn actions(request: &PageRequest<'_>, server: &ServerView) -> Html {
     let record = &server.record;
     let path = server_path(&record.name);
     let is_up = record.status.is_up();
     let is_fixed = record.origin == registry::Origin::Config;
-    let button = |deed: &str, word: &str, class: &str, ask: Option<String>| {
+    let button = |action: &str, word: &str, class: &str, ask: Option<String>| {
         html!(
-            r#"<button formaction="{path}/{deed}" class="{class} small" data-busy="{word} …"{ask}>{word}</button>"#,
+            r#"<button formaction="{path}/{action}" class="{class} small" data-busy="{word} …"{ask}>{word}</button>"#,
             path = path,
-            deed = deed,
+            action = action,
             word = word,
             class = class,
             ask = ask.map(|question| html!(r#" data-confirm="{}""#, question)),
@@ -95,7 +95,7 @@ fn actions(visit: &Visit<'_>, server: &ServerView) -> Html {
     if !is_fixed {
         buttons.add(&button("remove", "Remove", "danger", Some(removal(&record.name))));
     }
-    html!(r#"<form class="actions" method="post">{csrf}{buttons}</form>"#, csrf = visit.csrf(), buttons = buttons)
+    html!(r#"<form class="actions" method="post">{csrf}{buttons}</form>"#, csrf = request.csrf(), buttons = buttons)
 }
 
 fn removal(name: &str) -> String {
@@ -117,9 +117,10 @@ fn trouble(server: &ServerView, health: &ServerHealth) -> Html {
     html!("{}{}{}", progress, error, warning)
 }
 
-fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html {
+fn facts(request: &PageRequest<'_>, server: &ServerView, health: &ServerHealth) -> Html {
     let record = &server.record;
-    let rates = visit.console.pulse.rates(&visit.service().reading()).remove(&record.name).unwrap_or_default();
+    let rates =
+        request.console.rate_sampler.rates(&request.service().reading()).remove(&record.name).unwrap_or_default();
     let fact = |name: &str, value: Option<Html>| {
         value.map(|value| html!("<dt>{name}</dt><dd>{value}</dd>", name = name, value = value))
     };
@@ -132,19 +133,19 @@ fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html 
         let processes = usage.processes.filter(|count| *count > 1);
         html!(
             "{cpu} of a processor · {memory}{processes}",
-            cpu = words::busy(usage.cpu_percent),
-            memory = words::size(usage.memory_bytes),
+            cpu = display::busy(usage.cpu_percent),
+            memory = display::size(usage.memory_bytes),
             processes = processes.map(|count| format!(" in {count} processes")),
         )
     });
-    let weight = visit.service().weights().into_iter().find(|weight| weight.server == record.name);
-    let span = |span: Option<std::time::Duration>| span.map_or_else(|| "–".to_owned(), words::took);
+    let weight = request.service().weights().into_iter().find(|weight| weight.server == record.name);
+    let span = |span: Option<std::time::Duration>| span.map_or_else(|| "–".to_owned(), display::took);
     let calls = html!(
         "{spark}{calls} {counted}, {failed} failed · p50 {p50} · p95 {p95}",
         spark = sparkline(&rates.bars, "calls a minute in the last half hour"),
-        calls = words::several(rates.calls, "call"),
-        counted = visit.console.counted(),
-        failed = words::count(rates.failed),
+        calls = display::several(rates.calls, "call"),
+        counted = request.console.counted(),
+        failed = display::count(rates.failed),
         p50 = span(rates.p50),
         p95 = span(rates.p95),
     );
@@ -161,24 +162,25 @@ fn facts(visit: &Visit<'_>, server: &ServerView, health: &ServerHealth) -> Html 
                 _ => "the registry".to_owned(),
             }),
         ),
-        fact("Connected since", record.connected_at.map(words::moment)),
-        fact("Next try", server.next_retry_at.map(words::moment)),
+        fact("Connected since", record.connected_at.map(display::moment)),
+        fact("Next try", server.next_retry_at.map(display::moment)),
         fact("Failures in a row", (record.failure_count > 0).then(|| html!("{}", record.failure_count))),
         fact(
             "Health check",
             health.last_check.map(|at| {
-                let latency = health.latency_ms.map(|ms| words::took(std::time::Duration::from_secs_f64(ms / 1000.0)));
-                html!("{} {}", words::moment(at), latency)
+                let latency =
+                    health.latency_ms.map(|ms| display::took(std::time::Duration::from_secs_f64(ms / 1000.0)));
+                html!("{} {}", display::moment(at), latency)
             }),
         ),
         fact("Calls", Some(calls)),
         fact(
             "Tools",
             weight.map(|weight| {
-                html!("{} · {} tokens for who lists them", words::count(weight.tools), words::tokens(weight.bytes))
+                html!("{} · {} tokens for who lists them", display::count(weight.tools), display::tokens(weight.bytes))
             }),
         ),
-        fact("Alone at", Some(html!("<code>{}/mcp/{}</code>", visit.origin(), form::encoded(&record.name)))),
+        fact("Alone at", Some(html!("<code>{}/mcp/{}</code>", request.origin(), form::encoded(&record.name)))),
         fact("Instructions", (!said("instructions").is_empty()).then(|| instructions(said("instructions")))),
     ];
     html!(r#"<dl class="facts">{}</dl>"#, facts.into_iter().flatten().collect::<Html>())
@@ -199,12 +201,12 @@ fn instructions(text: &str) -> Html {
 }
 
 /// What it writes to stderr, if it is a server that we start; scripts add what follows.
-fn stderr(visit: &Visit<'_>, server: &ServerView) -> Result<Html, Error> {
+fn stderr(request: &PageRequest<'_>, server: &ServerView) -> Result<Html, Error> {
     let record = &server.record;
     if record.transport != registry::Transport::Stdio && server.container.is_none() {
         return Ok(Html::default());
     }
-    let heard = visit.service().log(&record.name)?.now();
+    let heard = request.service().log(&record.name)?.now();
     let lines: Html = heard.lines.iter().map(|line| html!("<div>{}</div>", line)).collect();
     let address = format!("/api/v1/aggregator/servers/{}/log", form::encoded(&record.name));
     Ok(html!(
@@ -236,7 +238,7 @@ fn tool_list(server: &ServerView, tools: &[ToolRecord], total: u64) -> Html {
         .collect();
     let all = (total > u64::from(TOOLS)).then(|| {
         let to = form::address("/tools", &[("server", &server.record.name)]);
-        html!(r#"<p class="pager"><a href="{to}">All {total} tools</a></p>"#, to = to, total = words::count(total))
+        html!(r#"<p class="pager"><a href="{to}">All {total} tools</a></p>"#, to = to, total = display::count(total))
     });
     html!(r#"<div class="scroll"><table><tbody>{rows}</tbody></table></div>{all}"#, rows = rows, all = all)
 }
@@ -262,7 +264,7 @@ fn timeline(events: &[HistoryEvent]) -> Html {
                 r#"<li class="{tone}"><strong>{word}</strong> <span class="muted">{when}</span>{why}</li>"#,
                 tone = tone,
                 word = if after.is_empty() { word } else { after },
-                when = words::moment(event.timestamp),
+                when = display::moment(event.timestamp),
                 why = why.map(|why| html!(r#"<span class="sub">{}</span>"#, why)),
             )
         })
@@ -271,45 +273,48 @@ fn timeline(events: &[HistoryEvent]) -> Html {
 }
 
 /// Something is to be done with it.
-pub(crate) async fn act(visit: &Visit<'_>, name: &str, deed: &str) -> Result<Reply, Error> {
-    let (service, by) = (visit.service(), &visit.actor);
+pub(crate) async fn act(request: &PageRequest<'_>, name: &str, action: &str) -> Result<PageResponse, Error> {
+    let (service, by) = (request.service(), &request.actor);
     // Who tries a tool goes on with that.
-    let back = visit.form.said("back").filter(|back| back.starts_with("/playground?"));
+    let back = request.form.value_of("back").filter(|back| back.starts_with("/playground?"));
     let here = back.map_or_else(|| server_path(name), str::to_owned);
-    let done = match deed {
+    let done = match action {
         "connect" => service.connect(by, name).await.map(|_| "It is connected."),
         "disconnect" => service.disconnect(by, name, false).await.map(|_| "It is disconnected."),
         "restart" => service.restart(by, name, false).await.map(|_| "It was restarted."),
         "enable" if service.server(name).await?.record.connection_config.is_masked() => {
             let why = format!("It stays switched off: {}.", service::servers::SECRETS_ARE_MISSING);
-            return Ok(visit.failed(why, here));
+            return Ok(request.failed(why, here));
         }
         "enable" => service.enable(by, name).await.map(|_| "It is enabled and being connected."),
         "disable" => service.disable(by, name).await.map(|_| "It is disabled until you enable it again."),
         "refresh" => service.refresh_tools(by, name).await.map(|()| "Its tools are being asked for."),
-        "remove" if !is_sure(visit) => {
+        "remove" if !is_confirmed(request) => {
             service.server(name).await?;
-            return Ok(ask(visit, &Question { about: &removal(name), deed: "Remove", fields: &[], back: &here }));
+            return Ok(ask(
+                request,
+                &Confirmation { about: &removal(name), action: "Remove", fields: &[], back: &here },
+            ));
         }
         "remove" => {
             return Ok(match service.remove(by, name, true).await {
-                Ok(()) => visit.done(format!("{name} is removed."), "/"),
-                Err(error) => visit.failed(told(&error), here),
+                Ok(()) => request.done(format!("{name} is removed."), "/"),
+                Err(error) => request.failed(told(&error), here),
             });
         }
         "test" => {
             return Ok(match service.test(name).await {
-                Ok(report) if report.success => visit.done(report_in_words(&report), here),
-                Ok(report) => visit.failed(report_in_words(&report), here),
-                Err(error) => visit.failed(told(&error), here),
+                Ok(report) if report.success => request.done(report_in_words(&report), here),
+                Ok(report) => request.failed(report_in_words(&report), here),
+                Err(error) => request.failed(told(&error), here),
             });
         }
-        "edit" => return editing::edit(visit, name).await,
-        _ => return Ok(visit.failed("There is no such button.", here)),
+        "edit" => return edit::edit(request, name).await,
+        _ => return Ok(request.failed("There is no such button.", here)),
     };
     Ok(match done {
-        Ok(message) => visit.done(message, here),
-        Err(error) => visit.failed(told(&error), here),
+        Ok(message) => request.done(message, here),
+        Err(error) => request.failed(told(&error), here),
     })
 }
 
@@ -318,7 +323,7 @@ pub(crate) fn report_with_tools(report: &TestReport) -> String {
     if !report.success || report.tools.is_empty() {
         return report_in_words(report);
     }
-    let span = words::took(std::time::Duration::from_secs_f64(report.duration_ms / 1000.0));
+    let span = display::took(std::time::Duration::from_secs_f64(report.duration_ms / 1000.0));
     let about = report.descriptions.iter().map(|about| about.as_deref().map(|text| clip(text, 110)));
     let lines = report.tools.iter().zip(about.chain(std::iter::repeat(None))).map(|(name, about)| match about {
         Some(about) if !about.is_empty() => format!("\n{}: {about}", clip(name, 80)),
@@ -327,12 +332,12 @@ pub(crate) fn report_with_tools(report: &TestReport) -> String {
     let shown: String = lines.take(LISTED).collect();
     let more = report.tools.len().saturating_sub(LISTED);
     let more = if more > 0 { format!("\n… and {more} more") } else { String::new() };
-    format!("The test worked, in {span}: {}{shown}{more}", words::several(report.tools.len() as u64, "tool"))
+    format!("The test worked, in {span}: {}{shown}{more}", display::several(report.tools.len() as u64, "tool"))
 }
 
 /// What a try showed.
 pub(crate) fn report_in_words(report: &TestReport) -> String {
-    let span = words::took(std::time::Duration::from_secs_f64(report.duration_ms / 1000.0));
+    let span = display::took(std::time::Duration::from_secs_f64(report.duration_ms / 1000.0));
     if !report.success {
         let why = report.error.as_deref().unwrap_or("it did not say why");
         // So little time is enough for finding out that there is nothing to be tried.
@@ -345,5 +350,5 @@ pub(crate) fn report_in_words(report: &TestReport) -> String {
     if report.tools.len() > names.len() {
         names.push("…");
     }
-    format!("The test worked, in {span}: {}: {}", words::several(report.tools.len() as u64, "tool"), names.join(", "))
+    format!("The test worked, in {span}: {}: {}", display::several(report.tools.len() as u64, "tool"), names.join(", "))
 }

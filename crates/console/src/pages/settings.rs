@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 use service::settings::RANGES;
 use service::{Error, Settings};
 
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::told;
-use crate::reply::Reply;
-use crate::visit::Visit;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 pub(crate) use backup::{export, import};
 
 /// What the whole numbers are called, and what they mean.
@@ -54,23 +54,23 @@ const NUMBERS: &[(&str, &str, &str)] = &[
 ];
 
 /// The page.
-pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    Ok(page(visit, None, None))
+pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    Ok(page(request, None, None))
 }
 
 /// The page; with what was typed and what is wrong with it, if it could not be saved or not be taken in.
-fn page(visit: &Visit<'_>, problem: Option<&Problem>, refused: Option<&str>) -> Reply {
-    let settings = visit.service().settings();
+fn page(request: &PageRequest<'_>, problem: Option<&Problem>, refused: Option<&str>) -> PageResponse {
+    let settings = request.service().settings();
     let body = html!(
         r#"<h1>Settings</h1><div class="columns"><section aria-labelledby="limits"><h2 id="limits">Limits and times</h2>{form}</section>
 <div><section aria-labelledby="tokens"><h2 id="tokens">Tokens</h2>{tokens}</section>
 <section aria-labelledby="backup"><h2 id="backup">Export and import</h2>{backup}</section></div></div>"#,
-        form = form(visit, &settings, problem),
-        tokens = tokens(visit),
-        backup = backup::section(visit, refused),
+        form = form(request, &settings, problem),
+        tokens = tokens(request),
+        backup = backup::section(request, refused),
     );
     let status = if problem.is_some() || refused.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
-    Reply::Page(status, Page { title: "Settings".into(), place: "/settings", body, script: None })
+    PageResponse::Page(status, Page { title: "Settings".into(), place: "/settings", body, script: None })
 }
 
 /// What is wrong with what was typed, and in which field.
@@ -79,9 +79,9 @@ struct Problem {
     why: String,
 }
 
-fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Html {
+fn form(request: &PageRequest<'_>, settings: &Settings, problem: Option<&Problem>) -> Html {
     // What was typed stays until it is saved.
-    let typed = |name: &str| problem.and(visit.form.get(name)).map(str::to_owned);
+    let typed = |name: &str| problem.and(request.form.get(name)).map(str::to_owned);
     let sign = |name: &str| {
         let is_it = problem.is_some_and(|problem| problem.field == name);
         is_it.then(|| html!(r#" aria-invalid="true" aria-describedby="problem" autofocus"#))
@@ -109,14 +109,14 @@ fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Ht
         })
         .collect();
     let pauses: Vec<String> = settings.retry_backoff_ms.iter().map(u64::to_string).collect();
-    let keeps = if problem.is_some() { visit.form.has("store_payloads") } else { settings.store_payloads };
+    let keeps = if problem.is_some() { request.form.has("store_payloads") } else { settings.store_payloads };
     html!(
         r#"<form class="card" method="post" action="/settings">{csrf}<input type="hidden" name="was" value="{was:#}">{problem}{fields}
 <div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other; empty goes back to the default</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses:#}"{pauses_sign}></div>
 <div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one a line: clients see them even where they see little else</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned:#}</textarea></div>
 <div class="field"><label class="check"><input type="checkbox" name="store_payloads"{payloads}> Keep arguments and results with executions</label></div>
 <button>Save</button></form>"#,
-        csrf = visit.csrf(),
+        csrf = request.csrf(),
         problem = problem.map(|problem| html!(r#"<p class="flash bad" role="alert" id="problem">{}</p>"#, problem.why)),
         fields = fields,
         was = typed("was").unwrap_or_else(|| now.to_string()),
@@ -127,9 +127,9 @@ fn form(visit: &Visit<'_>, settings: &Settings, problem: Option<&Problem>) -> Ht
     )
 }
 
-fn tokens(visit: &Visit<'_>) -> Html {
-    let outside = &visit.console.outside;
-    let names = (outside.token_names)();
+fn tokens(request: &PageRequest<'_>) -> Html {
+    let dependencies = &request.console.dependencies;
+    let names = (dependencies.token_names)();
     if names.is_empty() {
         return html!(
             r#"<div class="card"><p>There are none: only connections of the user that runs this service, and of root, are served.</p><p class="muted">To serve others, make a token and start with it:</p><pre class="block">echo "laptop:$(openssl rand -hex 32)" &gt; tokens
@@ -140,7 +140,7 @@ mcp-aggregator serve --token-file tokens</pre></div>"#
     let names: Html = names
         .iter()
         .map(|name| {
-            let is_own = visit.visitor.principal.as_ref() == Some(name);
+            let is_own = request.visitor.principal.as_ref() == Some(name);
             html!("<li><code>{}</code>{}</li>", name, is_own.then(|| html!(r#" <span class="tag">you</span>"#)))
         })
         .collect();
@@ -151,12 +151,12 @@ mcp-aggregator serve --token-file tokens</pre></div>"#
 }
 
 /// Settings are to be others.
-pub(crate) async fn change(visit: &Visit<'_>) -> Result<Reply, Error> {
-    Ok(match changes(visit) {
-        Err(problem) => page(visit, Some(&problem), None),
-        Ok(changes) => match visit.service().change_settings(&visit.actor, Value::Object(changes)).await {
-            Ok(settings) => visit.done(saved(visit, &settings).await, "/settings"),
-            Err(error) => page(visit, Some(&refused(&error)), None),
+pub(crate) async fn change(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    Ok(match changes(request) {
+        Err(problem) => page(request, Some(&problem), None),
+        Ok(changes) => match request.service().change_settings(&request.actor, Value::Object(changes)).await {
+            Ok(settings) => request.done(saved(request, &settings).await, "/settings"),
+            Err(error) => page(request, Some(&refused(&error)), None),
         },
     })
 }
@@ -183,10 +183,10 @@ fn refused(error: &Error) -> Problem {
 }
 
 /// That it was saved, and which of the pinned tools nobody has: their server may come later, or the name is mistyped.
-async fn saved(visit: &Visit<'_>, settings: &Settings) -> String {
+async fn saved(request: &PageRequest<'_>, settings: &Settings) -> String {
     let mut unknown = Vec::new();
     for name in &settings.pinned_tools {
-        if let Err(Error::ToolNotFound { .. }) = visit.service().tool_known_as(name).await {
+        if let Err(Error::ToolNotFound { .. }) = request.service().tool_by_any_name(name).await {
             unknown.push(name.as_str());
         }
     }
@@ -199,12 +199,12 @@ async fn saved(visit: &Visit<'_>, settings: &Settings) -> String {
 
 /// What is different from what the form showed: somebody else may have changed the rest meanwhile. What is left empty goes
 /// back to its default.
-fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, Problem> {
-    let shown = visit.form.get("was").and_then(|was| serde_json::from_str::<Value>(was).ok());
-    let shown = shown.unwrap_or_else(|| json!(visit.service().settings()));
+fn changes(request: &PageRequest<'_>) -> Result<Map<String, Value>, Problem> {
+    let shown = request.form.get("was").and_then(|was| serde_json::from_str::<Value>(was).ok());
+    let shown = shown.unwrap_or_else(|| json!(request.service().settings()));
     let mut all = Map::new();
     for (name, title, _) in NUMBERS {
-        let Some(text) = visit.form.get(name) else { continue };
+        let Some(text) = request.form.get(name) else { continue };
         let value = match text.trim() {
             "" => Value::Null,
             text => json!(text.parse::<i64>().map_err(|_| Problem {
@@ -214,7 +214,7 @@ fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, Problem> {
         };
         all.insert((*name).to_owned(), value);
     }
-    if let Some(text) = visit.form.get("retry_backoff_ms") {
+    if let Some(text) = request.form.get("retry_backoff_ms") {
         let number = |part: &str| {
             part.parse::<u64>().map_err(|_| Problem {
                 field: "retry_backoff_ms".to_owned(),
@@ -226,11 +226,11 @@ fn changes(visit: &Visit<'_>) -> Result<Map<String, Value>, Problem> {
         let pauses = if numbers.is_empty() { Value::Null } else { json!(numbers) };
         all.insert("retry_backoff_ms".to_owned(), pauses);
     }
-    if let Some(text) = visit.form.get("pinned_tools") {
+    if let Some(text) = request.form.get("pinned_tools") {
         let names: Vec<&str> = text.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
         all.insert("pinned_tools".to_owned(), json!(names));
     }
-    all.insert("store_payloads".to_owned(), json!(visit.form.has("store_payloads")));
+    all.insert("store_payloads".to_owned(), json!(request.form.has("store_payloads")));
     all.retain(|name, value| shown[name.as_str()] != *value);
     Ok(all)
 }

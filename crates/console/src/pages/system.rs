@@ -3,19 +3,19 @@
 use registry::{Page as Part, Status};
 use service::Error;
 
-use crate::frame::Page;
+use crate::display;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::server_link;
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// The page.
-pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let service = visit.service();
+pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let service = request.service();
     let reached = service.ping().await.map_err(|error| error.to_string());
-    let database = reached.and_then(|()| service.write_trouble().map_or(Ok(()), Err));
-    let (state, reading, finder) = (service.state(), service.reading(), service.finder_reading());
+    let database = reached.and_then(|()| service.write_error().map_or(Ok(()), Err));
+    let (state, reading, finder) = (service.state(), service.reading(), service.search_counters());
     let servers = service.servers(None, false, Part::ALL).await?.items;
     let ailing: Html = servers
         .iter()
@@ -27,13 +27,13 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
             html!(
                 "<li>{} {} <span class=\"muted\">{}</span></li>",
                 server_link(&server.record.name),
-                words::status(server.record.status),
+                display::status(server.record.status),
                 why
             )
         })
         .collect();
-    let (config, embeddings) = (service.config_trouble(), service.embedding_trouble());
-    let (tokens, settings) = (service.token_trouble(), service.settings_trouble());
+    let (config, embeddings) = (service.config_error(), service.embedding_error());
+    let (tokens, settings) = (service.token_error(), service.settings_error());
     let vectors = service.vectors();
     let is_well = database.is_ok()
         && ailing.0.is_empty()
@@ -50,7 +50,7 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
         (None, None) => html!("vectors are compared: {}", vectors.in_use),
     };
     let check = |name: &str, is_fine: bool, more: Html| {
-        let badge = if is_fine { words::badge("ok", "ok") } else { words::badge("bad", "failed") };
+        let badge = if is_fine { display::badge("ok", "ok") } else { display::badge("bad", "failed") };
         html!("<dt>{name}</dt><dd>{badge} {more}</dd>", name = name, badge = badge, more = more)
     };
     let fact = |name: &str, value: String| html!("<dt>{}</dt><dd>{}</dd>", name, value);
@@ -75,16 +75,16 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
     .collect();
     let numbers: Html = [
         fact("Version", env!("CARGO_PKG_VERSION").to_owned()),
-        fact("Running for", words::long(std::time::Duration::from_secs_f64(state.uptime_seconds))),
-        fact("Tools on offer", words::count(state.total_tools)),
-        fact("Tools with known skills", words::count(state.classified_tools)),
-        fact("Vectors made", words::count(finder.embedded)),
-        fact("Calls running", words::count(reading.running + reading.mcp_running)),
-        fact("Calls waiting", words::count(reading.queued + reading.mcp_queued)),
-        fact("Refused by a limit", words::count(reading.refused_by_limit)),
-        fact("Records written", words::count(reading.history_written)),
-        fact("Records that wait", words::count(reading.history_waiting)),
-        fact("Records given up", words::count(reading.history_dropped)),
+        fact("Running for", display::long(std::time::Duration::from_secs_f64(state.uptime_seconds))),
+        fact("Tools on offer", display::count(state.total_tools)),
+        fact("Tools with known skills", display::count(state.classified_tools)),
+        fact("Vectors made", display::count(finder.embedded)),
+        fact("Calls running", display::count(reading.running + reading.mcp_running)),
+        fact("Calls waiting", display::count(reading.queued + reading.mcp_queued)),
+        fact("Refused by a limit", display::count(reading.refused_by_limit)),
+        fact("Records written", display::count(reading.history_written)),
+        fact("Records that wait", display::count(reading.history_waiting)),
+        fact("Records given up", display::count(reading.history_dropped)),
     ]
     .into_iter()
     .collect();
@@ -92,10 +92,10 @@ pub(crate) async fn show(visit: &Visit<'_>) -> Result<Reply, Error> {
         r#"<div id="health" data-live="server. tools. execution. notice"><h1>Health {state}</h1><div class="columns"><section class="card" aria-label="Checks"><h2>Checks</h2><dl class="facts">{checks}</dl>{ailing}</section>
 <section class="card" aria-label="Numbers"><h2>Numbers</h2><dl class="facts">{numbers}</dl></section></div></div>
 <p class="muted">For programs: <a href="/health">/health</a>, <a href="/api/v1/aggregator/health">/api/v1/aggregator/health</a>, <a href="/metrics">/metrics</a> for Prometheus, <a href="/api/docs">/api/docs</a>.</p>"#,
-        state = if is_well { words::badge("ok", "healthy") } else { words::badge("bad", "degraded") },
+        state = if is_well { display::badge("ok", "healthy") } else { display::badge("bad", "degraded") },
         checks = checks,
         ailing = (!ailing.0.is_empty()).then(|| html!("<h3>Not well</h3><ul>{}</ul>", ailing)),
         numbers = numbers,
     );
-    Ok(Reply::page(Page { title: "Health".into(), place: "/system", body, script: None }))
+    Ok(PageResponse::page(Page { title: "Health".into(), place: "/system", body, script: None }))
 }

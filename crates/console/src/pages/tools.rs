@@ -7,17 +7,17 @@ use std::collections::HashMap;
 
 use registry::{Page as Part, Status, ToolRecord};
 use service::Error;
-use service::finding::{FoundTool, Strategy, USUAL_SKILL_THRESHOLD, Wanted};
 use service::servers::ServerView;
+use service::tool_search::{DEFAULT_SKILL_THRESHOLD, FoundTool, SearchRequest, Strategy};
 
+use crate::display;
 use crate::form;
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::overview::clip;
 use crate::pages::{options, pager, server_link, told, tool_path};
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 pub(crate) use definition::{cut, hints, long, show};
 
@@ -36,8 +36,8 @@ struct Filters<'v> {
 }
 
 impl<'v> Filters<'v> {
-    fn of(visit: &'v Visit<'_>) -> Self {
-        let said = |name: &str| visit.query.said(name).unwrap_or_default();
+    fn of(request: &'v PageRequest<'_>) -> Self {
+        let said = |name: &str| request.query.value_of(name).unwrap_or_default();
         let offset = said("offset").parse().unwrap_or(0);
         Self { query: said("q"), server: said("server"), skill: said("skill"), state: said("state"), offset }
     }
@@ -70,26 +70,26 @@ struct Line {
 }
 
 /// The list.
-pub(crate) async fn list(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let filters = Filters::of(visit);
+pub(crate) async fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let filters = Filters::of(request);
     let (lines, total, note) = match filters.query {
-        "" => known(visit, &filters).await?,
-        _ => found(visit, &filters).await?,
+        "" => known(request, &filters).await?,
+        _ => found(request, &filters).await?,
     };
-    let servers = visit.service().servers(None, false, Part::ALL).await?.items;
-    let weights = visit.service().weights();
+    let servers = request.service().servers(None, false, Part::ALL).await?.items;
+    let weights = request.service().weights();
     let (tools, bytes) = weights.iter().fold((0, 0), |(tools, bytes), one| (tools + one.tools, bytes + one.bytes));
     let body = html!(
         r#"<h1>Tools</h1><p class="muted" id="weight" data-live="tools. server.">A client that lists everything sees {tools}, which cost it {tokens} tokens. At <code>/mcp?surface=search</code> it sees a handful, and finds the others.</p>
 {filters}<div id="found" data-live="tools. server.">{note}{table}{pager}</div>"#,
-        tools = words::several(tools, "tool"),
-        tokens = words::tokens(bytes),
-        filters = filter_form(visit, &filters, &servers),
+        tools = display::several(tools, "tool"),
+        tokens = display::tokens(bytes),
+        filters = filter_form(request, &filters, &servers),
         note = note,
-        table = table(visit, &filters, &lines, &away(&servers)),
+        table = table(request, &filters, &lines, &away(&servers)),
         pager = pager(lines.len(), filters.offset, PAGE, total, |offset| filters.address(offset)),
     );
-    Ok(Reply::page(Page { title: "Tools".into(), place: "/tools", body, script: None }))
+    Ok(PageResponse::page(Page { title: "Tools".into(), place: "/tools", body, script: None }))
 }
 
 /// The servers whose tools cannot be called now, and how they stand. One that sleeps wakes up when it is called.
@@ -101,11 +101,11 @@ fn away(servers: &[ServerView]) -> HashMap<&str, Status> {
     servers.iter().filter(is_away).map(|server| (server.record.name.as_str(), server.record.status)).collect()
 }
 
-fn filter_form(visit: &Visit<'_>, filters: &Filters<'_>, servers: &[ServerView]) -> Html {
+fn filter_form(request: &PageRequest<'_>, filters: &Filters<'_>, servers: &[ServerView]) -> Html {
     let every = |word: &str| std::iter::once(("", word.to_owned()));
     let names = servers.iter().map(|server| server.record.name.as_str());
     let of_server = every("all servers").chain(names.map(|name| (name, name.to_owned())));
-    let skills = visit.service().skills();
+    let skills = request.service().skills();
     let named = skills.iter().filter(|skill| skill.tool_count > 0);
     let named = named.map(|skill| (skill.id.as_str(), format!("{} ({})", skill.name, skill.tool_count)));
     let states = [("", "on and off".to_owned()), ("on", "on".to_owned()), ("off", "off".to_owned())];
@@ -121,26 +121,26 @@ fn filter_form(visit: &Visit<'_>, filters: &Filters<'_>, servers: &[ServerView])
 }
 
 /// The tools that fit the words, the best first.
-async fn found(visit: &Visit<'_>, filters: &Filters<'_>) -> Result<(Vec<Line>, u64, Html), Error> {
+async fn found(request: &PageRequest<'_>, filters: &Filters<'_>) -> Result<(Vec<Line>, u64, Html), Error> {
     let one = |text: &str| if text.is_empty() { Vec::new() } else { vec![text.to_owned()] };
-    let wanted = Wanted {
+    let wanted = SearchRequest {
         query: filters.query.to_owned(),
         limit: FOUND,
         servers: one(filters.server),
         skills: one(filters.skill),
         strategy: Strategy::default(),
-        skill_threshold: USUAL_SKILL_THRESHOLD,
+        skill_threshold: DEFAULT_SKILL_THRESHOLD,
         threshold: 0.0,
         include_schemas: false,
     };
-    let findings = visit.service().search(wanted).await?;
+    let findings = request.service().search(wanted).await?;
     let how = if findings.metadata.by_meaning { "by words and by meaning" } else { "by words" };
     let note = html!(
         r#"<p class="muted">{count} of {all}, found {how} in {time}. Tools that are off are not found. <a href="/tools">Show all</a></p>"#,
         count = findings.tools.len(),
-        all = words::several(findings.metadata.total_tools_searched as u64, "tool"),
+        all = display::several(findings.metadata.total_tools_searched as u64, "tool"),
         how = how,
-        time = words::took(std::time::Duration::from_secs_f64(findings.metadata.total_time_ms / 1000.0)),
+        time = display::took(std::time::Duration::from_secs_f64(findings.metadata.total_time_ms / 1000.0)),
     );
     let lines: Vec<Line> = findings.tools.into_iter().map(line_of_found).collect();
     let total = lines.len() as u64;
@@ -170,18 +170,18 @@ fn line_of_found(tool: FoundTool) -> Line {
 }
 
 /// The tools there are, in order.
-async fn known(visit: &Visit<'_>, filters: &Filters<'_>) -> Result<(Vec<Line>, u64, Html), Error> {
+async fn known(request: &PageRequest<'_>, filters: &Filters<'_>) -> Result<(Vec<Line>, u64, Html), Error> {
     let server = Some(filters.server).filter(|server| !server.is_empty());
     let part = Part { limit: PAGE, offset: filters.offset };
     if filters.skill.is_empty() && filters.state.is_empty() {
-        let listed = visit.service().tools_page(server, part).await?;
+        let listed = request.service().tools_page(server, part).await?;
         return Ok((listed.items.into_iter().map(line_of_known).collect(), listed.total, Html::default()));
     }
     let fits = |tool: &ToolRecord| {
         let has_skill = filters.skill.is_empty() || tool.skills.iter().any(|skill| skill == filters.skill);
         has_skill && (filters.state.is_empty() || tool.enabled == (filters.state == "on"))
     };
-    let all: Vec<ToolRecord> = visit.service().tools(server).await?.into_iter().filter(fits).collect();
+    let all: Vec<ToolRecord> = request.service().tools(server).await?.into_iter().filter(fits).collect();
     let total = all.len() as u64;
     let offset = usize::try_from(filters.offset).unwrap_or(usize::MAX);
     let lines = all.into_iter().skip(offset).take(PAGE as usize).map(line_of_known).collect();
@@ -201,7 +201,7 @@ fn line_of_known(tool: ToolRecord) -> Line {
     }
 }
 
-fn table(visit: &Visit<'_>, filters: &Filters<'_>, lines: &[Line], away: &HashMap<&str, Status>) -> Html {
+fn table(request: &PageRequest<'_>, filters: &Filters<'_>, lines: &[Line], away: &HashMap<&str, Status>) -> Html {
     if lines.is_empty() {
         let word = if filters.query.is_empty() && filters.server.is_empty() {
             html!(
@@ -224,7 +224,7 @@ fn table(visit: &Visit<'_>, filters: &Filters<'_>, lines: &[Line], away: &HashMa
         r#"<form method="post" action="/tools">{csrf}<input type="hidden" name="back" value="{back:#}"><input type="hidden" name="server" value="{server:#}">
 <div class="actions"><button name="deed" value="on" class="quiet small">Switch on</button><button name="deed" value="off" class="quiet small">Switch off</button>{whole}<span class="hint">what is ticked; tools that are off are neither listed nor called</span></div>
 <p></p><div class="scroll"><table class="tools-table cards"><thead><tr><th><input type="checkbox" data-all="tool" aria-label="Tick all" data-script hidden></th><th>Tool</th><th>What it does</th><th>{third}</th><td></td></tr></thead><tbody>{rows}</tbody></table></div></form>"#,
-        csrf = visit.csrf(),
+        csrf = request.csrf(),
         back = filters.address(filters.offset),
         server = filters.server,
         whole = whole,
@@ -237,7 +237,7 @@ fn row(line: &Line, away: Option<&Status>) -> Html {
     let skills: Html = line.skills.iter().map(|skill| html!(r#"<span class="tag">{}</span>"#, skill)).collect();
     let third = match (&line.found, line.bytes) {
         (Some(found), _) => found.clone(),
-        (None, Some(bytes)) => html!("{}", words::tokens(bytes)),
+        (None, Some(bytes)) => html!("{}", display::tokens(bytes)),
         (None, None) => Html::default(),
     };
     html!(
@@ -248,8 +248,8 @@ fn row(line: &Line, away: Option<&Status>) -> Html {
         path = tool_path(&line.server, &line.original),
         original = clip(&line.original, 120),
         server = server_link(&line.server),
-        state = (!line.enabled).then(|| html!(" {}", words::badge("idle", "off"))),
-        standing = away.map(|status| html!(" {}", words::status(*status))),
+        state = (!line.enabled).then(|| html!(" {}", display::badge("idle", "off"))),
+        standing = away.map(|status| html!(" {}", display::status(*status))),
         description = line.description.as_deref().map(|text| clip(text, 220)),
         skills = skills,
         third = third,
@@ -258,42 +258,42 @@ fn row(line: &Line, away: Option<&Status>) -> Html {
 }
 
 /// Tools are to be switched on or off.
-pub(crate) async fn switch(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let form = &visit.form;
+pub(crate) async fn switch(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let form = &request.form;
     // Only a page of ours can be gone back to.
-    let back = form.said("back").filter(|back| back.starts_with("/tools")).unwrap_or("/tools").to_owned();
-    let (enabled, names) = match (form.text("deed"), form.said("server")) {
+    let back = form.value_of("back").filter(|back| back.starts_with("/tools")).unwrap_or("/tools").to_owned();
+    let (enabled, names) = match (form.text("deed"), form.value_of("server")) {
         ("on", _) => (true, form.all("tool").map(str::to_owned).collect()),
         ("off", _) => (false, form.all("tool").map(str::to_owned).collect()),
-        ("on-all", Some(server)) => (true, names_of(visit, server).await?),
-        ("off-all", Some(server)) => (false, names_of(visit, server).await?),
-        _ => return Ok(visit.failed("There is no such button.", back)),
+        ("on-all", Some(server)) => (true, names_of(request, server).await?),
+        ("off-all", Some(server)) => (false, names_of(request, server).await?),
+        _ => return Ok(request.failed("There is no such button.", back)),
     };
     if names.is_empty() {
-        return Ok(visit.failed("Tick the tools first.", back));
+        return Ok(request.failed("Tick the tools first.", back));
     }
     // A tool that is gone by now keeps nobody from switching the others.
     let mut there = Vec::with_capacity(names.len());
     let mut gone = None;
     for name in names {
-        match visit.service().tool_called(&name).await {
+        match request.service().tool_by_name(&name).await {
             Ok(_) => there.push(name),
             Err(error) => gone = Some(error),
         }
     }
     if let Some(error) = gone.as_ref().filter(|_| there.is_empty()) {
-        return Ok(visit.failed(told(error), back));
+        return Ok(request.failed(told(error), back));
     }
-    Ok(match visit.service().switch_tools(&visit.actor, &there, enabled).await {
+    Ok(match request.service().set_tools_enabled(&request.actor, &there, enabled).await {
         Ok(number) => {
             let state = if enabled { "on" } else { "off" };
             let but = gone.map(|error| format!(" But {}.", told(&error))).unwrap_or_default();
-            visit.done(format!("Switched {state}: {}.{but}", words::several(number, "tool")), back)
+            request.done(format!("Switched {state}: {}.{but}", display::several(number, "tool")), back)
         }
-        Err(error) => visit.failed(told(&error), back),
+        Err(error) => request.failed(told(&error), back),
     })
 }
 
-async fn names_of(visit: &Visit<'_>, server: &str) -> Result<Vec<String>, Error> {
-    Ok(visit.service().tools(Some(server)).await?.into_iter().map(|tool| tool.name).collect())
+async fn names_of(request: &PageRequest<'_>, server: &str) -> Result<Vec<String>, Error> {
+    Ok(request.service().tools(Some(server)).await?.into_iter().map(|tool| tool.name).collect())
 }

@@ -55,7 +55,7 @@ pub(crate) enum Piece {
 }
 
 /// Takes a `result` apart. What makes no sense is shown as it is.
-pub(crate) fn taken_apart(result: &str) -> Content {
+pub(crate) fn parse_result(result: &str) -> Content {
     let as_it_is = || Content { pieces: vec![Piece::Json(result.to_owned())], is_error: false, tokens: None };
     let Ok(outer) = serde_json::from_str::<Outer>(result) else { return as_it_is() };
     let mut pieces: Vec<Piece> = outer.content.iter().map(|part| piece(part)).collect();
@@ -207,10 +207,10 @@ fn tokens(meta: &RawValue) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Piece, taken_apart};
+    use super::{Piece, parse_result};
 
     #[test]
-    fn every_kind_of_content_is_told_apart() {
+    fn every_kind_of_content_is_distinguished() {
         let result = r#"{"content":[
             {"type":"text","text":"hello"},
             {"type":"image","data":"AAEC","mimeType":"image/png"},
@@ -220,7 +220,7 @@ mod tests {
             {"type":"resource","resource":{"uri":"file:///x.bin","blob":"AAEC"}},
             {"type":"hologram","depth":1e2}
         ],"isError":true,"_meta":{"usage":{"input_tokens":3,"output_tokens":4}}}"#;
-        let content = taken_apart(result);
+        let content = parse_result(result);
         assert!(content.is_error);
         assert_eq!(content.tokens, Some(7));
         assert!(matches!(&content.pieces[0], Piece::Text(text) if text == "hello"));
@@ -234,28 +234,28 @@ mod tests {
     #[test]
     fn structure_is_shown_once() {
         let both = r#"{"content":[{"type":"text","text":"{\"a\": 1}"}],"structuredContent":{"a":1}}"#;
-        assert_eq!(taken_apart(both).pieces.len(), 1);
+        assert_eq!(parse_result(both).pieces.len(), 1);
         let more = r#"{"content":[{"type":"text","text":"one"}],"structuredContent":{"a":1}}"#;
-        assert_eq!(taken_apart(more).pieces.len(), 2);
+        assert_eq!(parse_result(more).pieces.len(), 2);
         for same in [
             r#"{"content":[{"type":"text","text":"3"}],"structuredContent":{"result":3}}"#,
             r#"{"content":[{"type":"text","text":"hello"}],"structuredContent":{"content":"hello"}}"#,
             r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"structuredContent":{"result":["a","b"]}}"#,
         ] {
-            assert!(taken_apart(same).pieces.iter().all(|piece| matches!(piece, Piece::Text(_))), "{same}");
+            assert!(parse_result(same).pieces.iter().all(|piece| matches!(piece, Piece::Text(_))), "{same}");
         }
         let other = r#"{"content":[{"type":"text","text":"3"}],"structuredContent":{"result":3,"unit":"m"}}"#;
-        assert_eq!(taken_apart(other).pieces.len(), 2);
+        assert_eq!(parse_result(other).pieces.len(), 2);
         let only = r#"{"structuredContent":{"a":1.0}}"#;
-        assert_eq!(taken_apart(only).pieces, vec![Piece::Json(r#"{"a":1.0}"#.to_owned())]);
+        assert_eq!(parse_result(only).pieces, vec![Piece::Json(r#"{"a":1.0}"#.to_owned())]);
     }
 
     #[test]
     fn what_makes_no_sense_is_shown_as_it_is() {
         for result in ["nonsense", "[1]", r#"{"toolResult":7}"#, r#"{"content":7}"#, "null"] {
-            assert_eq!(taken_apart(result).pieces, vec![Piece::Json(result.to_owned())], "{result}");
+            assert_eq!(parse_result(result).pieces, vec![Piece::Json(result.to_owned())], "{result}");
         }
         let bad_image = r#"{"content":[{"type":"image","data":"***","mimeType":"image/png"}]}"#;
-        assert!(matches!(&taken_apart(bad_image).pieces[0], Piece::Json(_)));
+        assert!(matches!(&parse_result(bad_image).pieces[0], Piece::Json(_)));
     }
 }

@@ -9,7 +9,7 @@ pub(super) fn is_structure(text: &str) -> bool {
 }
 
 /// Indentation grows with the square of the depth; what would become longer than this stays as it is.
-const LONGEST_INDENTED: usize = 1024 * 1024;
+const MAX_INDENTED_BYTES: usize = 1024 * 1024;
 
 /// Valid JSON with one value or key a line, indented by two spaces.
 pub(super) fn indented(json: &str) -> String {
@@ -17,7 +17,7 @@ pub(super) fn indented(json: &str) -> String {
     let mut depth = 0;
     let mut rest = json.trim();
     while let Some(next) = rest.chars().next() {
-        if out.len() > LONGEST_INDENTED {
+        if out.len() > MAX_INDENTED_BYTES {
             return json.to_owned();
         }
         let length = match next {

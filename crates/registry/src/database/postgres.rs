@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use tokio_postgres::Statement;
 
-use super::{Fault, Row, Rows, Value};
+use super::{DatabaseError, Row, Rows, Value};
 use crate::error::{Cause, OpenError};
 use crate::location::{PostgresLocation, SchemaName};
 
@@ -81,7 +81,7 @@ impl Postgres {
     }
 
     /// A session that only reads, each statement by itself.
-    pub(crate) async fn read(&self) -> Result<Session, Fault> {
+    pub(crate) async fn read(&self) -> Result<Session, DatabaseError> {
         let connection = self.pool.get().await?;
         Ok(Session {
             pool: self.pool.clone(),
@@ -96,7 +96,7 @@ impl Postgres {
     ///
     /// A connection may have died since it was last used, and nobody has noticed. Beginning is harmless, so it is tried
     /// with the others too, and at last with a new one.
-    pub(crate) async fn write(&self) -> Result<Session, Fault> {
+    pub(crate) async fn write(&self) -> Result<Session, DatabaseError> {
         let mut tries_left = CONNECTIONS + 1;
         loop {
             let mut session = self.read().await?;
@@ -151,7 +151,7 @@ impl Session {
         result
     }
 
-    pub(crate) async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Fault> {
+    pub(crate) async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, DatabaseError> {
         let schema = self.schema.clone();
         let sql = &*schema.within(sql);
         match self.rows_once(sql, &values).await {
@@ -175,7 +175,7 @@ impl Session {
     }
 
     /// Runs a statement once for each list of values; says how many rows it touched.
-    pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, Fault> {
+    pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, DatabaseError> {
         let schema = self.schema.clone();
         let sql = &*schema.within(sql);
         let touched = self.waiting(async |connection| {
@@ -191,13 +191,13 @@ impl Session {
     }
 
     /// Runs a text of several statements without values.
-    pub(crate) async fn script(&mut self, sql: &str) -> Result<(), Fault> {
+    pub(crate) async fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
         let schema = self.schema.clone();
         let sql = &*schema.within(sql);
         Ok(self.waiting(async |connection| connection.batch_execute(sql).await).await?)
     }
 
-    pub(crate) async fn commit(mut self) -> Result<(), Fault> {
+    pub(crate) async fn commit(mut self) -> Result<(), DatabaseError> {
         self.waiting(async |connection| connection.batch_execute("COMMIT").await).await?;
         self.in_transaction = false;
         Ok(())

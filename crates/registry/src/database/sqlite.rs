@@ -16,7 +16,7 @@ use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags, Statement, ToS
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use super::dialect::for_sqlite;
-use super::{Fault, Given, Row, Rows, Value};
+use super::{DatabaseError, Parameter, Row, Rows, Value};
 use crate::error::OpenError;
 use file::OpenFile;
 
@@ -24,7 +24,7 @@ use file::OpenFile;
 const BUSY_LIMIT: Duration = Duration::from_secs(4);
 
 /// Statements kept ready by each connection.
-const STATEMENTS_KEPT: usize = 128;
+const STATEMENT_CACHE_SIZE: usize = 128;
 
 /// A database file and the two threads that have it open.
 pub(crate) struct Sqlite {
@@ -41,9 +41,9 @@ impl Sqlite {
     }
 
     /// Opens a file that is there, to look at it: one that can only be read will do, and so will its folder.
-    pub(crate) fn look(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open_existing(path: &Path) -> Result<Self, OpenError> {
         file::refuse_empty(path)?;
-        Self::by(path, look)
+        Self::by(path, connect_existing)
     }
 
     fn by(path: &Path, connect: Connect) -> Result<Self, OpenError> {
@@ -55,13 +55,13 @@ impl Sqlite {
     }
 
     /// What happened to the file, if something did by which everything written from now on is lost.
-    pub(crate) fn file_trouble(&self) -> Option<String> {
+    pub(crate) fn file_error(&self) -> Option<String> {
         self.file.trouble()
     }
 
     /// Looks at the file as somebody would who opens it now. What the connections that are open have in memory says
     /// nothing about what is on the disk.
-    pub(crate) async fn check(&self) -> Result<(), Fault> {
+    pub(crate) async fn check(&self) -> Result<(), DatabaseError> {
         self.refuse_lost()?;
         let file = Arc::clone(&self.file);
         let checked = tokio::task::spawn_blocking(move || {
@@ -73,7 +73,7 @@ impl Sqlite {
             Ok(_) => Ok(()),
             Err(error) if is_other_content(&error) => {
                 let path = self.file.path().display();
-                Err(Fault::Lost(format!(
+                Err(DatabaseError::Lost(format!(
                     "the file {path} is no registry any more ({error}); stop the service, restore a backup and start it again"
                 )))
             }
@@ -83,27 +83,27 @@ impl Sqlite {
         }
     }
 
-    fn refuse_lost(&self) -> Result<(), Fault> {
-        self.file.trouble().map_or(Ok(()), |trouble| Err(Fault::Lost(trouble)))
+    fn refuse_lost(&self) -> Result<(), DatabaseError> {
+        self.file.trouble().map_or(Ok(()), |trouble| Err(DatabaseError::Lost(trouble)))
     }
 
     /// A session that only reads.
-    pub(crate) async fn read(&self) -> Result<Session, Fault> {
+    pub(crate) async fn read(&self) -> Result<Session, DatabaseError> {
         Ok(Session::new(&self.reader).await)
     }
 
     /// A transaction, alone with the database from the start.
-    pub(crate) async fn write(&self) -> Result<Session, Fault> {
+    pub(crate) async fn write(&self) -> Result<Session, DatabaseError> {
         // `FULL` keeps what was said to be kept when the power goes, too. It costs one flush for each transaction.
         self.begin("PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await
     }
 
     /// The same without a flush of its own: the next one that has one, or the log's return to the file, flushes it.
-    pub(crate) async fn write_lightly(&self) -> Result<Session, Fault> {
+    pub(crate) async fn write_lightly(&self) -> Result<Session, DatabaseError> {
         self.begin("PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE").await
     }
 
-    async fn begin(&self, how: &'static str) -> Result<Session, Fault> {
+    async fn begin(&self, how: &'static str) -> Result<Session, DatabaseError> {
         let mut session = Session::new(&self.writer).await;
         // What goes into a file that nobody will find again must not be acknowledged.
         self.refuse_lost()?;
@@ -163,10 +163,10 @@ impl Worker {
         })
     }
 
-    fn send(&self, job: Job) -> Result<(), Fault> {
+    fn send(&self, job: Job) -> Result<(), DatabaseError> {
         let jobs = self.jobs.lock().expect("nothing panics while it holds this");
         let sent = jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        if sent { Ok(()) } else { Err(Fault::Unavailable("the database is closed".into())) }
+        if sent { Ok(()) } else { Err(DatabaseError::Unavailable("the database is closed".into())) }
     }
 
     fn close(&self) {
@@ -183,7 +183,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// As everybody opens it; or, where nothing may be written, so that nothing has to be.
-fn look(path: &Path) -> rusqlite::Result<Connection> {
+fn connect_existing(path: &Path) -> rusqlite::Result<Connection> {
     let usual = || {
         let connection = prepared(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?)?;
         readable(&connection).map(|()| connection)
@@ -191,12 +191,12 @@ fn look(path: &Path) -> rusqlite::Result<Connection> {
     let in_the_way = [ErrorCode::CannotOpen, ErrorCode::ReadOnly, ErrorCode::PermissionDenied];
     usual().or_else(|error| {
         let is_protected = error.sqlite_error_code().is_some_and(|code| in_the_way.contains(&code));
-        if is_protected { look_only(path).map_err(|_| error) } else { Err(error) }
+        if is_protected { open_read_only(path).map_err(|_| error) } else { Err(error) }
     })
 }
 
 /// Opens a file that cannot be written. Even readers write beside it, unless they are told that nobody does.
-fn look_only(path: &Path) -> rusqlite::Result<Connection> {
+fn open_read_only(path: &Path) -> rusqlite::Result<Connection> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let connection = if Path::new(&log).exists() {
@@ -220,7 +220,7 @@ fn prepared(connection: Connection) -> rusqlite::Result<Connection> {
     // With a write-ahead log a killed process leaves a whole database.
     use_write_ahead_log(&connection)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     Ok(connection)
 }
 
@@ -238,15 +238,15 @@ fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Gives a statement its values. It keeps those of its last run, and in a batch most stay the same: they are left alone.
-fn bind(statement: &mut Statement<'_>, bound: &[Given<'_>], values: &[Given<'_>]) -> rusqlite::Result<()> {
+fn bind(statement: &mut Statement<'_>, bound: &[Parameter<'_>], values: &[Parameter<'_>]) -> rusqlite::Result<()> {
     let expected = statement.parameter_count();
     if values.len() != expected {
         return Err(rusqlite::Error::InvalidParameterCount(values.len(), expected));
     }
     for (at, value) in values.iter().enumerate() {
-        if bound.get(at).unwrap_or(&Given::Null) != value {
+        if bound.get(at).unwrap_or(&Parameter::Null) != value {
             match value {
-                Given::Uuid(it) => {
+                Parameter::Uuid(it) => {
                     let mut text = uuid::Uuid::encode_buffer();
                     statement.raw_bind_parameter(at + 1, &*it.hyphenated().encode_lower(&mut text))?;
                 }
@@ -273,17 +273,18 @@ impl Session {
     async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, DatabaseError> {
         let (answer, answered) = oneshot::channel();
         self.worker.send(Box::new(move |connection| {
             // Whoever asked may have gone; then nobody misses the answer.
             drop(answer.send(job(connection)));
         }))?;
-        let result = answered.await.map_err(|_| Fault::Unavailable("the thread of the database has ended".into()))?;
-        result.map_err(Fault::from)
+        let result =
+            answered.await.map_err(|_| DatabaseError::Unavailable("the thread of the database has ended".into()))?;
+        result.map_err(DatabaseError::from)
     }
 
-    pub(crate) async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Fault> {
+    pub(crate) async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, DatabaseError> {
         let sql = for_sqlite(sql);
         self.run(move |connection| {
             let mut statement = connection.prepare_cached(&sql)?;
@@ -300,7 +301,7 @@ impl Session {
     }
 
     /// Runs a statement once for each list of values; says how many rows it touched.
-    pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, Fault> {
+    pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, DatabaseError> {
         let sql = for_sqlite(sql);
         self.run(move |connection| {
             let mut statement = connection.prepare_cached(&sql)?;
@@ -317,12 +318,12 @@ impl Session {
     }
 
     /// Runs a text of several statements without values.
-    pub(crate) async fn script(&mut self, sql: &str) -> Result<(), Fault> {
+    pub(crate) async fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
         let sql = sql.to_owned();
         self.run(move |connection| connection.execute_batch(&sql)).await
     }
 
-    pub(crate) async fn commit(mut self) -> Result<(), Fault> {
+    pub(crate) async fn commit(mut self) -> Result<(), DatabaseError> {
         self.run(|connection| connection.execute_batch("COMMIT")).await?;
         self.in_transaction = false;
         Ok(())
@@ -353,7 +354,7 @@ impl Drop for Session {
     }
 }
 
-impl ToSql for Given<'_> {
+impl ToSql for Parameter<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {
             Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
@@ -400,10 +401,10 @@ mod tests {
             let name = |path: &Path| format!("{}{ending}", path.display());
             std::fs::copy(name(&path), name(&taken)).unwrap();
         }
-        assert_eq!(kept(&look_only(&taken).unwrap()), Ok(7));
+        assert_eq!(kept(&open_read_only(&taken).unwrap()), Ok(7));
         drop(written);
         let before = count();
-        assert_eq!(kept(&look_only(&path).unwrap()), Ok(7));
+        assert_eq!(kept(&open_read_only(&path).unwrap()), Ok(7));
         assert_eq!(count(), before);
     }
 }

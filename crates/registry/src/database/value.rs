@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::{Brief, RawJson, Timestamp};
+use crate::{RawJson, ShortStr, Timestamp};
 
 /// A value in a statement or in a row.
-pub(crate) type Value = Given<'static>;
+pub(crate) type Value = Parameter<'static>;
 
 /// A value, perhaps borrowed from who gives it.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Given<'v> {
+pub(crate) enum Parameter<'v> {
     Null,
     Bool(bool),
     Int(i64),
@@ -82,7 +82,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-impl<'v> Given<'v> {
+impl<'v> Parameter<'v> {
     /// A text that stays where it is, if there is one.
     pub(crate) fn text(text: Option<&'v str>) -> Self {
         text.map_or(Self::Null, |text| Self::Text(without_nul(text)))
@@ -152,7 +152,7 @@ from_value! {
     u64, "number" { Value::Int(it) => it.try_into().ok() }
     u32, "number" { Value::Int(it) => it.try_into().ok() }
     String, "text" { Value::Text(it) | Value::Json(it) => Some(it.into_owned()) }
-    Brief, "text" { Value::Text(it) => Some(Self::from(&*it)) }
+    ShortStr, "text" { Value::Text(it) => Some(Self::from(&*it)) }
     Arc<str>, "text" { Value::Text(it) => Some(it.into()) }
     Uuid, "UUID" { Value::Uuid(it) => Some(it), Value::Text(it) => it.parse().ok() }
     Timestamp, "time" { Value::Time(it) => Some(it), Value::Int(it) => Some(Self::from_micros(it)) }

@@ -17,7 +17,7 @@ use crate::{
 /// Between a server's name and a tool's.
 pub(crate) const SEPARATOR: char = '.';
 
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_LEN: usize = 255;
 
 const COLUMNS: &str = "id, name, description, transport_type, connection_config, health_check_url, deployment_type, \
     origin, status, enabled, auto_connect, auto_disabled, failure_count, tool_count, error_message, server_info, \
@@ -58,7 +58,7 @@ impl Store {
         let mut session = self.read("list servers").await?;
         let columns = Columns { columns: COLUMNS, tables: "mcp.external_servers", order: "name" };
         let wanted = Filter::default().and("status =", filter.status).and("origin =", filter.origin);
-        wanted.page(&mut session, columns, page, |row| understood(row, &sealer)).await
+        wanted.page(&mut session, columns, page, |row| from_row(row, &sealer)).await
     }
 
     /// How many servers there are in each state they are in.
@@ -126,15 +126,15 @@ pub(crate) async fn by_id(
         Hold::Row => " FOR UPDATE",
     };
     let sql = format!("SELECT {COLUMNS} FROM mcp.external_servers WHERE id = $1{hold}");
-    session.first(&sql, values![id], |row| understood(row, sealer)).await
+    session.first(&sql, values![id], |row| from_row(row, sealer)).await
 }
 
 pub(crate) async fn by_name(session: &mut Session, sealer: &Sealer, name: &str) -> Result<Option<ServerRecord>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM mcp.external_servers WHERE name = $1");
-    session.first(&sql, values![name], |row| understood(row, sealer)).await
+    session.first(&sql, values![name], |row| from_row(row, sealer)).await
 }
 
-fn understood(row: &mut Row, sealer: &Sealer) -> Result<ServerRecord, Mismatch> {
+fn from_row(row: &mut Row, sealer: &Sealer) -> Result<ServerRecord, Mismatch> {
     let id: ServerId = row.take("id")?;
     let config = opened(sealer, &id.to_string(), row.take("connection_config")?)?;
     Ok(ServerRecord {
@@ -171,8 +171,8 @@ fn sealed(sealer: &Sealer, id: ServerId, config: &ConnectionConfig) -> serde_jso
 
 fn check_name(name: &str) -> Result<(), Error> {
     let length = name.chars().count();
-    if length == 0 || length > LONGEST_NAME || name.contains('\0') {
-        let what = format!("the name of a server must have 1 to {LONGEST_NAME} characters and no NUL");
+    if length == 0 || length > MAX_NAME_LEN || name.contains('\0') {
+        let what = format!("the name of a server must have 1 to {MAX_NAME_LEN} characters and no NUL");
         return Err(Error::Invalid { what });
     }
     Ok(())

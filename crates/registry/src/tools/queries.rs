@@ -28,7 +28,7 @@ impl Store {
             .and("t.enabled =", filter.enabled)
             .and("t.is_classified =", filter.classified);
         let table = self.tools_table();
-        wanted.page(&mut session, COLUMNS, page, |row| understood(row, table)).await
+        wanted.page(&mut session, COLUMNS, page, |row| from_row(row, table)).await
     }
 
     /// The tool with an id.
@@ -37,7 +37,7 @@ impl Store {
         let Columns { columns, tables, .. } = COLUMNS;
         let sql = format!("SELECT {columns} FROM {tables} WHERE t.id = $1");
         let table = self.tools_table();
-        session.first(&sql, values![id], |row| understood(row, table)).await?.ok_or_else(|| not_found(id))
+        session.first(&sql, values![id], |row| from_row(row, table)).await?.ok_or_else(|| not_found(id))
     }
 
     /// How many tools there are.
@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// The tools of a server that are off, by the names it gave them; those among them, too, that it does not list just now.
-    pub async fn switched_off(&self, server: ServerId) -> Result<Vec<String>, Error> {
+    pub async fn disabled_tools(&self, server: ServerId) -> Result<Vec<String>, Error> {
         let mut session = self.read("read which tools are off").await?;
         let sql = "SELECT original_name FROM mcp.tool_switches WHERE source_server_id = $1 ORDER BY original_name";
         session.all(sql, values![server], |row| row.take("original_name")).await
@@ -139,7 +139,7 @@ fn not_found(id: ToolId) -> Error {
     Error::NotFound { what: "tool", key: id.to_string() }
 }
 
-fn understood(row: &mut Row, table: ToolsTable) -> Result<ToolRecord, Mismatch> {
+fn from_row(row: &mut Row, table: ToolsTable) -> Result<ToolRecord, Mismatch> {
     let definition: RawJson = row.take("definition")?;
     let (description, input_schema) = match table {
         ToolsTable::Own => (row.take("description")?, row.take("input_schema")?),

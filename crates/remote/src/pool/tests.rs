@@ -9,7 +9,7 @@ use super::*;
 
 /// What a server does with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deed {
+enum Action {
     Answer,
     AnswerAndClose,
     Close,
@@ -26,21 +26,25 @@ enum Seen {
 }
 
 /// A server that does one deed after the other, whichever connection the request comes on.
-async fn server(deeds: Vec<Deed>) -> (Arc<Pool>, mpsc::UnboundedReceiver<Seen>) {
+async fn server(actions: Vec<Action>) -> (Arc<Pool>, mpsc::UnboundedReceiver<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
     let (tell, seen) = mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let deeds = Arc::new(Mutex::new(deeds.into_iter()));
+        let actions = Arc::new(Mutex::new(actions.into_iter()));
         while let Ok((socket, _)) = listener.accept().await {
             tell.send(Seen::Connected).unwrap();
-            tokio::spawn(serve(socket, Arc::clone(&deeds), tell.clone()));
+            tokio::spawn(serve(socket, Arc::clone(&actions), tell.clone()));
         }
     });
     (Arc::new(Pool::new(&url).unwrap()), seen)
 }
 
-async fn serve(mut socket: TcpStream, deeds: Arc<Mutex<std::vec::IntoIter<Deed>>>, tell: mpsc::UnboundedSender<Seen>) {
+async fn serve(
+    mut socket: TcpStream,
+    actions: Arc<Mutex<std::vec::IntoIter<Action>>>,
+    tell: mpsc::UnboundedSender<Seen>,
+) {
     let mut read = Vec::new();
     while socket.read_buf(&mut read).await.is_ok_and(|length| length > 0) {
         if !read.ends_with(b"\r\n\r\nhello") {
@@ -48,14 +52,14 @@ async fn serve(mut socket: TcpStream, deeds: Arc<Mutex<std::vec::IntoIter<Deed>>
         }
         read.clear();
         tell.send(Seen::Request).unwrap();
-        let deed = deeds.lock().unwrap().next().expect("no request is unexpected");
-        let answer = match deed {
-            Deed::Answer | Deed::AnswerAndClose => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld",
-            Deed::Dawdle => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwor",
-            Deed::Close => "",
+        let action = actions.lock().unwrap().next().expect("no request is unexpected");
+        let answer = match action {
+            Action::Answer | Action::AnswerAndClose => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld",
+            Action::Dawdle => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwor",
+            Action::Close => "",
         };
         socket.write_all(answer.as_bytes()).await.unwrap();
-        if matches!(deed, Deed::Close | Deed::AnswerAndClose) {
+        if matches!(action, Action::Close | Action::AnswerAndClose) {
             break;
         }
     }
@@ -77,8 +81,8 @@ async fn a_machine_that_does_not_answer_is_given_up_after_seconds() {
     }
     let pool = Arc::new(Pool::new(&format!("http://{address}/").parse().unwrap()).unwrap());
     let began = Instant::now();
-    let trouble = pool.send(request()).await.unwrap_err();
-    assert_eq!(trouble.to_string(), "it cannot be reached: its machine does not answer");
+    let error = pool.send(request()).await.unwrap_err();
+    assert_eq!(error.to_string(), "it cannot be reached: its machine does not answer");
     assert_eq!(began.elapsed().as_secs(), 4);
 }
 
@@ -88,7 +92,7 @@ fn request() -> Request<Full<Bytes>> {
     request
 }
 
-async fn ask(pool: &Arc<Pool>) -> Result<Bytes, Trouble> {
+async fn ask(pool: &Arc<Pool>) -> Result<Bytes, RequestError> {
     pool.send(request()).await?.into_body().whole().await
 }
 
@@ -103,7 +107,7 @@ async fn hear_the_news() {
 
 #[tokio::test]
 async fn a_connection_is_used_again_once_its_answer_is_read() {
-    let (pool, mut seen) = server(vec![Deed::Answer; 3]).await;
+    let (pool, mut seen) = server(vec![Action::Answer; 3]).await;
     for _ in 0..3 {
         assert_eq!(ask(&pool).await.unwrap(), "world");
     }
@@ -116,7 +120,7 @@ async fn a_connection_is_used_again_once_its_answer_is_read() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_meanwhile_is_replaced_without_a_word() {
-    let (pool, mut seen) = server(vec![Deed::AnswerAndClose; 3]).await;
+    let (pool, mut seen) = server(vec![Action::AnswerAndClose; 3]).await;
     for _ in 0..3 {
         assert_eq!(ask(&pool).await.unwrap(), "world");
         for expected in [Seen::Connected, Seen::Request, Seen::Closed] {
@@ -128,11 +132,11 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced_without_a_word() {
 
 #[tokio::test]
 async fn a_request_that_may_have_been_carried_out_is_not_sent_again() {
-    let (pool, mut seen) = server(vec![Deed::Close, Deed::Answer, Deed::Close]).await;
+    let (pool, mut seen) = server(vec![Action::Close, Action::Answer, Action::Close]).await;
     for is_answered in [false, true, false] {
         match ask(&pool).await {
             Ok(answer) => assert!(is_answered && answer == "world"),
-            Err(trouble) => assert!(!is_answered && !trouble.left_untouched(), "{trouble}"),
+            Err(error) => assert!(!is_answered && !error.left_untouched(), "{error}"),
         }
     }
     let expected =
@@ -144,7 +148,7 @@ async fn a_request_that_may_have_been_carried_out_is_not_sent_again() {
 
 #[tokio::test]
 async fn an_answer_that_is_dropped_before_its_end_closes_its_connection() {
-    let (pool, mut seen) = server(vec![Deed::Dawdle, Deed::Answer]).await;
+    let (pool, mut seen) = server(vec![Action::Dawdle, Action::Answer]).await;
     let mut body = pool.send(request()).await.unwrap().into_body();
     assert_eq!(body.next().await.unwrap().unwrap(), "wor");
     drop(body);
@@ -156,7 +160,7 @@ async fn an_answer_that_is_dropped_before_its_end_closes_its_connection() {
 
 #[tokio::test]
 async fn a_request_that_is_given_up_closes_its_connection() {
-    let (pool, mut seen) = server(vec![Deed::Answer, Deed::Dawdle]).await;
+    let (pool, mut seen) = server(vec![Action::Answer, Action::Dawdle]).await;
     ask(&pool).await.unwrap();
     assert_eq!(next(&mut seen).await, Seen::Connected);
     assert_eq!(next(&mut seen).await, Seen::Request);
@@ -171,7 +175,7 @@ async fn a_request_that_is_given_up_closes_its_connection() {
 
 #[tokio::test]
 async fn a_connection_that_was_idle_for_long_is_closed() {
-    let (pool, mut seen) = server(vec![Deed::Answer]).await;
+    let (pool, mut seen) = server(vec![Action::Answer]).await;
     ask(&pool).await.unwrap();
     pool.tidy();
     assert_eq!(pool.lock().len(), 1);
@@ -189,8 +193,8 @@ async fn nobody_at_the_address_means_that_nothing_was_done() {
         let url: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         (Arc::new(Pool::new(&url).unwrap()), listener)
     };
-    let trouble = ask(&pool).await.unwrap_err();
-    assert!(trouble.left_untouched() && trouble.to_string().contains("refused"), "{trouble}");
+    let error = ask(&pool).await.unwrap_err();
+    assert!(error.left_untouched() && error.to_string().contains("refused"), "{error}");
 }
 
 #[test]
@@ -198,12 +202,12 @@ fn a_connection_is_not_used_when_the_server_may_just_be_closing_it() {
     let kept = |value: Option<&'static str>| {
         let mut headers = HeaderMap::new();
         headers.extend(value.map(|value| (KEEP_ALIVE, value.parse().unwrap())));
-        kept_for(&headers)
+        keep_alive_timeout(&headers)
     };
-    assert_eq!(kept(None), KEPT_FOR);
+    assert_eq!(kept(None), IDLE_TIMEOUT);
     assert_eq!(kept(Some("timeout=5")), Duration::from_secs(4));
     assert_eq!(kept(Some("max=100, timeout=5")), Duration::from_secs(4));
     assert_eq!(kept(Some("timeout=0")), Duration::ZERO);
-    assert_eq!(kept(Some("timeout=3600")), KEPT_FOR);
-    assert_eq!(kept(Some("timeout=soon")), KEPT_FOR);
+    assert_eq!(kept(Some("timeout=3600")), IDLE_TIMEOUT);
+    assert_eq!(kept(Some("timeout=soon")), IDLE_TIMEOUT);
 }

@@ -13,7 +13,7 @@ const CLOSING: &str = "[SEP]";
 /// Stands for what cannot be cut into known pieces.
 const UNKNOWN: &str = "[UNK]";
 /// Longer words are unknown without a look: nobody writes them, and trying costs the square of their length.
-const LONGEST_WORD: usize = 100;
+const MAX_WORD_LEN: usize = 100;
 
 /// A vocabulary without which no text can be cut.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ impl WordPiece {
         let mut pieces = vec![self.opening];
         let mut word = String::new();
         // Each character of a text becomes at least a part of a piece, so nothing after these can matter.
-        for character in text.chars().take(limit * LONGEST_WORD) {
+        for character in text.chars().take(limit * MAX_WORD_LEN) {
             if pieces.len() >= limit {
                 break;
             }
@@ -107,7 +107,7 @@ impl WordPiece {
         let before = pieces.len();
         let mut rest = word.as_str();
         let mut known = &self.beginnings;
-        if word.chars().count() > LONGEST_WORD {
+        if word.chars().count() > MAX_WORD_LEN {
             rest = "";
             pieces.push(self.unknown);
         }

@@ -229,7 +229,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_its_file() {
+fn what_cannot_be_done_is_reported_with_its_file() {
     let model = TinyModel::new();
     let config = |name: &str, value: serde_json::Value| {
         let mut config = model.config();

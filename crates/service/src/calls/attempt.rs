@@ -2,22 +2,22 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aggregator::answering::Answering;
 use aggregator::client::{Client, ClientSetup};
-use aggregator::dispatch::Touched;
-use aggregator::ledger::{Account, End, Refusal, Turn};
-use aggregator::way::{CatchingUp, Message, Nowhere, Way, What};
+use aggregator::client_sink::{CatchUp, ClientSink, Message, NullSink, Outbound};
+use aggregator::dispatch::FlushSet;
+use aggregator::interceptor::{CallEnd, CallTracker, PermitFuture, Refusal};
+use aggregator::responder::Responder;
 use aggregator::{Aggregator, Options};
 use bytes::Bytes;
 use catalog::Scope;
-use protocol::era::meta;
-use protocol::revision::MODERN;
+use protocol::bridge::meta;
+use protocol::revision::SELF_CONTAINED_REVISION;
 use protocol::scan::member;
 use protocol::trace::{SpanContext, TraceContext};
-use protocol::{Envelope, Era, Kind, Line, Span, reply, text};
+use protocol::{Envelope, Kind, Lifecycle, Line, Span, reply, text};
 use tokio::sync::oneshot;
 use upstream::CallError;
-use upstream::failure::Mishap;
+use upstream::failure::RemoteFailure;
 
 use super::Call;
 use super::resolution::Target;
@@ -34,7 +34,7 @@ pub(crate) struct Attempt {
 }
 
 /// What came back.
-pub(super) enum Answer {
+pub(super) enum AttemptOutcome {
     /// A result, which stands there.
     Result(Bytes, Span),
     /// An error of the server, which stands there.
@@ -77,8 +77,8 @@ impl Failure {
             is_lost: matches!(error, CallError::Ended { .. } | CallError::Remote { .. }),
             is_absent: false,
             miss: match error {
-                CallError::Remote { mishap: Mishap::Unreachable, .. } => Some(Miss::Unreachable),
-                CallError::Remote { mishap: Mishap::Forgotten, .. } => Some(Miss::Forgotten),
+                CallError::Remote { failure: RemoteFailure::Unreachable, .. } => Some(Miss::Unreachable),
+                CallError::Remote { failure: RemoteFailure::SessionLost, .. } => Some(Miss::Forgotten),
                 _ => None,
             },
             was_sent: false,
@@ -102,7 +102,7 @@ impl Failure {
     }
 
     /// An earlier attempt got to the server, so the call may have been carried out: whoever made it must know.
-    pub(super) fn was_sent_before(&mut self) {
+    pub(super) fn note_sent_before(&mut self) {
         let before = "; it had been sent before, and the connection broke off, so it may have been carried out";
         if let Some(why) = self.ended.why.as_mut().filter(|why| !why.ends_with(before)) {
             why.push_str(before);
@@ -124,7 +124,7 @@ impl Attempt {
         execution: &Arc<Execution>,
         call: &Call,
         line: &Bytes,
-    ) -> (Arc<Client>, impl Future<Output = Answer> + use<>) {
+    ) -> (Arc<Client>, impl Future<Output = AttemptOutcome> + use<>) {
         let (sender, answer) = oneshot::channel();
         let attempt = Arc::new(Self {
             execution: Arc::clone(execution),
@@ -132,24 +132,24 @@ impl Attempt {
             failure: Mutex::default(),
         });
         let setup = ClientSetup {
-            way: Arc::new(Nowhere),
+            sink: Arc::new(NullSink),
             names: aggregator.options.names,
             scope: Scope::One(execution.place()),
             principal: Arc::clone(&call.actor.name),
             is_alone: false,
             surface: aggregator::Surface::Full,
         };
-        let client = Client::carrying(setup, Arc::clone(&attempt) as _);
+        let client = Client::with_origin(setup, Arc::clone(&attempt) as _);
         execution.goes_as(&client, ID, line.len());
-        let to = Answering::to(&client, Arc::clone(&attempt) as Arc<dyn Way>);
-        let mut touched = Touched::default();
-        aggregator.take(&client, &to, &Line::Whole(line.clone()), &mut touched);
-        touched.flush();
+        let to = Responder::to(&client, Arc::clone(&attempt) as Arc<dyn ClientSink>);
+        let mut flush_set = FlushSet::default();
+        aggregator.take(&client, &to, &Line::Whole(line.clone()), &mut flush_set);
+        flush_set.flush();
         to.flush();
         (client, async move {
             match answer.await {
                 Ok(line) => attempt.understand(line),
-                Err(_) => Answer::Nothing(attempt.take_failure().unwrap_or_else(Failure::unexplained)),
+                Err(_) => AttemptOutcome::Nothing(attempt.take_failure().unwrap_or_else(Failure::unexplained)),
             }
         })
     }
@@ -159,14 +159,18 @@ impl Attempt {
         self.execution.goes_as(client, id, bytes);
     }
 
-    fn understand(&self, line: Bytes) -> Answer {
+    fn understand(&self, line: Bytes) -> AttemptOutcome {
         if let Some(failure) = self.take_failure() {
-            return Answer::Nothing(failure);
+            return AttemptOutcome::Nothing(failure);
         }
         match Envelope::scan(&line) {
-            Ok(Envelope { kind: Kind::Response { outcome: Ok(result), .. }, .. }) => Answer::Result(line, result),
-            Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) => Answer::Refused(line, error),
-            _ => Answer::Nothing(Failure::unexplained()),
+            Ok(Envelope { kind: Kind::Response { outcome: Ok(result), .. }, .. }) => {
+                AttemptOutcome::Result(line, result)
+            }
+            Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) => {
+                AttemptOutcome::Refused(line, error)
+            }
+            _ => AttemptOutcome::Nothing(Failure::unexplained()),
         }
     }
 
@@ -174,7 +178,7 @@ impl Attempt {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn has_failed(&self, failure: Failure) {
+    fn set_failure(&self, failure: Failure) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
     }
 
@@ -183,48 +187,48 @@ impl Attempt {
     }
 }
 
-impl Account for Attempt {
+impl CallTracker for Attempt {
     /// Its turn has come already: it is waited for before the first attempt.
-    fn turn(&self) -> Option<Turn> {
+    fn permit(&self) -> Option<PermitFuture> {
         None
     }
 
-    fn sent(&self) -> Option<SpanContext> {
-        self.execution.has_been_sent()
+    fn on_sent(&self) -> Option<SpanContext> {
+        self.execution.mark_sent()
     }
 
-    fn held(&self) {
-        self.execution.is_held();
+    fn on_held(&self) {
+        self.execution.mark_held();
     }
 
-    fn released(&self) {
-        self.execution.is_released();
+    fn on_released(&self) {
+        self.execution.mark_released();
     }
 
     /// An attempt is over. Whether the call is, is decided elsewhere.
-    fn ended(&self, end: End<'_>) {
+    fn on_end(&self, end: CallEnd<'_>) {
         match end {
-            End::Answered(..) => {}
-            End::Failed(error) => self.has_failed(Failure::of(error)),
-            End::Ours(answer) => {
+            CallEnd::Response(..) => {}
+            CallEnd::Failed(error) => self.set_failure(Failure::of(error)),
+            CallEnd::Ours(answer) => {
                 let answer = answer.trim_ascii_end();
                 if let Ok(Envelope { kind: Kind::Response { outcome: Err(error), .. }, .. }) = Envelope::scan(answer) {
-                    self.has_failed(Failure::ours(answer, error));
+                    self.set_failure(Failure::ours(answer, error));
                 }
             }
-            End::Cancelled => self.has_failed(Failure::unexplained()),
+            CallEnd::Cancelled => self.set_failure(Failure::unexplained()),
         }
     }
 
-    fn verdict(&self) -> Option<Refusal> {
+    fn cancel_reason(&self) -> Option<Refusal> {
         None
     }
 }
 
-impl Way for Attempt {
-    fn send(&self, what: What, message: Message<'_>) {
+impl ClientSink for Attempt {
+    fn send(&self, what: Outbound, message: Message<'_>) {
         // The first answer counts; nobody waits for anything else.
-        if what == What::Answer
+        if what == Outbound::Response
             && let Some(sender) = self.take_sender()
         {
             let mut line = Vec::new();
@@ -240,7 +244,7 @@ impl Way for Attempt {
 
     fn flush(&self) {}
 
-    fn catching_up(&self) -> Option<CatchingUp<'_>> {
+    fn catch_up(&self) -> Option<CatchUp<'_>> {
         None
     }
 
@@ -248,7 +252,7 @@ impl Way for Attempt {
         false
     }
 
-    fn carries_asides(&self) -> bool {
+    fn carries_notifications(&self) -> bool {
         false
     }
 
@@ -266,11 +270,11 @@ pub(super) fn line_of(target: &Target, call: &Call, options: &Options) -> Bytes 
     let mut params = vec![("name", reply::string(&target.tool)), ("arguments", arguments)];
     // Whoever told a trace wants the server to know it, whether we add to it or not.
     let mut members = call.trace.as_ref().map(TraceContext::members).unwrap_or_default();
-    if target.era == Era::Modern {
+    if target.lifecycle == Lifecycle::SelfContained {
         let info =
             reply::object([("name", reply::string(&options.name)), ("version", reply::string(&options.version))]);
         members.extend([
-            (meta::PROTOCOL_VERSION, reply::string(MODERN)),
+            (meta::PROTOCOL_VERSION, reply::string(SELF_CONTAINED_REVISION)),
             (meta::CLIENT_CAPABILITIES, b"{}".to_vec()),
             (meta::CLIENT_INFO, info),
         ]);

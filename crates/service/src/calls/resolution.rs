@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aggregator::fleet::View;
 use catalog::{Kind, Missing, NameStyle, Route, Scope, ServerState, Snapshot};
 use protocol::scan::member;
-use protocol::{Era, Span};
+use protocol::{Lifecycle, Span};
 use registry::{Page, ServerId, ToolFilter};
 
 use super::Call;
@@ -26,7 +26,7 @@ pub(super) struct Target {
     /// Making the call twice does no harm, as its server says.
     pub(super) is_repeatable: bool,
     /// How its server is talked to.
-    pub(super) era: Era,
+    pub(super) lifecycle: Lifecycle,
 }
 
 /// Why nothing is meant.
@@ -59,21 +59,21 @@ impl Executions {
             },
         };
         let (server, item) = (&snapshot.servers()[route.server], snapshot.item(Kind::Tool, route));
-        let standing = self.roster().at(route.server);
-        let name = standing.as_ref().map_or_else(|| server.name.as_str().into(), |standing| Arc::clone(&standing.name));
+        let entry = self.server_table().at(route.server);
+        let name = entry.as_ref().map_or_else(|| server.name.as_str().into(), |entry| Arc::clone(&entry.name));
         Ok(Target {
             place: route.server,
-            server: (standing.map(|standing| standing.id), name),
+            server: (entry.map(|entry| entry.id), name),
             tool: item.id.to_string(),
             strategy,
             is_repeatable: is_repeatable(&item.definition),
-            era: server.offer.era,
+            lifecycle: server.offer.lifecycle,
         })
     }
 
     /// The place of the server with that id or name.
     fn place_of(&self, snapshot: &Snapshot, id_or_name: &str) -> Option<usize> {
-        self.roster().find(id_or_name).map(|standing| standing.place).or_else(|| snapshot.server_named(id_or_name))
+        self.server_table().find(id_or_name).map(|entry| entry.place).or_else(|| snapshot.server_named(id_or_name))
     }
 
     fn at_server(&self, snapshot: &Snapshot, server: &str, name: &str) -> Result<Route, Miss> {
@@ -122,9 +122,8 @@ impl Executions {
         let filter = ToolFilter { original_name: Some(call.name.clone()), ..ToolFilter::default() };
         // Without a database it is a tool that nobody knows.
         let known = self.store().tools(&filter, Page::first(10)).await.map(|listed| listed.items).unwrap_or_default();
-        let standing = |id: ServerId| self.roster().find(&id.to_string());
-        let down =
-            known.iter().filter_map(|tool| standing(tool.source_server_id)).find(|server| !server.status.is_up());
+        let entry = |id: ServerId| self.server_table().find(&id.to_string());
+        let down = known.iter().filter_map(|tool| entry(tool.source_server_id)).find(|server| !server.status.is_up());
         match down {
             Some(server) if call.server.is_none() => self.unavailable(server.place),
             _ => Error::ToolNotFound { name: call.name.clone() },

@@ -7,7 +7,7 @@ use catalog::ServerState;
 use registry::{ExecutionStatus, Source, Status};
 
 use crate::calls::Call;
-use crate::fake::{House, call, until};
+use crate::fake::{CallFixture, call, until};
 use crate::{Error, Settings};
 
 fn with(change: impl FnOnce(&mut Settings)) -> Settings {
@@ -23,14 +23,14 @@ fn pause() {
 
 #[tokio::test]
 async fn a_result_comes_back_byte_for_byte_with_how_it_got_there() {
-    let house = House::open(Settings::default()).await;
-    house.server("bytes").await;
-    let outcome = house.executions.call(call("bytes.echo")).await.unwrap();
+    let fixture = CallFixture::open(Settings::default()).await;
+    fixture.server("bytes").await;
+    let outcome = fixture.executions.call(call("bytes.echo")).await.unwrap();
     assert_eq!(outcome.result.get(), r#"{"content":[{"type":"text","text":"{\"n\":100.0}"}],"isError":false}"#);
     let metadata = outcome.metadata;
     assert_eq!((metadata.routed_to.as_str(), metadata.routing_strategy), ("bytes", "namespace_resolved"));
     assert!(metadata.total_time_ms >= metadata.routing_time_ms + metadata.execution_time_ms - 0.001);
-    let record = house.executions.find(metadata.execution_id).await.unwrap();
+    let record = fixture.executions.find(metadata.execution_id).await.unwrap();
     assert_eq!(
         (record.status, record.source, record.caller.as_deref()),
         (ExecutionStatus::Success, Source::Rest, Some("tester"))
@@ -41,13 +41,13 @@ async fn a_result_comes_back_byte_for_byte_with_how_it_got_there() {
 
 #[tokio::test]
 async fn a_tool_is_found_by_every_name_that_can_only_mean_it() {
-    let house = House::open(Settings::default()).await;
-    house.server_with("found-a", &["echo", "read.file"], None).await;
-    house.server_with("found-b", &["echo", "only.here"], None).await;
-    let id = house.roster.find("found-b").unwrap().id.to_string();
+    let fixture = CallFixture::open(Settings::default()).await;
+    fixture.server_with("found-a", &["echo", "read.file"], None).await;
+    fixture.server_with("found-b", &["echo", "only.here"], None).await;
+    let id = fixture.server_table.find("found-b").unwrap().id.to_string();
     let found = async |name: &str, server: Option<&str>| {
         let call = Call { server: server.map(str::to_owned), ..call(name) };
-        let metadata = house.executions.call(call).await.unwrap().metadata;
+        let metadata = fixture.executions.call(call).await.unwrap().metadata;
         (metadata.routed_to, metadata.routing_strategy)
     };
     let expected = |server: &str, strategy: &'static str| (server.to_owned(), strategy);
@@ -59,7 +59,7 @@ async fn a_tool_is_found_by_every_name_that_can_only_mean_it() {
 
     let missed = async |name: &str, server: Option<&str>| {
         let call = Call { server: server.map(str::to_owned), ..call(name) };
-        house.executions.call(call).await.unwrap_err()
+        fixture.executions.call(call).await.unwrap_err()
     };
     let ambiguous = missed("echo", None).await;
     assert_eq!(ambiguous.to_string(), "several servers have a tool `echo`: found-a.echo, found-b.echo");
@@ -70,82 +70,82 @@ async fn a_tool_is_found_by_every_name_that_can_only_mean_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_is_told_with_its_state() {
-    let house = House::open(Settings::default()).await;
-    house.place("down", ServerState::Stopped, Status::Error);
+async fn a_server_that_is_down_is_reported_with_its_state() {
+    let fixture = CallFixture::open(Settings::default()).await;
+    fixture.place("down", ServerState::Stopped, Status::Error);
     for (name, server) in [("down.echo", None), ("echo", Some("down".to_owned()))] {
-        let error = house.executions.call(Call { server, ..call(name) }).await.unwrap_err();
+        let error = fixture.executions.call(Call { server, ..call(name) }).await.unwrap_err();
         assert_eq!(error.code(), "SERVER_UNAVAILABLE");
         assert!(error.to_string().starts_with("Server `down` is not available: error since 20"), "{error}");
         let since = error.to_string().split("since ").nth(1).map(str::to_owned).unwrap_or_default();
         assert_eq!(since.chars().nth("2026-11-16T08:00:00".len()), Some('Z'), "to the second: {error}");
     }
-    house.place("lost", ServerState::Stopped, Status::Connected);
-    let error = house.executions.call(call("lost.echo")).await.unwrap_err().to_string();
+    fixture.place("lost", ServerState::Stopped, Status::Connected);
+    let error = fixture.executions.call(call("lost.echo")).await.unwrap_err().to_string();
     assert!(error.contains("its connection was lost just now") && !error.contains("connected since"), "{error}");
 }
 
 #[tokio::test]
 async fn a_call_that_waits_for_its_server_to_start_can_be_seen_and_stopped() {
-    let house = House::open(Settings::default()).await;
-    house.place("soon", ServerState::Initializing, Status::Connecting);
-    let executions = Arc::clone(&house.executions);
+    let fixture = CallFixture::open(Settings::default()).await;
+    fixture.place("soon", ServerState::Initializing, Status::Connecting);
+    let executions = Arc::clone(&fixture.executions);
     let waiting = tokio::spawn(async move { executions.call(call("soon.echo")).await });
-    let seen = || house.executions.live().into_iter().next();
+    let seen = || fixture.executions.live().into_iter().next();
     until("it is there", || seen().is_some()).await;
     let record = seen().unwrap().record();
     assert_eq!((record.status, &*record.tool_name), (ExecutionStatus::Pending, "echo"));
-    assert_eq!(house.executions.reading().running, 0, "it is in nobody's way");
-    house.executions.cancel_all_at(seen().unwrap().place(), "somebody said so");
+    assert_eq!(fixture.executions.reading().running, 0, "it is in nobody's way");
+    fixture.executions.cancel_all_at(seen().unwrap().place(), "somebody said so");
     assert_eq!(waiting.await.unwrap().unwrap_err().code(), "EXECUTION_CANCELLED");
-    let kept = house.executions.find(record.id).await.unwrap();
+    let kept = fixture.executions.find(record.id).await.unwrap();
     assert_eq!(kept.status, ExecutionStatus::Cancelled);
 }
 
 #[tokio::test]
-async fn what_goes_wrong_at_the_server_is_told_as_what_it_is() {
-    let house = House::open(Settings::default()).await;
-    house.server("wrong").await;
-    let outcome = house.executions.call(call("wrong.failing")).await.unwrap();
+async fn what_goes_wrong_at_the_server_is_reported_as_what_it_is() {
+    let fixture = CallFixture::open(Settings::default()).await;
+    fixture.server("wrong").await;
+    let outcome = fixture.executions.call(call("wrong.failing")).await.unwrap();
     assert!(outcome.result.get().contains("\"isError\":true"), "a tool that failed has answered");
-    let record = house.executions.find(outcome.metadata.execution_id).await.unwrap();
+    let record = fixture.executions.find(outcome.metadata.execution_id).await.unwrap();
     assert_eq!(record.status, ExecutionStatus::Error);
-    let error = house.executions.call(call("wrong.refusing")).await.unwrap_err();
+    let error = fixture.executions.call(call("wrong.refusing")).await.unwrap_err();
     assert_eq!((error.code(), error.context()["error"]["code"].as_i64()), ("EXECUTION_FAILED", Some(-32602)));
     let arguments = registry::RawJson::parse("[1]").unwrap();
-    let error = house.executions.call(Call { arguments, ..call("wrong.echo") }).await.unwrap_err();
+    let error = fixture.executions.call(Call { arguments, ..call("wrong.echo") }).await.unwrap_err();
     assert_eq!(error.code(), "VALIDATION_ERROR");
 }
 
 #[tokio::test]
 async fn a_call_is_made_again_only_where_that_does_no_harm() {
-    let house = House::open(Settings::default()).await;
-    let unreachable = house.server_with("again-a", &["unreachable"], None).await;
-    let lost = house.server_with("again-b", &["lost"], None).await;
-    let harmless = house.server_with("again-c", &["lost-twice"], None).await;
+    let fixture = CallFixture::open(Settings::default()).await;
+    let unreachable = fixture.server_with("again-a", &["unreachable"], None).await;
+    let lost = fixture.server_with("again-b", &["lost"], None).await;
+    let harmless = fixture.server_with("again-c", &["lost-twice"], None).await;
     pause();
     let began = tokio::time::Instant::now();
-    let outcome = house.executions.call(call("unreachable")).await.unwrap();
+    let outcome = fixture.executions.call(call("unreachable")).await.unwrap();
     assert_eq!((unreachable.calls(), began.elapsed().as_secs()), (3, 6), "after 1 s, and after 5 s");
-    let error = house.executions.call(call("lost")).await.unwrap_err();
+    let error = fixture.executions.call(call("lost")).await.unwrap_err();
     assert_eq!((error.code(), lost.calls()), ("EXECUTION_FAILED", 1));
-    assert!(house.executions.call(call("lost-twice")).await.is_ok());
+    assert!(fixture.executions.call(call("lost-twice")).await.is_ok());
     assert_eq!(harmless.calls(), 3);
     tokio::time::resume();
-    assert_eq!(house.executions.find(outcome.metadata.execution_id).await.unwrap().retries, 2);
+    assert_eq!(fixture.executions.find(outcome.metadata.execution_id).await.unwrap().retries, 2);
 }
 
 #[tokio::test]
-async fn a_call_that_never_got_to_its_server_is_told_so_with_its_state() {
-    let house = House::open(Settings::default()).await;
-    let server = house.server("remote").await;
-    let id = house.roster.find("remote").unwrap().id;
+async fn a_call_that_never_got_to_its_server_is_reported_with_its_state() {
+    let fixture = CallFixture::open(Settings::default()).await;
+    let server = fixture.server("remote").await;
+    let id = fixture.server_table.find("remote").unwrap().id;
     pause();
     for (tool, code, reason) in [
         ("remote.away", "SERVER_CONNECTION_FAILED", "server_unreachable"),
         ("remote.forgetful", "SESSION_NOT_FOUND", "session_lost"),
     ] {
-        let error = house.executions.call(call(tool)).await.unwrap_err();
+        let error = fixture.executions.call(call(tool)).await.unwrap_err();
         assert_eq!(error.code(), code, "{error}");
         let expected = serde_json::json!({"server_id": id, "server_name": "remote", "status": "connected",
             "reason": reason, "safeToRetry": true});
@@ -156,16 +156,16 @@ async fn a_call_that_never_got_to_its_server_is_told_so_with_its_state() {
 
 #[tokio::test]
 async fn calls_that_wait_to_be_made_again_keep_no_others_waiting() {
-    let house = House::open(with(|settings| settings.concurrent_limit = 2)).await;
-    let gone = house.server_with("gone", &["away"], None).await;
-    house.server("well").await;
+    let fixture = CallFixture::open(with(|settings| settings.concurrent_limit = 2)).await;
+    let gone = fixture.server_with("gone", &["away"], None).await;
+    fixture.server("well").await;
     let start = |name: &'static str| {
-        let executions = Arc::clone(&house.executions);
+        let executions = Arc::clone(&fixture.executions);
         tokio::spawn(async move { executions.call(call(name)).await })
     };
     let waiting = [start("gone.away"), start("gone.away"), start("gone.away")];
     until("each was made once", || gone.calls() >= 3).await;
-    until("none of them is in the way", || house.executions.reading().running == 0).await;
+    until("none of them is in the way", || fixture.executions.reading().running == 0).await;
     // From here on time passes only while nothing else happens, so whoever is not in the queue spends none there.
     pause();
     let metadata = start("well.echo").await.unwrap().unwrap().metadata;
@@ -173,40 +173,40 @@ async fn calls_that_wait_to_be_made_again_keep_no_others_waiting() {
     for waiting in waiting {
         assert_eq!(waiting.await.unwrap().unwrap_err().code(), "SERVER_CONNECTION_FAILED");
     }
-    let reading = house.executions.reading();
+    let reading = fixture.executions.reading();
     assert_eq!((reading.running, reading.queued), (0, 0));
 }
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_ended_and_its_server_told() {
-    let house = House::open(Settings::default()).await;
-    let server = house.server("late").await;
+    let fixture = CallFixture::open(Settings::default()).await;
+    let server = fixture.server("late").await;
     pause();
     let began = tokio::time::Instant::now();
-    let error = house.executions.call(call("late.stuck")).await.unwrap_err();
+    let error = fixture.executions.call(call("late.stuck")).await.unwrap_err();
     assert_eq!((error.code(), began.elapsed().as_secs()), ("EXECUTION_TIMEOUT", 30));
     assert_eq!(error.context()["timeout_ms"], 30_000);
     assert_eq!(server.cancelled(), 1);
     let began = tokio::time::Instant::now();
     let hasty = Call { timeout_ms: Some(1000), ..call("late.stuck") };
-    assert_eq!(house.executions.call(hasty).await.unwrap_err().code(), "EXECUTION_TIMEOUT");
+    assert_eq!(fixture.executions.call(hasty).await.unwrap_err().code(), "EXECUTION_TIMEOUT");
     assert_eq!(began.elapsed().as_secs(), 1);
-    assert_eq!(house.executions.reading().running, 0);
+    assert_eq!(fixture.executions.reading().running, 0);
 }
 
 #[tokio::test]
-async fn the_time_in_the_queue_counts_and_is_told_apart() {
-    let house = House::open(with(|settings| settings.concurrent_limit = 1)).await;
-    let server = house.server("turns").await;
+async fn the_time_in_the_queue_counts_and_is_distinguished() {
+    let fixture = CallFixture::open(with(|settings| settings.concurrent_limit = 1)).await;
+    let server = fixture.server("turns").await;
     let start = |call: Call| {
-        let executions = Arc::clone(&house.executions);
+        let executions = Arc::clone(&fixture.executions);
         tokio::spawn(async move { executions.call(call).await })
     };
     let running = start(call("turns.stuck"));
     until("it runs", || server.running() == 1).await;
     let hasty = start(Call { timeout_ms: Some(1000), ..call("turns.echo") });
     let patient = start(call("turns.echo"));
-    until("two wait", || house.executions.reading().queued == 2).await;
+    until("two wait", || fixture.executions.reading().queued == 2).await;
     pause();
     let began = tokio::time::Instant::now();
     let error = hasty.await.unwrap().unwrap_err();
@@ -223,29 +223,29 @@ async fn the_time_in_the_queue_counts_and_is_told_apart() {
     assert!(metadata.queue_time_ms > 900.0, "{metadata:?}");
     let parts = metadata.queue_time_ms + metadata.routing_time_ms + metadata.execution_time_ms;
     assert!(parts <= metadata.total_time_ms + 0.002, "{metadata:?}");
-    let reading = house.executions.reading();
+    let reading = fixture.executions.reading();
     assert_eq!((reading.running, reading.queued), (0, 0));
 }
 
 #[tokio::test]
 async fn the_limit_of_a_server_counts_more_than_that_of_all() {
-    let house = House::open(Settings::default()).await;
-    house.server_with("patient", &["stuck"], Some(Duration::from_secs(100))).await;
+    let fixture = CallFixture::open(Settings::default()).await;
+    fixture.server_with("patient", &["stuck"], Some(Duration::from_secs(100))).await;
     pause();
     let began = tokio::time::Instant::now();
-    let error = house.executions.call(call("patient.stuck")).await.unwrap_err();
+    let error = fixture.executions.call(call("patient.stuck")).await.unwrap_err();
     assert_eq!(error.code(), "EXECUTION_TIMEOUT");
     assert!((100..103).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn five_hundred_calls_at_once_keep_to_the_limit_and_none_is_lost() {
-    let house = House::open(Settings::default()).await;
-    let server = house.server("busy").await;
+    let fixture = CallFixture::open(Settings::default()).await;
+    let server = fixture.server("busy").await;
     pause();
     let calls: Vec<_> = (0..500)
         .map(|_| {
-            let executions = Arc::clone(&house.executions);
+            let executions = Arc::clone(&fixture.executions);
             tokio::spawn(async move { executions.call(call("busy.slow")).await })
         })
         .collect();
@@ -253,22 +253,22 @@ async fn five_hundred_calls_at_once_keep_to_the_limit_and_none_is_lost() {
         call.await.unwrap().unwrap();
     }
     assert_eq!((server.calls(), server.most_running()), (500, 25));
-    let reading = house.executions.reading();
+    let reading = fixture.executions.reading();
     assert_eq!((reading.running, reading.queued, reading.servers[0].calls), (0, 0, [500, 0, 0, 0]));
 }
 
 #[tokio::test]
 async fn some_of_five_hundred_that_are_given_up_cost_the_others_nothing() {
-    let house = House::open(Settings::default()).await;
-    let server = house.server("given-up").await;
+    let fixture = CallFixture::open(Settings::default()).await;
+    let server = fixture.server("given-up").await;
     pause();
     let calls: Vec<_> = (0..500)
         .map(|_| {
-            let executions = Arc::clone(&house.executions);
+            let executions = Arc::clone(&fixture.executions);
             tokio::spawn(async move { executions.call(call("given-up.slow")).await })
         })
         .collect();
-    until("the queue is long", || house.executions.reading().queued > 400).await;
+    until("the queue is long", || fixture.executions.reading().queued > 400).await;
     for call in calls.iter().step_by(3) {
         call.abort();
     }
@@ -278,45 +278,45 @@ async fn some_of_five_hundred_that_are_given_up_cost_the_others_nothing() {
     }
     assert!(done >= 333, "{done} were done");
     assert_eq!(server.most_running(), 25);
-    let reading = house.executions.reading();
+    let reading = fixture.executions.reading();
     assert_eq!((reading.running, reading.queued), (0, 0));
     assert_eq!(reading.servers[0].calls.iter().sum::<u64>(), 500, "each has one end");
 }
 
 #[tokio::test]
 async fn more_than_may_wait_are_refused_in_words() {
-    let house = House::open(with(|settings| (settings.concurrent_limit, settings.queue_limit) = (1, 1))).await;
-    let server = house.server("full").await;
+    let fixture = CallFixture::open(with(|settings| (settings.concurrent_limit, settings.queue_limit) = (1, 1))).await;
+    let server = fixture.server("full").await;
     let calls: Vec<_> = (0..2)
         .map(|_| {
-            let executions = Arc::clone(&house.executions);
+            let executions = Arc::clone(&fixture.executions);
             tokio::spawn(async move { executions.call(call("full.stuck")).await })
         })
         .collect();
     until("one runs and one waits", || {
-        let reading = house.executions.reading();
+        let reading = fixture.executions.reading();
         (reading.running, reading.queued) == (1, 1)
     })
     .await;
-    let error = house.executions.call(call("full.echo")).await.unwrap_err();
+    let error = fixture.executions.call(call("full.echo")).await.unwrap_err();
     assert_eq!(error.code(), "LIMIT_REACHED");
     assert!(error.to_string().contains("1 may run, and 1 wait"), "{error}");
     // A higher limit holds at once.
-    house.set(with(|settings| settings.concurrent_limit = 2));
+    fixture.set(with(|settings| settings.concurrent_limit = 2));
     until("both run", || server.running() == 2).await;
     server.let_go.notify_waiters();
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    assert_eq!(house.executions.reading().refused_by_limit, 1);
+    assert_eq!(fixture.executions.reading().refused_by_limit, 1);
 }
 
 #[tokio::test]
-async fn a_session_of_a_document_or_an_assistant_ends_and_can_begin_anew() {
-    let house = House::open(with(|settings| settings.session_limit = 2)).await;
-    house.server("session").await;
+async fn a_session_of_a_document_or_an_assistant_ends_and_can_start_over() {
+    let fixture = CallFixture::open(with(|settings| settings.session_limit = 2)).await;
+    fixture.server("session").await;
     let from = |source: Source, session: &str| Call { source, session: Some(session.into()), ..call("session.echo") };
-    let make = async |call| house.executions.call(call).await.map(drop).map_err(|error| error.code());
+    let make = async |call| fixture.executions.call(call).await.map(drop).map_err(|error| error.code());
     for source in [Source::UserCodeblock, Source::AiAutonomous] {
         assert_eq!(make(from(source, "a")).await, Ok(()));
         assert_eq!(make(from(source, "a")).await, Ok(()));
@@ -326,80 +326,80 @@ async fn a_session_of_a_document_or_an_assistant_ends_and_can_begin_anew() {
     for _ in 0..5 {
         assert_eq!(make(from(Source::Rest, "a")).await, Ok(()), "others have no limit");
     }
-    house.executions.reset(&crate::fake::actor()).await;
+    fixture.executions.reset(&crate::fake::actor()).await;
     assert_eq!(make(from(Source::AiAutonomous, "a")).await, Ok(()));
 }
 
 #[tokio::test]
 async fn a_call_can_be_cancelled_while_it_waits_while_it_runs_and_before_it_is_made_again() {
-    let house = House::open(with(|settings| settings.concurrent_limit = 1)).await;
-    let server = house.server("cancel").await;
+    let fixture = CallFixture::open(with(|settings| settings.concurrent_limit = 1)).await;
+    let server = fixture.server("cancel").await;
     let start = |tool: &str| {
-        let (executions, call) = (Arc::clone(&house.executions), call(tool));
+        let (executions, call) = (Arc::clone(&fixture.executions), call(tool));
         tokio::spawn(async move { executions.call(call).await })
     };
     let running = start("cancel.stuck");
     until("it runs", || server.running() == 1).await;
     let waiting = start("cancel.echo");
-    until("one waits", || house.executions.reading().queued == 1).await;
+    until("one waits", || fixture.executions.reading().queued == 1).await;
     let id_of = async |status| {
         let filter = registry::ExecutionFilter { status: vec![status], ..Default::default() };
-        let listed = house.executions.list(&filter, registry::Page::default()).await.unwrap();
+        let listed = fixture.executions.list(&filter, registry::Page::default()).await.unwrap();
         assert_eq!(listed.items.len(), 1);
         listed.items[0].id
     };
     let pending = id_of(ExecutionStatus::Pending).await;
-    let record = house.executions.cancel(&crate::fake::actor(), pending).await.unwrap();
+    let record = fixture.executions.cancel(&crate::fake::actor(), pending).await.unwrap();
     assert_eq!(record.status, ExecutionStatus::Cancelled);
     assert_eq!(waiting.await.unwrap().unwrap_err().code(), "EXECUTION_CANCELLED");
     assert_eq!(server.calls(), 1, "it never got there");
 
     let executing = id_of(ExecutionStatus::Executing).await;
-    house.executions.cancel(&crate::fake::actor(), executing).await.unwrap();
+    fixture.executions.cancel(&crate::fake::actor(), executing).await.unwrap();
     let error = running.await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "The call was cancelled: an operator ended it");
     assert_eq!(server.cancelled(), 1, "the server was told");
-    let again = house.executions.cancel(&crate::fake::actor(), executing).await.unwrap();
+    let again = fixture.executions.cancel(&crate::fake::actor(), executing).await.unwrap();
     assert_eq!(again.status, ExecutionStatus::Cancelled, "what is over stays as it is");
 
-    house.server_with("cancel-later", &["unreachable"], None).await;
+    fixture.server_with("cancel-later", &["unreachable"], None).await;
     let trying = start("cancel-later.unreachable");
     until("it waits to be made again", || {
-        house.executions.reading().servers.get(1).is_some_and(|server| server.retries == 1)
+        fixture.executions.reading().servers.get(1).is_some_and(|server| server.retries == 1)
     })
     .await;
     let pending = id_of(ExecutionStatus::Pending).await;
-    house.executions.cancel(&crate::fake::actor(), pending).await.unwrap();
+    fixture.executions.cancel(&crate::fake::actor(), pending).await.unwrap();
     assert_eq!(trying.await.unwrap().unwrap_err().code(), "EXECUTION_CANCELLED");
-    assert_eq!(house.executions.reading().running, 0);
+    assert_eq!(fixture.executions.reading().running, 0);
 }
 
 #[tokio::test]
 async fn nothing_is_called_while_executions_are_stopped() {
-    let house = House::open(Settings::default()).await;
-    let server = house.server("stopped").await;
-    let executions = Arc::clone(&house.executions);
+    let fixture = CallFixture::open(Settings::default()).await;
+    let server = fixture.server("stopped").await;
+    let executions = Arc::clone(&fixture.executions);
     let running = tokio::spawn(async move { executions.call(call("stopped.stuck")).await });
     until("it runs", || server.running() == 1).await;
-    let stopped = house.executions.stop(&crate::fake::actor()).await;
+    let stopped = fixture.executions.stop(&crate::fake::actor()).await;
     assert_eq!((stopped.stopped, stopped.cancelled), (true, 1));
     assert_eq!(running.await.unwrap().unwrap_err().code(), "EXECUTION_CANCELLED");
-    let error = house.executions.call(call("stopped.echo")).await.unwrap_err();
+    let error = fixture.executions.call(call("stopped.echo")).await.unwrap_err();
     assert!(matches!(error, Error::ExecutionStopped));
-    assert!(!house.executions.reset(&crate::fake::actor()).await.stopped);
-    assert!(house.executions.call(call("stopped.echo")).await.is_ok());
-    let actions: Vec<_> = house.store.audit(&Default::default(), Default::default()).await.unwrap().items;
+    assert!(!fixture.executions.reset(&crate::fake::actor()).await.stopped);
+    assert!(fixture.executions.call(call("stopped.echo")).await.is_ok());
+    let actions: Vec<_> = fixture.store.audit(&Default::default(), Default::default()).await.unwrap().items;
     let actions: Vec<_> = actions.iter().map(|note| (note.action.as_str(), note.who.as_deref())).collect();
     assert_eq!(actions, [("executions.reset", Some("tester")), ("executions.stop", Some("tester"))]);
 }
 
 #[tokio::test]
-async fn payloads_are_kept_only_where_that_is_switched_on() {
-    let house = House::open(with(|settings| settings.store_payloads = true)).await;
-    house.server("payloads").await;
-    let outcome = house.executions.call(call("payloads.echo")).await.unwrap();
-    house.executions.close().await;
-    let record = house.store.execution(outcome.metadata.execution_id).await.unwrap();
+async fn payloads_are_kept_only_where_that_is_enabled() {
+    let fixture = CallFixture::open(with(|settings| settings.store_payloads = true)).await;
+    fixture.server("payloads").await;
+    let outcome = fixture.executions.call(call("payloads.echo")).await.unwrap();
+    fixture.executions.close().await;
+    let record = fixture.store.execution(outcome.metadata.execution_id).await.unwrap();
     assert_eq!(record.arguments.unwrap().get(), r#"{ "n": 1.0e2 }"#);
     assert_eq!(record.result, Some(outcome.result));
 }

@@ -4,24 +4,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use aggregator::client::Client;
-use aggregator::ledger::{Account, End, Refusal, Turn};
+use aggregator::interceptor::{CallEnd, CallTracker, PermitFuture, Refusal};
 use protocol::trace::{SpanContext, TraceContext};
-use registry::{Brief, ExecutionId, ExecutionRecord, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
+use registry::{ExecutionId, ExecutionRecord, ExecutionStatus, RawJson, ServerId, ShortStr, Source, Timestamp};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::gate::Slot;
+use super::cancel_reason::{CancelReason, waited_too_long};
+use super::concurrency::Slot;
 use super::outcome::Ended;
-use super::verdict::{Verdict, waited_too_long};
 use super::{Executions, ids};
 use crate::metrics::ServerCounters;
-use crate::traces::{CallTrace, Leg, Past, Traces};
+use crate::traces::{CallTrace, FinishedCall, ServerSpan, Traces};
 
 /// How long a call waits for its turn.
-pub(crate) const QUEUE_PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const QUEUE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Longer ids of clients are not kept: clients choose them.
-const LONGEST_ID: usize = 100;
+const MAX_REQUEST_ID_LEN: usize = 100;
 
 /// Where a call comes from.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub(crate) struct Origin {
 }
 
 /// A call that is about to be entered.
-pub(crate) struct Asked {
+pub(crate) struct NewExecution {
     /// The place of its server.
     pub(crate) place: usize,
     /// That server's id, where it has one, and the name it has now.
@@ -57,13 +57,13 @@ pub(crate) struct Asked {
 /// One call.
 pub(crate) struct Execution {
     pub(crate) id: ExecutionId,
-    asked: Asked,
+    asked: NewExecution,
     submitted_at: Timestamp,
     submitted: Instant,
     /// Where it is entered until it is over.
     whole: Arc<Executions>,
     progress: Mutex<Progress>,
-    called_off: Notify,
+    cancel_requested: Notify,
     /// Where calls are traced.
     trace: Option<CallTrace>,
 }
@@ -79,8 +79,8 @@ struct Progress {
     sent: Option<Instant>,
     retries: u32,
     /// If it is traced: its times at its server.
-    legs: Vec<Leg>,
-    verdict: Option<Verdict>,
+    server_spans: Vec<ServerSpan>,
+    cancel_reason: Option<CancelReason>,
     ended: Option<(Instant, Ended)>,
     slot: Option<Slot>,
     turn: Option<oneshot::Receiver<()>>,
@@ -105,7 +105,7 @@ pub(crate) struct Times {
 }
 
 impl Execution {
-    pub(super) fn new(whole: Arc<Executions>, mut asked: Asked, slot: Option<Slot>) -> Self {
+    pub(super) fn new(whole: Arc<Executions>, mut asked: NewExecution, slot: Option<Slot>) -> Self {
         let trace = whole.traces.as_ref().map(|traces| traces.begin(asked.trace.take()));
         let submitted_at = Timestamp::now();
         Self {
@@ -115,7 +115,7 @@ impl Execution {
             asked,
             whole,
             progress: Mutex::new(Progress { slot, ..Progress::default() }),
-            called_off: Notify::new(),
+            cancel_requested: Notify::new(),
             trace,
         }
     }
@@ -151,7 +151,7 @@ impl Execution {
     }
 
     /// It may not be made at once: this is what it waits for.
-    pub(super) fn must_wait(&self, turn: oneshot::Receiver<()>) {
+    pub(super) fn set_turn(&self, turn: oneshot::Receiver<()>) {
         self.lock().turn = Some(turn);
     }
 
@@ -161,7 +161,7 @@ impl Execution {
     }
 
     /// What it waited for has come.
-    pub(crate) fn has_its_turn(&self) {
+    pub(crate) fn mark_turn(&self) {
         self.lock().had_turn.get_or_insert_with(Instant::now);
     }
 
@@ -180,24 +180,24 @@ impl Execution {
     }
 
     /// It is on its way to its server. If it is traced: the span that the server is told as its cause.
-    pub(crate) fn has_been_sent(&self) -> Option<SpanContext> {
+    pub(crate) fn mark_sent(&self) -> Option<SpanContext> {
         let now = Instant::now();
         let span = {
             let mut progress = self.lock();
             if progress.sent.is_some() || progress.ended.is_some() {
-                return progress.legs.last().map(|leg| leg.span);
+                return progress.server_spans.last().map(|server_span| server_span.span);
             }
             progress.sent = Some(now);
             progress.first_sent.get_or_insert(now);
-            progress.legs.extend(self.trace.as_ref().map(|trace| trace.leg(now)));
-            progress.legs.last().map(|leg| leg.span)
+            progress.server_spans.extend(self.trace.as_ref().map(|trace| trace.server_span(now)));
+            progress.server_spans.last().map(|server_span| server_span.span)
         };
         self.announce();
         span
     }
 
     /// Its server is busy with somebody else, so it waits with us: that is not the server's time.
-    pub(crate) fn is_held(&self) {
+    pub(crate) fn mark_held(&self) {
         let mut progress = self.lock();
         if progress.ended.is_some() || progress.sent.is_none() {
             return;
@@ -212,7 +212,7 @@ impl Execution {
     }
 
     /// Its server gets it now.
-    pub(crate) fn is_released(&self) {
+    pub(crate) fn mark_released(&self) {
         let now = Instant::now();
         {
             let mut progress = self.lock();
@@ -221,15 +221,15 @@ impl Execution {
             }
             progress.sent = Some(now);
             progress.first_sent.get_or_insert(now);
-            if let Some(leg) = progress.legs.last_mut() {
-                leg.from = now;
+            if let Some(server_span) = progress.server_spans.last_mut() {
+                server_span.from = now;
             }
         }
         self.announce();
     }
 
     /// This is its place among those that may run.
-    pub(super) fn has_slot(&self, slot: Slot) {
+    pub(super) fn set_slot(&self, slot: Slot) {
         let mut progress = self.lock();
         if progress.ended.is_none() {
             progress.slot = Some(slot);
@@ -237,13 +237,13 @@ impl Execution {
     }
 
     /// It will be sent again, because that went wrong. Until then it gives its place to others.
-    pub(crate) fn will_be_retried(&self, why: &str) {
+    pub(crate) fn mark_retry(&self, why: &str) {
         let slot = {
             let mut progress = self.lock();
             if progress.sent.is_some()
-                && let Some(leg) = progress.legs.last_mut()
+                && let Some(server_span) = progress.server_spans.last_mut()
             {
-                leg.failed = Some((Instant::now(), why.into()));
+                server_span.failed = Some((Instant::now(), why.into()));
             }
             progress.retries += 1;
             progress.sent = None;
@@ -256,31 +256,31 @@ impl Execution {
     }
 
     /// Somebody decided that it must end; whether that is news. The first one's word counts.
-    pub(super) fn sentence(&self, verdict: Verdict) -> bool {
+    pub(super) fn request_cancel(&self, cancel_reason: CancelReason) -> bool {
         let mut progress = self.lock();
-        if progress.ended.is_some() || progress.verdict.is_some() {
+        if progress.ended.is_some() || progress.cancel_reason.is_some() {
             return false;
         }
-        progress.verdict = Some(verdict);
+        progress.cancel_reason = Some(cancel_reason);
         drop(progress);
-        self.called_off.notify_waiters();
+        self.cancel_requested.notify_waiters();
         true
     }
 
     /// What was decided about it, if anything was.
-    pub(crate) fn verdict(&self) -> Option<Verdict> {
-        self.lock().verdict.clone()
+    pub(crate) fn cancel_reason(&self) -> Option<CancelReason> {
+        self.lock().cancel_reason.clone()
     }
 
     /// Waits until somebody decides that it must end.
-    pub(crate) async fn called_off(&self) -> Verdict {
+    pub(crate) async fn cancel_requested(&self) -> CancelReason {
         loop {
-            let mut called_off = std::pin::pin!(self.called_off.notified());
-            called_off.as_mut().enable();
-            if let Some(verdict) = self.verdict() {
-                return verdict;
+            let mut cancel_requested = std::pin::pin!(self.cancel_requested.notified());
+            cancel_requested.as_mut().enable();
+            if let Some(cancel_reason) = self.cancel_reason() {
+                return cancel_reason;
             }
-            called_off.await;
+            cancel_requested.await;
         }
     }
 
@@ -289,7 +289,7 @@ impl Execution {
         if !self.end(ended) {
             return false;
         }
-        self.whole.is_over(self);
+        self.whole.record_end(self);
         self.announce();
         true
     }
@@ -323,7 +323,7 @@ impl Execution {
     pub(super) fn announce(&self) {
         let events = &self.whole.events;
         if events.has_listeners() {
-            events.tell(crate::Event::Execution(Box::new(self.record())));
+            events.emit(crate::Event::Execution(Box::new(self.record())));
         }
     }
 
@@ -360,10 +360,11 @@ impl Execution {
     /// What is known of it.
     pub(crate) fn record(&self) -> ExecutionRecord {
         let progress = self.lock();
-        let Asked { server, tool, origin, arguments, .. } = &self.asked;
+        let NewExecution { server, tool, origin, arguments, .. } = &self.asked;
         let at = |moment: Instant| self.submitted_at.later_by(moment.saturating_duration_since(self.submitted));
         let document = origin.document.as_ref();
-        let of_mcp = progress.request.as_ref().filter(|(_, id)| origin.source == Source::Mcp && id.len() <= LONGEST_ID);
+        let of_mcp =
+            progress.request.as_ref().filter(|(_, id)| origin.source == Source::Mcp && id.len() <= MAX_REQUEST_ID_LEN);
         let mut record = ExecutionRecord {
             id: self.id,
             server_id: server.0,
@@ -381,7 +382,7 @@ impl Execution {
             duration: None,
             retries: progress.retries,
             error_message: None,
-            request_id: of_mcp.map(|(_, id)| Brief::from(&*String::from_utf8_lossy(id))),
+            request_id: of_mcp.map(|(_, id)| ShortStr::from(&*String::from_utf8_lossy(id))),
             request_bytes: progress.request_bytes,
             response_bytes: None,
             arguments: arguments.clone(),
@@ -399,24 +400,24 @@ impl Execution {
     }
 
     /// Tells a collector of it, once it is over.
-    pub(super) fn tell(&self, traces: &Traces) {
+    pub(super) fn export(&self, traces: &Traces) {
         let Some(trace) = self.trace.as_ref().filter(|trace| trace.span.is_sampled) else { return };
         let progress = self.lock();
         let Some((over, ended)) = &progress.ended else { return };
         let of_mcp = progress.request.as_ref().filter(|_| self.source() == Source::Mcp);
-        let past = Past {
+        let finished = FinishedCall {
             id: self.id,
             server: self.server(),
             tool: self.tool(),
             source: self.source(),
             request_id: of_mcp.and_then(|(_, id)| std::str::from_utf8(id).ok()),
             submitted: (self.submitted_at, self.submitted),
-            legs: &progress.legs,
+            server_spans: &progress.server_spans,
             retries: progress.retries,
             over: *over,
             ended,
         };
-        past.tell(trace, traces);
+        finished.export(trace, traces);
     }
 
     /// Whether its result is to be kept.
@@ -430,40 +431,40 @@ impl Execution {
 }
 
 /// The account of a call that comes from an MCP client.
-pub(super) struct Through(pub(super) Arc<Execution>);
+pub(super) struct ExecutionTracker(pub(super) Arc<Execution>);
 
-impl Account for Through {
-    fn turn(&self) -> Option<Turn> {
+impl CallTracker for ExecutionTracker {
+    fn permit(&self) -> Option<PermitFuture> {
         let turn = self.0.take_turn()?;
         Some(Box::pin(async move {
             // If the other end is gone the call is over, and nobody waits for this any more.
-            timeout(QUEUE_PATIENCE, turn).await.map_or_else(|_| Err(waited_too_long()), |_| Ok(()))
+            timeout(QUEUE_TIMEOUT, turn).await.map_or_else(|_| Err(waited_too_long()), |_| Ok(()))
         }))
     }
 
-    fn sent(&self) -> Option<SpanContext> {
-        self.0.has_been_sent()
+    fn on_sent(&self) -> Option<SpanContext> {
+        self.0.mark_sent()
     }
 
-    fn held(&self) {
-        self.0.is_held();
+    fn on_held(&self) {
+        self.0.mark_held();
     }
 
-    fn released(&self) {
-        self.0.is_released();
+    fn on_released(&self) {
+        self.0.mark_released();
     }
 
-    fn ended(&self, end: End<'_>) {
-        let ended = Ended::of(end, self.0.verdict().as_ref(), self.0.keeps_result());
+    fn on_end(&self, end: CallEnd<'_>) {
+        let ended = Ended::of(end, self.0.cancel_reason().as_ref(), self.0.keeps_result());
         self.0.finish(ended);
     }
 
-    fn verdict(&self) -> Option<Refusal> {
-        self.0.verdict().map(|verdict| verdict.refusal())
+    fn cancel_reason(&self) -> Option<Refusal> {
+        self.0.cancel_reason().map(|cancel_reason| cancel_reason.refusal())
     }
 }
 
-impl Drop for Through {
+impl Drop for ExecutionTracker {
     /// Whatever broke: a call that nobody knows any more is not under way.
     fn drop(&mut self) {
         self.0.finish(Ended::lost());

@@ -3,20 +3,20 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use aggregator::ledger::End;
+use aggregator::interceptor::CallEnd;
 use memchr::memmem::Finder;
 use protocol::scan::member;
 use protocol::{Envelope, Kind, Span, text};
 use registry::{ExecutionStatus, RawJson};
 use upstream::CallError;
 
-use super::verdict::Verdict;
+use super::cancel_reason::CancelReason;
 
 /// Payloads longer than this are not kept, whatever the settings say.
-pub const LONGEST_PAYLOAD: u64 = 256 << 10;
+pub const MAX_PAYLOAD_BYTES: u64 = 256 << 10;
 
 /// What is kept of words that somebody else chose.
-const LONGEST_MESSAGE: usize = 1000;
+const MAX_MESSAGE_LEN: usize = 1000;
 
 /// What we say to a client whose server took longer than its configuration lets it.
 const TOO_SLOW: &str = "server_too_slow";
@@ -38,19 +38,19 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// What `end` comes to; a `verdict` says why it was given up.
-    pub(crate) fn of(end: End<'_>, verdict: Option<&Verdict>, keeps_result: bool) -> Self {
+    /// What `end` comes to; a `cancel_reason` says why it was given up.
+    pub(crate) fn of(end: CallEnd<'_>, cancel_reason: Option<&CancelReason>, keeps_result: bool) -> Self {
         match end {
-            End::Answered(line, outcome) => Self::answered(line, outcome, keeps_result),
-            End::Failed(error) => Self::failed(error),
-            End::Ours(answer) => Self::ours(answer),
-            End::Cancelled => Self::given_up(verdict),
+            CallEnd::Response(line, outcome) => Self::answered(line, outcome, keeps_result),
+            CallEnd::Failed(error) => Self::failed(error),
+            CallEnd::Ours(answer) => Self::ours(answer),
+            CallEnd::Cancelled => Self::given_up(cancel_reason),
         }
     }
 
     /// The server answered.
     pub(crate) fn answered(line: &[u8], outcome: Result<Span, Span>, keeps_result: bool) -> Self {
-        let result = outcome.ok().filter(|_| keeps_result).and_then(|span| kept(span.of(line)));
+        let result = outcome.ok().filter(|_| keeps_result).and_then(|span| stored_payload(span.of(line)));
         let bytes = Some(line.len() as u64);
         match outcome {
             Ok(result_at) if is_error(line, result_at) => {
@@ -90,10 +90,14 @@ impl Ended {
     }
 
     /// It was given up: by its client, if there is no verdict.
-    pub(crate) fn given_up(verdict: Option<&Verdict>) -> Self {
-        match verdict {
-            Some(verdict @ Verdict::Cancelled(_)) => Self::unanswered(ExecutionStatus::Cancelled, verdict.message()),
-            Some(verdict @ Verdict::TooSlow(_)) => Self::unanswered(ExecutionStatus::Timeout, verdict.message()),
+    pub(crate) fn given_up(cancel_reason: Option<&CancelReason>) -> Self {
+        match cancel_reason {
+            Some(cancel_reason @ CancelReason::Cancelled(_)) => {
+                Self::unanswered(ExecutionStatus::Cancelled, cancel_reason.message())
+            }
+            Some(cancel_reason @ CancelReason::TimedOut(_)) => {
+                Self::unanswered(ExecutionStatus::Timeout, cancel_reason.message())
+            }
             None => Self::unanswered(ExecutionStatus::Cancelled, "whoever made it gave it up".to_owned()),
         }
     }
@@ -120,8 +124,8 @@ impl Ended {
 }
 
 /// A payload, if it is to be kept and can be.
-pub(super) fn kept(json: &[u8]) -> Option<RawJson> {
-    if json.len() as u64 > LONGEST_PAYLOAD {
+pub(super) fn stored_payload(json: &[u8]) -> Option<RawJson> {
+    if json.len() as u64 > MAX_PAYLOAD_BYTES {
         return None;
     }
     std::str::from_utf8(json).ok().and_then(|text| RawJson::parse(text).ok())
@@ -152,8 +156,8 @@ pub(crate) fn reason_of(line: &[u8], error: Span) -> String {
 pub(crate) fn message_of(line: &[u8], error: Span) -> String {
     let message = member(line, error, "message").and_then(|message| text::decode(message.of(line)));
     let mut message = message.map_or_else(|| "an error without a message".to_owned(), |text| text.into_owned());
-    if message.len() > LONGEST_MESSAGE {
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+    if message.len() > MAX_MESSAGE_LEN {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_LEN));
         message.push('…');
     }
     message
@@ -170,7 +174,7 @@ mod tests {
     fn answered(line: &'static str) -> Ended {
         let line = Bytes::from_static(line.as_bytes());
         let Kind::Response { outcome, .. } = Envelope::scan(&line).unwrap().kind else { panic!("no answer") };
-        Ended::of(End::Answered(&line, outcome), None, true)
+        Ended::of(CallEnd::Response(&line, outcome), None, true)
     }
 
     #[test]
@@ -190,21 +194,22 @@ mod tests {
     fn a_result_is_kept_byte_for_byte_unless_it_is_too_long() {
         let ended = answered(r#"{"jsonrpc":"2.0","id":1,"result":{ "n":1.0e2 }}"#);
         assert_eq!(ended.result.unwrap().get(), r#"{ "n":1.0e2 }"#);
-        assert!(kept(format!("\"{}\"", "x".repeat(LONGEST_PAYLOAD as usize)).as_bytes()).is_none());
+        assert!(stored_payload(format!("\"{}\"", "x".repeat(MAX_PAYLOAD_BYTES as usize)).as_bytes()).is_none());
     }
 
     #[test]
     fn what_was_given_up_says_by_whom() {
-        let status = |verdict: Option<Verdict>| Ended::of(End::Cancelled, verdict.as_ref(), false).status;
+        let status =
+            |cancel_reason: Option<CancelReason>| Ended::of(CallEnd::Cancelled, cancel_reason.as_ref(), false).status;
         assert_eq!(status(None), ExecutionStatus::Cancelled);
-        assert_eq!(status(Some(Verdict::Cancelled("by an operator".into()))), ExecutionStatus::Cancelled);
-        assert_eq!(status(Some(Verdict::TooSlow(Duration::from_secs(1)))), ExecutionStatus::Timeout);
+        assert_eq!(status(Some(CancelReason::Cancelled("by an operator".into()))), ExecutionStatus::Cancelled);
+        assert_eq!(status(Some(CancelReason::TimedOut(Duration::from_secs(1)))), ExecutionStatus::Timeout);
     }
 
     #[test]
-    fn an_error_of_ours_is_told_in_its_own_words() {
+    fn an_error_of_ours_is_reported_in_its_own_words() {
         let answer = protocol::reply::error(b"7", -32603, "server `a` is down", None);
-        let ended = Ended::of(End::Ours(&answer), None, false);
+        let ended = Ended::of(CallEnd::Ours(&answer), None, false);
         assert_eq!((ended.status, ended.why.as_deref()), (ExecutionStatus::Error, Some("server `a` is down")));
     }
 }

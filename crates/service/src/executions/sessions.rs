@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 /// So many sessions are remembered. Whoever begins further ones has as many limits already.
-const MOST: usize = 10_000;
+const MAX_SESSIONS: usize = 10_000;
 
 /// All sessions.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Sessions {
     /// Counts a call of a session, unless it has made as many as it may.
     pub(super) fn count(&self, session: &str, limit: u64) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.sessions.len() >= MOST && !known.sessions.contains_key(session) {
+        if known.sessions.len() >= MAX_SESSIONS && !known.sessions.contains_key(session) {
             known.forget_oldest();
         }
         known.last_turn += 1;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_session_has_its_own_count_and_a_reset_begins_anew() {
+    fn each_session_has_its_own_count_and_a_reset_starts_over() {
         let sessions = Sessions::default();
         assert!(sessions.count("a", 2) && sessions.count("a", 2) && !sessions.count("a", 2));
         assert!(sessions.count("b", 2));

@@ -10,20 +10,20 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::Executions;
+use super::cancel_reason::CancelReason;
 use super::execution::Execution;
-use super::verdict::Verdict;
 
 /// How often calls are looked at. One look at all, not a timer for each: most are over before the first look.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// A call that takes longer than this is written down before its end.
-const LONG: Duration = Duration::from_millis(500);
+const LONG_CALL: Duration = Duration::from_millis(500);
 
 /// Looks after calls while there are any. Ends with the whole.
 pub(super) async fn watch(whole: Weak<Executions>, begun: Arc<Notify>) {
     loop {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         let is_quiet = match whole.upgrade() {
-            Some(whole) => whole.look_around(),
+            Some(whole) => whole.check_and_report_quiet(),
             None => return,
         };
         if is_quiet {
@@ -34,8 +34,8 @@ pub(super) async fn watch(whole: Weak<Executions>, begun: Arc<Notify>) {
 
 impl Executions {
     /// Looks at all calls; whether there are none, and the next one will tell.
-    fn look_around(&self) -> bool {
-        self.look();
+    fn check_and_report_quiet(&self) -> bool {
+        self.check_long_calls();
         if !self.live.is_empty() {
             return false;
         }
@@ -44,15 +44,15 @@ impl Executions {
         self.live.is_empty()
     }
 
-    pub(super) fn look(&self) {
+    pub(super) fn check_long_calls(&self) {
         let now = Instant::now();
         let limit = self.settings.now().mcp_timeout_ms.map(Duration::from_millis);
         for execution in self.live.all() {
             let Some(running_for) = execution.running_for(now) else { continue };
             if let Some(limit) = limit.filter(|&limit| running_for >= limit && self.is_limited(&execution)) {
-                self.call_off(&execution, Verdict::TooSlow(limit));
+                self.cancel_with(&execution, CancelReason::TimedOut(limit));
             }
-            if running_for >= LONG
+            if running_for >= LONG_CALL
                 && let Some(record) = execution.note()
             {
                 self.recorder.note(record);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::containers::ContainerView;
-use crate::finding::{ShownTool, ToolStates};
+use crate::tool_search::{ToolStates, ToolView};
 use crate::usage::UsageView;
 
 /// A server as it is shown: what is kept, and how it is right now.
@@ -30,7 +30,7 @@ pub struct ServerView {
     pub progress: Option<String>,
     /// Its tools, where they were asked for or just discovered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<ShownTool>>,
+    pub tools: Option<Vec<ToolView>>,
 }
 
 /// How well a server is.

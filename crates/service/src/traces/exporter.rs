@@ -11,15 +11,15 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::otlp::{self, Span};
-use super::{Collector, TraceReading, Unsent};
+use super::{Collector, ExportError, TraceCounters};
 
 /// How long the first of a batch waits for others.
-const GATHERING: Duration = Duration::from_secs(1);
+const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// With the spans of so many calls waiting nothing more is waited for; no more are sent at once.
-const MANY: usize = 512;
+const BATCH_SIZE: usize = 512;
 /// The most that waits: the spans of so many calls, and so many bytes.
-const MOST_WAITING: usize = 8192;
-const MOST_BYTES: usize = 16 << 20;
+const MAX_PENDING: usize = 8192;
+const MAX_PENDING_BYTES: usize = 16 << 20;
 /// How long to wait before trying again while the collector is away.
 const PAUSES: [Duration; 5] = [
     Duration::from_secs(1),
@@ -29,9 +29,9 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(30),
 ];
 /// The longest a busy collector can make us wait.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// How long the last spans may take at the end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where spans wait until they are sent.
 pub(super) struct Exporter {
@@ -93,15 +93,15 @@ impl Exporter {
         drop(backlog);
         if waiting == 1 {
             self.arrived.notify_one();
-        } else if waiting == MANY {
+        } else if waiting == BATCH_SIZE {
             self.many.notify_one();
         }
         self.dropped.fetch_add(given_up, Ordering::Relaxed);
     }
 
-    pub(super) fn reading(&self) -> TraceReading {
+    pub(super) fn reading(&self) -> TraceCounters {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        TraceReading { exported: load(&self.exported), dropped: load(&self.dropped) }
+        TraceCounters { exported: load(&self.exported), dropped: load(&self.dropped) }
     }
 
     /// Sends what comes until it is closed, and a moment longer.
@@ -109,7 +109,7 @@ impl Exporter {
         let mut closing = self.closing.subscribe();
         let deadline = async {
             drop(closing.wait_for(|&closing| closing).await);
-            sleep(FAREWELL).await;
+            sleep(CLOSE_TIMEOUT).await;
         };
         tokio::select! {
             () = self.work(&*collector) => {}
@@ -123,7 +123,7 @@ impl Exporter {
         self.closing.send_replace(true);
         let mut is_closed = self.is_closed.subscribe();
         // It ends in time by itself, unless it is broken.
-        if timeout(FAREWELL + Duration::from_secs(1), is_closed.wait_for(|&closed| closed)).await.is_err() {
+        if timeout(CLOSE_TIMEOUT + Duration::from_secs(1), is_closed.wait_for(|&closed| closed)).await.is_err() {
             tracing::warn!("the last traces were not sent");
         }
     }
@@ -149,7 +149,7 @@ impl Exporter {
                 return false;
             }
             let pause = PAUSES[failures.min(PAUSES.len() - 1)];
-            let wanted = unsent.pause.map_or(pause, |wanted| wanted.clamp(pause, LONGEST_PAUSE));
+            let wanted = unsent.pause.map_or(pause, |wanted| wanted.clamp(pause, MAX_PAUSE));
             tokio::select! {
                 () = sleep(wanted) => {}
                 _ = closing.wait_for(|&closing| closing) => {}
@@ -167,12 +167,12 @@ impl Exporter {
         loop {
             let waiting = self.lock().waiting.len();
             let is_closing = *closing.borrow();
-            if waiting >= MANY || is_closing {
+            if waiting >= BATCH_SIZE || is_closing {
                 return self.take_batch();
             }
             tokio::select! {
                 () = self.arrived.notified(), if waiting == 0 => {}
-                () = sleep(GATHERING), if waiting > 0 => return self.take_batch(),
+                () = sleep(BATCH_DELAY), if waiting > 0 => return self.take_batch(),
                 () = self.many.notified(), if waiting > 0 => {}
                 _ = closing.wait_for(|&closing| closing) => {}
             }
@@ -181,7 +181,7 @@ impl Exporter {
 
     fn take_batch(&self) -> Option<Batch> {
         let mut backlog = self.lock();
-        let count = backlog.waiting.len().min(MANY);
+        let count = backlog.waiting.len().min(BATCH_SIZE);
         let calls: Vec<Encoded> = backlog.waiting.drain(..count).collect();
         backlog.bytes -= calls.iter().map(|call| call.bytes.len()).sum::<usize>();
         drop(backlog);
@@ -194,11 +194,11 @@ impl Exporter {
     }
 
     /// Said once, until something is taken again.
-    fn complain(&self, unsent: &Unsent) {
+    fn complain(&self, unsent: &ExportError) {
         if self.has_warned.swap(true, Ordering::Relaxed) {
             return;
         }
-        let Unsent { why, may_pass, .. } = unsent;
+        let ExportError { why, may_pass, .. } = unsent;
         match may_pass {
             true => tracing::warn!(%why, "could not send traces; they wait for the collector, within bounds"),
             false => tracing::warn!(%why, "could not send traces; they are given up"),
@@ -214,7 +214,7 @@ impl Backlog {
     /// Says how many spans that were.
     fn give_up_oldest(&mut self) -> u64 {
         let mut given_up = 0;
-        while self.waiting.len() > MOST_WAITING || self.bytes > MOST_BYTES {
+        while self.waiting.len() > MAX_PENDING || self.bytes > MAX_PENDING_BYTES {
             let Some(oldest) = self.waiting.pop_front() else { break };
             self.bytes -= oldest.bytes.len();
             given_up += oldest.spans;

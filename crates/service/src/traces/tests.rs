@@ -10,7 +10,7 @@ use super::otlp::{Kind, Status};
 use super::*;
 use crate::Settings;
 use crate::calls::Call;
-use crate::fake::{House, call, until};
+use crate::fake::{CallFixture, call, until};
 
 const THEIRS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -19,15 +19,15 @@ const THEIRS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 struct FakeCollector {
     bodies: Mutex<Vec<Bytes>>,
     /// So often, nothing is taken.
-    refusals: Mutex<Vec<Unsent>>,
+    refusals: Mutex<Vec<ExportError>>,
     is_stuck: bool,
-    tried: Notify,
+    test_server: Notify,
 }
 
 impl Collector for FakeCollector {
-    fn post(&self, body: Bytes) -> Pin<Box<dyn Future<Output = Result<(), Unsent>> + Send + '_>> {
+    fn post(&self, body: Bytes) -> Pin<Box<dyn Future<Output = Result<(), ExportError>> + Send + '_>> {
         Box::pin(async move {
-            self.tried.notify_one();
+            self.test_server.notify_one();
             if self.is_stuck {
                 return std::future::pending().await;
             }
@@ -41,7 +41,7 @@ impl Collector for FakeCollector {
 }
 
 impl FakeCollector {
-    fn refusing(refusals: Vec<Unsent>) -> Arc<Self> {
+    fn refusing(refusals: Vec<ExportError>) -> Arc<Self> {
         Arc::new(Self { refusals: Mutex::new(refusals), ..Self::default() })
     }
 
@@ -55,8 +55,8 @@ impl FakeCollector {
     }
 }
 
-fn unsent(may_pass: bool) -> Unsent {
-    Unsent { why: "not now".into(), may_pass, pause: None }
+fn unsent(may_pass: bool) -> ExportError {
+    ExportError { why: "not now".into(), may_pass, pause: None }
 }
 
 /// One span that says next to nothing.
@@ -78,11 +78,11 @@ fn some_span(traces: &Traces) {
 #[tokio::test]
 async fn a_call_is_a_span_and_its_time_at_the_server_another_below_it() {
     let collector = FakeCollector::refusing(Vec::new());
-    let house = House::traced(Settings::default(), Some(collector.setup())).await;
-    house.server("traced").await;
+    let fixture = CallFixture::traced(Settings::default(), Some(collector.setup())).await;
+    fixture.server("traced").await;
     let trace = TraceContext::parse(THEIRS, Some("a=1"));
-    let outcome = house.executions.call(Call { trace, ..call("traced.echo") }).await.unwrap();
-    house.executions.close().await;
+    let outcome = fixture.executions.call(Call { trace, ..call("traced.echo") }).await.unwrap();
+    fixture.executions.close().await;
     let [own, at_server] = &collector.spans()[..] else { panic!("{:?}", collector.spans()) };
     assert_eq!(own.trace_id, THEIRS[3..35]);
     assert_eq!(own.parent_span_id, THEIRS[36..52]);
@@ -104,28 +104,28 @@ async fn a_call_is_a_span_and_its_time_at_the_server_another_below_it() {
     }
     assert_eq!(own.resource["service.name"], "tests");
     assert_eq!((&own.error, &at_server.error), (&None, &None));
-    assert_eq!(house.executions.reading().traces, Some(TraceReading { exported: 2, dropped: 0 }));
+    assert_eq!(fixture.executions.reading().traces, Some(TraceCounters { exported: 2, dropped: 0 }));
 }
 
 #[tokio::test]
 async fn a_call_that_its_caller_does_not_record_is_not_sent() {
     let collector = FakeCollector::refusing(Vec::new());
-    let house = House::traced(Settings::default(), Some(collector.setup())).await;
-    house.server("unrecorded").await;
+    let fixture = CallFixture::traced(Settings::default(), Some(collector.setup())).await;
+    fixture.server("unrecorded").await;
     let trace = TraceContext::parse(&THEIRS.replace("-01", "-00"), None);
-    house.executions.call(Call { trace, ..call("unrecorded.echo") }).await.unwrap();
-    house.executions.close().await;
+    fixture.executions.call(Call { trace, ..call("unrecorded.echo") }).await.unwrap();
+    fixture.executions.close().await;
     assert_eq!(collector.spans(), []);
 }
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_a_span_with_an_error() {
     let collector = FakeCollector::refusing(Vec::new());
-    let house = House::traced(Settings::default(), Some(collector.setup())).await;
-    house.server("tardy").await;
+    let fixture = CallFixture::traced(Settings::default(), Some(collector.setup())).await;
+    fixture.server("tardy").await;
     let hasty = Call { timeout_ms: Some(20), ..call("tardy.stuck") };
-    house.executions.call(hasty).await.unwrap_err();
-    house.executions.close().await;
+    fixture.executions.call(hasty).await.unwrap_err();
+    fixture.executions.close().await;
     let spans = collector.spans();
     assert_eq!(spans.len(), 2, "{spans:?}");
     for span in &spans {
@@ -138,11 +138,11 @@ async fn a_call_that_takes_too_long_is_a_span_with_an_error() {
 #[tokio::test]
 async fn each_way_to_fail_has_a_word() {
     let collector = FakeCollector::refusing(Vec::new());
-    let house = House::traced(Settings::default(), Some(collector.setup())).await;
-    house.server("wrong-in-traces").await;
-    house.executions.call(call("wrong-in-traces.failing")).await.unwrap();
-    house.executions.call(call("wrong-in-traces.refusing")).await.unwrap_err();
-    house.executions.close().await;
+    let fixture = CallFixture::traced(Settings::default(), Some(collector.setup())).await;
+    fixture.server("wrong-in-traces").await;
+    fixture.executions.call(call("wrong-in-traces.failing")).await.unwrap();
+    fixture.executions.call(call("wrong-in-traces.refusing")).await.unwrap_err();
+    fixture.executions.close().await;
     let spans = collector.spans();
     let said = |key: &str| -> Vec<String> { spans.iter().map(|span| span.attribute(key).to_owned()).collect() };
     assert_eq!(said("error.type")[..], ["tool_error", "tool_error", "-32602", "-32602"]);
@@ -155,27 +155,30 @@ async fn each_way_to_fail_has_a_word() {
 async fn a_call_that_is_made_again_has_a_span_for_each_time() {
     let collector = FakeCollector::refusing(Vec::new());
     let settings = Settings { retry_backoff_ms: vec![1, 1, 1], ..Settings::default() };
-    let house = House::traced(settings, Some(collector.setup())).await;
-    house.server("again-in-traces").await;
-    house.executions.call(call("again-in-traces.lost-twice")).await.unwrap();
-    house.executions.close().await;
+    let fixture = CallFixture::traced(settings, Some(collector.setup())).await;
+    fixture.server("again-in-traces").await;
+    fixture.executions.call(call("again-in-traces.lost-twice")).await.unwrap();
+    fixture.executions.close().await;
     let [own, first, second, third] = &collector.spans()[..] else { panic!("{:?}", collector.spans()) };
     assert_eq!((own.attribute("mcp_aggregator.retries"), own.attribute("error.type")), ("2", ""));
-    for leg in [first, second] {
-        assert_eq!((leg.attribute("error.type"), leg.error.as_deref()), ("answer_lost", Some("answer_lost")));
+    for server_span in [first, second] {
+        assert_eq!(
+            (server_span.attribute("error.type"), server_span.error.as_deref()),
+            ("answer_lost", Some("answer_lost"))
+        );
     }
     assert_eq!(third.error, None);
     assert!(first.to <= second.from && second.to <= third.from);
-    assert!([first, second, third].iter().all(|leg| leg.parent_span_id == own.span_id));
+    assert!([first, second, third].iter().all(|server_span| server_span.parent_span_id == own.span_id));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_is_away_for_a_while_gets_everything_later() {
+async fn a_collector_that_is_unreachable_for_a_while_gets_everything_later() {
     let collector = FakeCollector::refusing(vec![unsent(true), unsent(true)]);
     let traces = Traces::new(collector.setup());
     some_span(&traces);
     until("the span is sent", || collector.spans().len() == 1).await;
-    assert_eq!(traces.reading(), TraceReading { exported: 1, dropped: 0 });
+    assert_eq!(traces.reading(), TraceCounters { exported: 1, dropped: 0 });
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,11 +197,11 @@ async fn a_collector_that_never_answers_costs_the_oldest_spans_and_no_more_than_
     let collector = Arc::new(FakeCollector { is_stuck: true, ..FakeCollector::default() });
     let traces = Traces::new(collector.setup());
     some_span(&traces);
-    collector.tried.notified().await;
+    collector.test_server.notified().await;
     for _ in 0..10_000 {
         some_span(&traces);
     }
-    assert_eq!(traces.reading(), TraceReading { exported: 0, dropped: 10_000 - 8192 });
+    assert_eq!(traces.reading(), TraceCounters { exported: 0, dropped: 10_000 - 8192 });
     let began = tokio::time::Instant::now();
     traces.close().await;
     assert!(began.elapsed() < Duration::from_secs(3));

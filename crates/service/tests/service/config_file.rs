@@ -5,44 +5,45 @@ use serde_json::{Value, json};
 use service::servers::Update;
 use service::{Error, Event};
 
-use crate::setting::{Setting, Stage, fake, somebody};
+use crate::fixture::{FixtureOptions, ServiceFixture, fake, somebody};
 
 fn entry(args: &[&str]) -> Value {
     json!({ "command": testkit::program("fake-server"), "args": args })
 }
 
-async fn with_file(servers: Value) -> Setting {
-    Setting::with(Stage { config: Some(json!({ "mcpServers": servers })), ..Stage::default() }).await
+async fn with_file(servers: Value) -> ServiceFixture {
+    ServiceFixture::with(FixtureOptions { config: Some(json!({ "mcpServers": servers })), ..FixtureOptions::default() })
+        .await
 }
 
-fn rewrite(setting: &Setting, text: &str) {
-    let beside = setting.folder.path().join("config.json.new");
+fn rewrite(fixture: &ServiceFixture, text: &str) {
+    let beside = fixture.folder.path().join("config.json.new");
     std::fs::write(&beside, text).unwrap();
-    std::fs::rename(beside, setting.config_path()).unwrap();
+    std::fs::rename(beside, fixture.config_path()).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_of_the_file_are_there_but_changed_only_there() {
-    let setting = with_file(json!({ "From File": entry(&[]), "off": { "command": "x", "disabled": true } })).await;
-    let view = setting.until("From File", Status::Connected).await;
+    let fixture = with_file(json!({ "From File": entry(&[]), "off": { "command": "x", "disabled": true } })).await;
+    let view = fixture.until("From File", Status::Connected).await;
     assert_eq!(view.record.origin, Origin::Config);
-    assert_eq!(setting.service.server("off").await.unwrap().record.status, Status::Disabled);
+    assert_eq!(fixture.service.server("off").await.unwrap().record.status, Status::Disabled);
     let update = Update { name: Some("other".to_owned()), ..Update::default() };
-    let changed = setting.service.update(&somebody(), "From File", update).await;
+    let changed = fixture.service.update(&somebody(), "From File", update).await;
     assert!(matches!(changed, Err(Error::ServerReadOnly { .. })), "{changed:?}");
-    let removed = setting.service.remove(&somebody(), "From File", true).await;
+    let removed = fixture.service.remove(&somebody(), "From File", true).await;
     assert!(matches!(removed, Err(Error::ServerReadOnly { .. })), "{removed:?}");
-    setting.service.disable(&somebody(), "From File").await.unwrap();
-    let setting = setting.again().await;
-    let view = setting.service.server("From File").await.unwrap();
+    fixture.service.disable(&somebody(), "From File").await.unwrap();
+    let fixture = fixture.again().await;
+    let view = fixture.service.server("From File").await.unwrap();
     assert_eq!(view.record.status, Status::Disabled, "who switches it off is not overruled by the same file");
-    setting.end().await;
+    fixture.end().await;
 }
 
 /// Waits until what is not in the file is gone.
-async fn until_there_are(setting: &Setting, servers: u64) {
+async fn until_there_are(fixture: &ServiceFixture, servers: u64) {
     let gone = async {
-        while setting.service.state().total_servers != servers {
+        while fixture.service.state().total_servers != servers {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
@@ -51,75 +52,75 @@ async fn until_there_are(setting: &Setting, servers: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edit_touches_only_what_it_is_about() {
-    let setting = with_file(json!({ "a": entry(&[]), "b": entry(&["--tools", "1"]), "c": entry(&[]) })).await;
+    let fixture = with_file(json!({ "a": entry(&[]), "b": entry(&["--tools", "1"]), "c": entry(&[]) })).await;
     for server in ["a", "b", "c"] {
-        setting.until(server, Status::Connected).await;
+        fixture.until(server, Status::Connected).await;
     }
     let pid = |answer: Value| answer["result"]["structuredContent"]["pid"].as_u64().unwrap();
-    let count = setting.service.server("b").await.unwrap().record.tool_count;
-    let before = pid(setting.call("a.pid", json!({})).await);
+    let count = fixture.service.server("b").await.unwrap().record.tool_count;
+    let before = pid(fixture.call("a.pid", json!({})).await);
     let edited = json!({ "mcpServers": { "a": entry(&[]), "b": entry(&["--tools", "2"]), "d": entry(&[]) } });
-    rewrite(&setting, &edited.to_string());
-    setting.until("d", Status::Connected).await;
-    setting.until_it("b", "one with another tool", |view| view.record.tool_count > count).await;
-    until_there_are(&setting, 3).await;
-    let tools = setting.listed().await;
+    rewrite(&fixture, &edited.to_string());
+    fixture.until("d", Status::Connected).await;
+    fixture.until_it("b", "one with another tool", |view| view.record.tool_count > count).await;
+    until_there_are(&fixture, 3).await;
+    let tools = fixture.listed().await;
     assert!(tools.contains(&"b.tool_1".to_owned()) && !tools.iter().any(|tool| tool.starts_with("c.")), "{tools:?}");
-    assert_eq!(pid(setting.call("a.pid", json!({})).await), before);
+    assert_eq!(pid(fixture.call("a.pid", json!({})).await), before);
 
-    rewrite(&setting, "{ broken");
+    rewrite(&fixture, "{ broken");
     let fixed = json!({ "mcpServers": { "a": entry(&[]) } });
-    setting.until("a", Status::Connected).await;
-    rewrite(&setting, &fixed.to_string());
-    until_there_are(&setting, 1).await;
-    assert_eq!(pid(setting.call("a.pid", json!({})).await), before);
-    setting.end().await;
+    fixture.until("a", Status::Connected).await;
+    rewrite(&fixture, &fixed.to_string());
+    until_there_are(&fixture, 1).await;
+    assert_eq!(pid(fixture.call("a.pid", json!({})).await), before);
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registered_server_keeps_its_name_against_the_file() {
-    let setting = Setting::new().await;
-    setting.service.register(&somebody(), fake("one", &["--tools", "1"])).await.unwrap();
+    let fixture = ServiceFixture::new().await;
+    fixture.service.register(&somebody(), fake("one", &["--tools", "1"])).await.unwrap();
     let file = json!({ "mcpServers": { "one": entry(&[]), "two": entry(&[]) } });
-    std::fs::write(setting.config_path(), file.to_string()).unwrap();
-    let setting = setting.again().await;
-    setting.until("two", Status::Connected).await;
-    let view = setting.until("one", Status::Connected).await;
+    std::fs::write(fixture.config_path(), file.to_string()).unwrap();
+    let fixture = fixture.again().await;
+    fixture.until("two", Status::Connected).await;
+    let view = fixture.until("one", Status::Connected).await;
     assert_eq!(view.record.origin, Origin::Registered);
-    assert_eq!(setting.service.state().total_servers, 2);
-    setting.end().await;
+    assert_eq!(fixture.service.state().total_servers, 2);
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn comments_trailing_commas_and_a_byte_order_mark_change_nothing() {
-    let setting = with_file(json!({ "a": entry(&[]), "b": entry(&[]) })).await;
+    let fixture = with_file(json!({ "a": entry(&[]), "b": entry(&[]) })).await;
     for server in ["a", "b"] {
-        setting.until(server, Status::Connected).await;
+        fixture.until(server, Status::Connected).await;
     }
     let pid = |answer: Value| answer["result"]["structuredContent"]["pid"].as_u64().unwrap();
-    let before = pid(setting.call("a.pid", json!({})).await);
+    let before = pid(fixture.call("a.pid", json!({})).await);
     let (a, c) = (entry(&[]), entry(&["--tools", "1"]));
     let commented = format!("\u{feff}{{ // what we use\n \"mcpServers\": {{ \"a\": {a}, /* new */ \"c\": {c}, }},\n}}");
-    rewrite(&setting, &commented);
-    setting.until("c", Status::Connected).await;
-    until_there_are(&setting, 2).await;
-    assert_eq!(pid(setting.call("a.pid", json!({})).await), before, "who is in both is not touched");
-    assert_eq!(setting.service.config_trouble(), None);
+    rewrite(&fixture, &commented);
+    fixture.until("c", Status::Connected).await;
+    until_there_are(&fixture, 2).await;
+    assert_eq!(pid(fixture.call("a.pid", json!({})).await), before, "who is in both is not touched");
+    assert_eq!(fixture.service.config_error(), None);
 
-    let setting = setting.again().await;
+    let fixture = fixture.again().await;
     for server in ["a", "c"] {
-        setting.until(server, Status::Connected).await;
+        fixture.until(server, Status::Connected).await;
     }
-    assert_eq!(setting.service.state().total_servers, 2, "the same when it is read at start");
-    setting.end().await;
+    assert_eq!(fixture.service.state().total_servers, 2, "the same when it is read at start");
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_broken_is_reported_and_its_last_good_state_stays() {
-    let setting = with_file(json!({ "a": entry(&[]) })).await;
-    setting.until("a", Status::Connected).await;
-    let mut events = setting.service.events().listen();
-    rewrite(&setting, "{ \"mcpServers\": { \"a\": } }");
+    let fixture = with_file(json!({ "a": entry(&[]) })).await;
+    fixture.until("a", Status::Connected).await;
+    let mut events = fixture.service.events().listen();
+    rewrite(&fixture, "{ \"mcpServers\": { \"a\": } }");
     let notice = async {
         loop {
             if let Ok(Event::Notice { server_id: None, message }) = events.recv().await {
@@ -128,32 +129,32 @@ async fn a_file_that_is_broken_is_reported_and_its_last_good_state_stays() {
         }
     };
     let message = tokio::time::timeout(testkit::DEADLINE, notice).await.expect("whoever listens hears of it");
-    let path = setting.config_path().display().to_string();
+    let path = fixture.config_path().display().to_string();
     assert!(message.contains(&path) && message.contains("cannot be used"), "{message}");
-    assert_eq!(setting.service.config_trouble(), Some(message));
-    assert_eq!(setting.service.server("a").await.unwrap().record.status, Status::Connected);
-    setting.end().await;
+    assert_eq!(fixture.service.config_error(), Some(message));
+    assert_eq!(fixture.service.server("a").await.unwrap().record.status, Status::Connected);
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_the_registry_cannot_keep_is_reported() {
     let long = "n".repeat(300);
-    let setting = with_file(json!({ "a": entry(&[]), (long.as_str()): entry(&[]) })).await;
-    setting.until("a", Status::Connected).await;
-    let trouble = setting.service.config_trouble().unwrap();
+    let fixture = with_file(json!({ "a": entry(&[]), (long.as_str()): entry(&[]) })).await;
+    fixture.until("a", Status::Connected).await;
+    let trouble = fixture.service.config_error().unwrap();
     assert!(trouble.contains(&long) && trouble.contains("255"), "{trouble}");
-    setting.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_variable_that_is_not_set_fails_only_the_server_that_needs_it() {
     let mut needy = entry(&[]);
     needy["env"] = json!({ "KEY": "${MCP_TEST_NEVER_SET}" });
-    let setting = with_file(json!({ "needy": needy, "a": entry(&[]) })).await;
-    setting.until("a", Status::Connected).await;
-    let view = setting.until("needy", Status::Error).await;
+    let fixture = with_file(json!({ "needy": needy, "a": entry(&[]) })).await;
+    fixture.until("a", Status::Connected).await;
+    let view = fixture.until("needy", Status::Error).await;
     let why = view.record.error_message.unwrap();
     assert!(why.contains("MCP_TEST_NEVER_SET is not set"), "{why}");
-    assert_eq!(setting.service.config_trouble(), None, "the file itself is fine");
-    setting.end().await;
+    assert_eq!(fixture.service.config_error(), None, "the file itself is fine");
+    fixture.end().await;
 }

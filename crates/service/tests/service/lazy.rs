@@ -4,7 +4,7 @@ use registry::Status;
 use serde_json::json;
 use service::servers::Registration;
 
-use crate::setting::{Setting, Stage, fake, somebody};
+use crate::fixture::{FixtureOptions, ServiceFixture, fake, somebody};
 
 fn lazy(name: &str, args: &[&str]) -> Registration {
     let mut new = fake(name, args);
@@ -14,35 +14,41 @@ fn lazy(name: &str, args: &[&str]) -> Registration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lazy_server_is_started_once_to_learn_then_sleeps_and_wakes_for_a_call() {
-    let setting = Setting::with(Stage { settings: json!({ "idle_timeout_s": 3 }), ..Stage::default() }).await;
-    let view = setting.service.register(&somebody(), lazy("one", &[])).await.unwrap();
+    let fixture =
+        ServiceFixture::with(FixtureOptions { settings: json!({ "idle_timeout_s": 3 }), ..FixtureOptions::default() })
+            .await;
+    let view = fixture.service.register(&somebody(), lazy("one", &[])).await.unwrap();
     assert_eq!((view.record.status, view.lazy), (Status::Connected, true));
-    setting.until("one", Status::Disconnected).await;
-    assert!(setting.listed().await.contains(&"one.echo".to_owned()), "what it offers stays on offer");
-    let answer = setting.call("one.echo", json!({ "text": "awake" })).await;
+    fixture.until("one", Status::Disconnected).await;
+    assert!(fixture.listed().await.contains(&"one.echo".to_owned()), "what it offers stays on offer");
+    let answer = fixture.call("one.echo", json!({ "text": "awake" })).await;
     assert_eq!(answer["result"]["content"][0]["text"], "awake", "{answer}");
-    setting.until("one", Status::Disconnected).await;
-    setting.end().await;
+    fixture.until("one", Status::Disconnected).await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_known_of_a_lazy_server_is_on_offer_after_a_restart_without_starting_it() {
-    let setting = Setting::with(Stage { settings: json!({ "idle_timeout_s": 1 }), ..Stage::default() }).await;
-    setting.service.register(&somebody(), lazy("one", &["--tools", "1"])).await.unwrap();
-    setting.until("one", Status::Disconnected).await;
-    let setting = setting.again().await;
-    assert!(setting.listed().await.contains(&"one.tool_0".to_owned()));
-    assert_eq!(setting.history("one").await, ["connecting", "connected", "disconnected"], "it was not started again");
-    let answer = setting.call("one.echo", json!({ "text": "awake" })).await;
+    let fixture =
+        ServiceFixture::with(FixtureOptions { settings: json!({ "idle_timeout_s": 1 }), ..FixtureOptions::default() })
+            .await;
+    fixture.service.register(&somebody(), lazy("one", &["--tools", "1"])).await.unwrap();
+    fixture.until("one", Status::Disconnected).await;
+    let fixture = fixture.again().await;
+    assert!(fixture.listed().await.contains(&"one.tool_0".to_owned()));
+    assert_eq!(fixture.history("one").await, ["connecting", "connected", "disconnected"], "it was not started again");
+    let answer = fixture.call("one.echo", json!({ "text": "awake" })).await;
     assert_eq!(answer["result"]["content"][0]["text"], "awake", "{answer}");
-    setting.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lazy_server_with_a_call_in_hand_is_not_put_to_sleep() {
-    let setting = Setting::with(Stage { settings: json!({ "idle_timeout_s": 1 }), ..Stage::default() }).await;
-    setting.service.register(&somebody(), lazy("one", &[])).await.unwrap();
-    let answer = setting.call("one.sleep", json!({ "ms": 2500 })).await;
+    let fixture =
+        ServiceFixture::with(FixtureOptions { settings: json!({ "idle_timeout_s": 1 }), ..FixtureOptions::default() })
+            .await;
+    fixture.service.register(&somebody(), lazy("one", &[])).await.unwrap();
+    let answer = fixture.call("one.sleep", json!({ "ms": 2500 })).await;
     assert_eq!(answer["result"]["content"][0]["text"], "slept", "{answer}");
-    setting.end().await;
+    fixture.end().await;
 }

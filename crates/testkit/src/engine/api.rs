@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long it may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -17,7 +17,7 @@ pub(super) struct Answer {
 /// One request on a connection of its own. In HTTP/1.0, so that the answer ends with the connection.
 pub(super) fn ask(socket: &Path, method: &str, path: &str, body: Option<(&str, Vec<u8>)>) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     let (kind, body) = body.unwrap_or(("text/plain", Vec::new()));
     let length = body.len();
     write!(

@@ -11,17 +11,17 @@ pub struct Lease {
 }
 
 /// Who uses the shared engine.
-struct Tenants {
+struct LeaseCount {
     count: usize,
     /// A test failed half-way, so what it made may be there.
     is_spoiled: bool,
 }
 
-static TENANTS: Mutex<Tenants> = Mutex::new(Tenants { count: 0, is_spoiled: false });
+static LEASES: Mutex<LeaseCount> = Mutex::new(LeaseCount { count: 0, is_spoiled: false });
 
 impl Lease {
     pub(super) fn new(engine: &'static Engine) -> Self {
-        TENANTS.lock().unwrap_or_else(PoisonError::into_inner).count += 1;
+        LEASES.lock().unwrap_or_else(PoisonError::into_inner).count += 1;
         Self { engine }
     }
 
@@ -42,7 +42,7 @@ impl std::ops::Deref for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         // Nobody may move in while the last one is looked after.
-        let mut tenants = TENANTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = LEASES.lock().unwrap_or_else(PoisonError::into_inner);
         tenants.count -= 1;
         tenants.is_spoiled |= std::thread::panicking();
         if tenants.count > 0 || tenants.is_spoiled {

@@ -14,7 +14,7 @@ use super::{legacy, streamable};
 use crate::raw;
 
 /// How often an idle stream looks whether its client is still there.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -129,7 +129,7 @@ impl Connection {
         change: impl Fn(String) -> String,
     ) -> io::Result<Next> {
         loop {
-            match messages.recv_timeout(LOOK_AGAIN) {
+            match messages.recv_timeout(POLL_INTERVAL) {
                 Ok(message) => self.message_event(change(message))?,
                 Err(RecvTimeoutError::Disconnected) => return self.end(),
                 Err(RecvTimeoutError::Timeout) if self.client_is_gone()? => return Ok(Next::Close),
@@ -141,7 +141,7 @@ impl Connection {
     /// Leaves a request without an answer until the client gives up or the server stops.
     pub(super) fn hang(&mut self) -> io::Result<Next> {
         while !self.shared.is_stopping() && !self.client_is_gone()? {
-            self.shared.rest(LOOK_AGAIN);
+            self.shared.rest(POLL_INTERVAL);
         }
         Ok(Next::Close)
     }

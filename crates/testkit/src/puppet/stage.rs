@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Life;
+use super::Instance;
 use super::received::Received;
 use super::script::{self, Reaction};
 use super::spec::Spec;
@@ -38,7 +38,7 @@ pub(super) struct Seen {
 /// One life over stdio.
 #[derive(Debug)]
 pub(super) struct Actor {
-    pub(super) life: Life,
+    pub(super) life: Instance,
     strings: UnixStream,
     /// Held by whoever writes, so that lines stay whole.
     voice: Arc<Mutex<()>>,
@@ -63,7 +63,7 @@ impl Stage {
     }
 
     /// Notes a new life and gives its number, counted from 0.
-    pub(super) fn enter(&self, life: Life, strings: UnixStream) -> usize {
+    pub(super) fn enter(&self, life: Instance, strings: UnixStream) -> usize {
         let mut seen = self.seen();
         seen.lives.push(Actor { life, strings, voice: Arc::default() });
         self.changed.notify_all();
@@ -184,7 +184,7 @@ impl Stage {
         waiting.unwrap_or_else(PoisonError::into_inner).0.journal.clone()
     }
 
-    pub(super) fn lives(&self) -> Vec<Life> {
+    pub(super) fn lives(&self) -> Vec<Instance> {
         self.seen().lives.iter().map(|actor| actor.life.clone()).collect()
     }
 

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::Life;
+use super::Instance;
 use super::received::{Received, Way};
 use super::stage::Stage;
 use crate::config::ServerEntry;
@@ -76,12 +76,12 @@ fn live(stage: &Arc<Stage>, strings: UnixStream) {
     stage.end(life);
 }
 
-fn read_introduction(line: &str) -> Life {
+fn read_introduction(line: &str) -> Instance {
     let said: Value = serde_json::from_str(line).expect("a puppet introduces itself in JSON");
     let env = said["env"].as_object().into_iter().flatten();
     let env = env.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
     let args = said["args"].as_array().into_iter().flatten();
     let args = args.map(|argument| argument.as_str().unwrap_or_default().to_owned()).collect();
     let pid = said["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
-    Life { pid, args, env }
+    Instance { pid, args, env }
 }

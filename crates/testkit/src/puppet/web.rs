@@ -13,7 +13,7 @@ use super::stage::Stage;
 use crate::http_server::wire::{self, Head, Request};
 
 /// How often a request without news looks whether its client is still there.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(super) struct Web {
@@ -225,10 +225,10 @@ fn get(shared: &Shared, mut socket: &TcpStream) -> io::Result<()> {
 /// What the test says next. An error if the client leaves before.
 fn next(socket: &TcpStream, replies: &Receiver<Reply>) -> io::Result<Reply> {
     loop {
-        match replies.recv_timeout(LOOK_AGAIN) {
+        match replies.recv_timeout(POLL_INTERVAL) {
             Ok(reply) => return Ok(reply),
             // Nobody can answer any more: the test has dropped the message.
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK_AGAIN),
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL_INTERVAL),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if is_gone(socket)? {

@@ -9,8 +9,8 @@ use protocol::envelope::Reason;
 use protocol::scan::{Cursor, Span};
 
 use super::Connection;
-use crate::caller::Caller;
 use crate::failure::Unreadable;
+use crate::response_handler::ResponseHandler;
 
 impl Connection {
     /// Takes every message of the array in `line` as if it had come alone.
@@ -18,7 +18,7 @@ impl Connection {
         self: &Arc<Self>,
         line: &Bytes,
         about: Option<u64>,
-        callers: &mut Vec<Arc<dyn Caller>>,
+        handlers: &mut Vec<Arc<dyn ResponseHandler>>,
     ) {
         let mut is_empty = true;
         // One by one: the places of a million tiny elements would take many times what they take themselves.
@@ -30,7 +30,7 @@ impl Connection {
             if part.starts_with(b"[") {
                 self.fail_unreadable(None, junk("a batch within a batch"), &part);
             } else {
-                self.receive(Line::Whole(part), about, callers);
+                self.receive(Line::Whole(part), about, handlers);
             }
             if !cursor.take(b',') {
                 break;

@@ -7,9 +7,9 @@ use protocol::Line;
 use protocol::envelope::salvage_id;
 
 use super::Connection;
-use crate::caller::Caller;
 use crate::failure::Unreadable;
 use crate::limits::{LARGE_MESSAGE, Limit, OverLimit, Room};
+use crate::response_handler::ResponseHandler;
 
 /// A message that is being read. One after the other can be read with it.
 #[derive(Debug)]
@@ -81,13 +81,13 @@ impl Connection {
         self: &Arc<Self>,
         line: Line,
         incoming: &mut IncomingMessage,
-        callers: &mut Vec<Arc<dyn Caller>>,
+        handlers: &mut Vec<Arc<dyn ResponseHandler>>,
     ) {
         let (head, tail) = match line {
             Line::Whole(line) => match incoming.whole(line.clone()) {
                 Ok(line) => {
                     incoming.restart();
-                    return self.receive(Line::Whole(line), None, callers);
+                    return self.receive(Line::Whole(line), None, handlers);
                 }
                 Err(_) => (line.clone(), line),
             },
@@ -95,7 +95,7 @@ impl Connection {
         };
         match incoming.restart() {
             Some(over) => self.fail_unreadable(salvage_id(&head, &tail), Unreadable::TooLong(over), &head),
-            None => self.receive(Line::TooLong { length: 0, head, tail }, None, callers),
+            None => self.receive(Line::TooLong { length: 0, head, tail }, None, handlers),
         }
     }
 }

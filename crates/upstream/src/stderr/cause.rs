@@ -5,7 +5,7 @@
 //! the rest the last lines count that name an error.
 
 /// As many lines state a cause, at most.
-const MOST_LINES: usize = 3;
+const MAX_CAUSE_LINES: usize = 3;
 /// As many fields that are not valid are named, at most.
 const MOST_FIELDS: usize = 2;
 
@@ -100,7 +100,7 @@ pub fn cause_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<&'l str>
     // What announces something (`thread 'main' panicked at src/main.rs:2:5:`) is explained by the next line.
     let end = if spoken[end].ends_with(':') && end + 1 < spoken.len() { end + 1 } else { end };
     let is_part = |line: &&&str| names_error(line) && !line.ends_with(':');
-    let before = spoken[..end].iter().rev().take(MOST_LINES - 1).take_while(is_part).count();
+    let before = spoken[..end].iter().rev().take(MAX_CAUSE_LINES - 1).take_while(is_part).count();
     spoken[end - before..=end].to_vec()
 }
 
@@ -135,7 +135,7 @@ fn is_companion(lines: &[&str], at: usize) -> bool {
 fn is_numbered_frame(lines: &[&str], at: usize) -> bool {
     let is_numbered = |line: &str| {
         let said = line.trim();
-        let after_number = said.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        let after_number = said.trim_start_matches(|message: char| message.is_ascii_digit());
         after_number.len() < said.len() && after_number.starts_with(": ")
     };
     let above = lines[..at].iter().rev().find(|line| !is_numbered(line) && !line.trim().starts_with("at "));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_told_and_not_where() {
+    fn the_error_is_reported_and_not_its_location() {
         states(
             "thread 'main' panicked at src/main.rs:2:5:\nno such key\nstack backtrace:\n   0: rust_begin_unwind\n             \
              at /rustc/x\n   7: _start\nnote: Some details are omitted",
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_after_the_error_does_not_hide_it() {
+    fn output_after_the_error_does_not_hide_it() {
         states(
             "INFO starting\nERROR failed to read config.toml\nINFO closing 3 files\nINFO bye\n",
             &["ERROR failed to read config.toml"],

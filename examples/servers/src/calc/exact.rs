@@ -6,7 +6,7 @@ use std::fmt;
 /// Numerator and denominator stay below this, so that ten times either still fits an `i128`.
 const LIMIT: i128 = 10_i128.pow(37);
 /// Decimals with more digits after the point than this are written as a fraction.
-const LONGEST_DECIMAL: usize = 40;
+const MAX_DECIMAL_LEN: usize = 40;
 /// Significant digits of a decimal that had to be rounded.
 const ROUNDED_DIGITS: usize = 20;
 
@@ -103,7 +103,7 @@ impl Fraction {
 
     /// The whole decimal, if it ends soon enough.
     fn finite_decimal(self) -> Option<String> {
-        let (whole, digits, complete) = self.digits(|digits| digits.len() == LONGEST_DECIMAL);
+        let (whole, digits, complete) = self.digits(|digits| digits.len() == MAX_DECIMAL_LEN);
         complete.then(|| decimal(self.sign(), whole, &digits))
     }
 

@@ -15,7 +15,7 @@ use std::iter::Peekable;
 use std::str::CharIndices;
 
 /// Nesting beyond this is refused, because each level takes a piece of the stack.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// Why an expression has no value.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl fmt::Display for ExpressionError {
             Self::Unexpected { found, position, wanted } => {
                 write!(f, "expected {wanted} at character {position}, found {found}")
             }
-            Self::TooDeep => write!(f, "the expression is nested more than {DEEPEST} levels deep"),
+            Self::TooDeep => write!(f, "the expression is nested more than {MAX_DEPTH} levels deep"),
             Self::NoNumber(why) => why.fmt(f),
         }
     }
@@ -88,7 +88,7 @@ impl Reader<'_> {
 
     /// Every way to nest leads through here.
     fn signed(&mut self) -> Result<Number, ExpressionError> {
-        if self.depth == DEEPEST {
+        if self.depth == MAX_DEPTH {
             return Err(ExpressionError::TooDeep);
         }
         self.depth += 1;

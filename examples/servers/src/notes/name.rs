@@ -4,7 +4,7 @@ use crate::ToolError;
 use std::fmt;
 
 /// File systems allow 255 bytes, of which `.md` takes three.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_LEN: usize = 200;
 
 /// A name that cannot lead out of the folder: no separators, no leading dot, nothing invisible.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ impl NoteName {
         if text.chars().any(char::is_control) {
             return refuse("a name holds no control characters");
         }
-        if text.len() > LONGEST_NAME {
+        if text.len() > MAX_NAME_LEN {
             return refuse("it is too long");
         }
         Ok(Self(text.to_owned()))
@@ -33,7 +33,7 @@ impl NoteName {
     pub(crate) fn from_title(title: &str) -> Result<Self, ToolError> {
         let mut name = String::new();
         for char in title.chars().flat_map(char::to_lowercase) {
-            if name.len() + char.len_utf8() > LONGEST_NAME {
+            if name.len() + char.len_utf8() > MAX_NAME_LEN {
                 break;
             }
             if char.is_alphanumeric() {

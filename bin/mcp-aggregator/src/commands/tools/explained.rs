@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::pasted;
-use crate::shown;
+use crate::command_hint;
+use crate::server_view;
 use crate::table::{printable, wrapped};
 
 /// A tool that somebody asks about.
@@ -21,7 +21,7 @@ impl Explained<'_> {
     pub(super) fn lines(&self, call: &str) -> Vec<String> {
         let mut lines = vec![printable(self.name)];
         for line in self.description.trim().lines() {
-            lines.extend(wrapped(printable(line).trim_end(), shown::NOTE));
+            lines.extend(wrapped(printable(line).trim_end(), server_view::NOTE));
         }
         if self.is_off {
             lines.push(format!(
@@ -35,11 +35,11 @@ impl Explained<'_> {
             lines.push("It takes no parameters.".to_owned());
         } else {
             let rows = parameters.iter().map(|it| [it.name.clone(), it.kind.clone(), it.need(), it.words.clone()]);
-            lines.extend(shown::telling_table(["PARAMETER", "TYPE", "", "WHAT"], rows.collect()));
+            lines.extend(server_view::wrapping_table(["PARAMETER", "TYPE", "", "WHAT"], rows.collect()));
         }
         let needed = parameters.iter().filter(|it| it.is_required).map(|it| format!(" {}", it.example));
         lines.push(String::new());
-        lines.push(format!("{call} {}{}", pasted::quoted(&printable(self.name)), needed.collect::<String>()));
+        lines.push(format!("{call} {}{}", command_hint::quoted(&printable(self.name)), needed.collect::<String>()));
         lines
     }
 
@@ -79,7 +79,7 @@ impl Parameter {
         let words = described["description"].as_str().unwrap_or_default();
         let words = words.split_whitespace().map(printable).collect::<Vec<_>>().join(" ");
         let default = described.get("default").map(|default| printable(&default.to_string()));
-        Self { name, kind, is_required, default, words, example: pasted::quoted(&example) }
+        Self { name, kind, is_required, default, words, example: command_hint::quoted(&example) }
     }
 
     fn need(&self) -> String {
@@ -118,7 +118,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_tool_is_told_with_what_it_takes_and_a_command_to_paste() {
+    fn a_tool_is_reported_with_what_it_takes_and_a_command_to_paste() {
         let schema = json!({"properties": {
             "depth": {"type": "integer", "default": 3, "description": "How deep"},
             "path": {"type": "string", "description": "Which\nfile"},

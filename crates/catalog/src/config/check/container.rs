@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_place() {
+    fn every_mistake_is_reported_with_its_path() {
         for (block, told) in [
             (r#"{}"#, "$.mcpServers.s.docker.image  is missing"),
             (r#"{"image": " "}"#, "docker.image  is empty"),

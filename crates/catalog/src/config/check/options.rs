@@ -1,10 +1,10 @@
-//! What a server's entry may say besides how to reach it: whether to use it at all, its era, its patience.
+//! What a server's entry may say besides how to reach it: whether to use it at all, its lifecycle, its patience.
 
 use super::super::path::JsonPath;
 use super::super::tree::{self, Member, Node};
 use super::report::Wanted;
 use super::{Check, Entry};
-use protocol::Era;
+use protocol::Lifecycle;
 use std::time::Duration;
 
 /// A longer time-out is as good as none, and a number that large overflows a clock.
@@ -32,12 +32,12 @@ impl Check<'_> {
         }
     }
 
-    /// The era to speak, where the config says so.
-    pub(super) fn era(&mut self, server: &Entry<'_>) -> Option<Era> {
+    /// The lifecycle to speak, where the config says so.
+    pub(super) fn lifecycle(&mut self, server: &Entry<'_>) -> Option<Lifecycle> {
         let word = self.word(server, "era")?;
         match word.value.trim().to_ascii_lowercase().as_str() {
-            "legacy" => Some(Era::Legacy),
-            "modern" => Some(Era::Modern),
+            "legacy" => Some(Lifecycle::Session),
+            "modern" => Some(Lifecycle::SelfContained),
             "auto" => None,
             _ => {
                 let message = "must be \"auto\", \"legacy\" or \"modern\"";
@@ -92,20 +92,20 @@ mod tests {
     }
 
     #[test]
-    fn an_era_is_one_of_three_words_in_any_case() {
-        for (members, era) in [
-            (r#""era": "legacy""#, Some(Era::Legacy)),
-            (r#""era": "MODERN""#, Some(Era::Modern)),
+    fn a_lifecycle_is_one_of_three_words_in_any_case() {
+        for (members, lifecycle) in [
+            (r#""era": "legacy""#, Some(Lifecycle::Session)),
+            (r#""era": "MODERN""#, Some(Lifecycle::SelfContained)),
             (r#""era": "Auto""#, None),
-            (r#""era": "${ERA}""#, Some(Era::Modern)),
-            (r#""era": "${NOPE:-legacy}""#, Some(Era::Legacy)),
+            (r#""era": "${ERA}""#, Some(Lifecycle::SelfContained)),
+            (r#""era": "${NOPE:-legacy}""#, Some(Lifecycle::Session)),
             (r#""x": 1"#, None),
         ] {
-            assert_eq!(server(members).era, era, "{members}");
+            assert_eq!(server(members).lifecycle, lifecycle, "{members}");
         }
         let hint = r#"2026-07-28 is "modern", every earlier revision "legacy""#;
-        for era in ["2026-07-28", "", "old"] {
-            let entry = format!(r#"{{"command": "a", "era": "{era}"}}"#);
+        for lifecycle in ["2026-07-28", "", "old"] {
+            let entry = format!(r#"{{"command": "a", "era": "{lifecycle}"}}"#);
             is_refused(&entry, "era", r#"must be "auto", "legacy" or "modern""#, hint);
         }
         is_refused(
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_switched_off_in_either_way() {
+    fn a_server_is_disabled_by_either_member() {
         for (members, is_off) in [
             (r#""enabled": false"#, true),
             (r#""enabled": true"#, false),

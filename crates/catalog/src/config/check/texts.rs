@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_of_vs_code_that_is_not_set_is_told_by_its_plain_name() {
+    fn an_unset_variable_of_vs_code_is_reported_by_its_plain_name() {
         let told = parse(r#"{"servers": {"s": {"command": "${env:NOPE} ${input:key}"}}}"#).unwrap_err();
         assert!(told.contains("NOPE is not set; used at $.servers.s.command\n"), "{told}");
         assert!(told.contains(r#""input:key" is not set"#) && told.contains("what VS Code asks for"), "{told}");

@@ -57,9 +57,9 @@ impl Check<'_> {
         if let Some(kind) = &kind
             && server.get(BLOCK).is_some()
         {
-            return self.housed(server, kind);
+            return self.in_container(server, kind);
         }
-        self.warn_of_second_way(server, kind.as_ref());
+        self.warn_of_second_transport(server, kind.as_ref());
         match (kind, self.accepted) {
             (Some(Kind::Program), _) => self.program(server).map(Transport::Stdio),
             (Some(Kind::Remote(dialect)), Accepted::All) => self.remote(server, dialect).map(Transport::Remote),
@@ -81,7 +81,7 @@ impl Check<'_> {
     }
 
     /// It runs in a container. Without a word on how it is talked to, over stdio.
-    fn housed(&mut self, server: &Entry<'_>, kind: &Kind) -> Option<Transport> {
+    fn in_container(&mut self, server: &Entry<'_>, kind: &Kind) -> Option<Transport> {
         if self.accepted == Accepted::StdioOnly {
             // What is never started needs no engine.
             if server.variables == Variables::Fill {
@@ -99,7 +99,7 @@ impl Check<'_> {
     }
 
     /// One of the two is not used, and nobody would notice.
-    fn warn_of_second_way(&mut self, server: &Entry<'_>, kind: Option<&Kind>) {
+    fn warn_of_second_transport(&mut self, server: &Entry<'_>, kind: Option<&Kind>) {
         let address = ADDRESS_KEYS.into_iter().find(|key| server.get(key).is_some());
         let (Some(address), Some(_), Some(kind)) = (address, server.get("command"), kind) else { return };
         let unused = match kind {

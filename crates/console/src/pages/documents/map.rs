@@ -8,8 +8,8 @@ use crate::html::{Html, html};
 use crate::pages::overview::clip;
 
 /// So many sections and blocks, and so many remarks, are shown beside a document.
-const MOST_ENTRIES: usize = 3_000;
-const MOST_REMARKS: usize = 100;
+const MAX_ENTRIES: usize = 3_000;
+const MAX_REMARKS: usize = 100;
 
 /// The numbers of all blocks, as buttons name them.
 pub(super) fn all_blocks(outline: &Outline) -> String {
@@ -33,10 +33,10 @@ pub(super) fn column(outline: &Outline) -> Html {
     let remarks: Html = outline
         .remarks
         .iter()
-        .take(MOST_REMARKS)
+        .take(MAX_REMARKS)
         .map(|remark| html!(r#"<p class="flash warn">Line {line}: {what}</p>"#, line = remark.line, what = remark.what))
         .collect();
-    let mut left = MOST_ENTRIES;
+    let mut left = MAX_ENTRIES;
     let shown = outline.sections.iter().take_while(|section| {
         let entries = 1 + section.blocks.len();
         let fits = entries <= left;

@@ -3,36 +3,36 @@
 use registry::{ExecutionRecord, Page as Part};
 use service::Error;
 
-use super::Asked;
-use crate::reply::Reply;
-use crate::visit::Visit;
+use super::ExecutionQuery;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// So many calls are in a file.
-const MOST: u32 = 10_000;
+const MAX_EXPORTED: u32 = 10_000;
 
 /// All that fit the filters, as JSON.
-pub(crate) async fn export_json(visit: &Visit<'_>) -> Result<Reply, Error> {
-    let content = serde_json::to_vec(&calls(visit).await?).expect("what we show has texts as its keys");
-    Ok(Reply::File { name: "executions.json".into(), content_type: "application/json", content })
+pub(crate) async fn export_json(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let content = serde_json::to_vec(&calls(request).await?).expect("what we show has texts as its keys");
+    Ok(PageResponse::File { name: "executions.json".into(), content_type: "application/json", content })
 }
 
 /// All that fit the filters, as a table.
-pub(crate) async fn export_csv(visit: &Visit<'_>) -> Result<Reply, Error> {
+pub(crate) async fn export_csv(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let mut table = String::from(
         "id,submitted_at,started_at,completed_at,server,tool,source,caller,client,status,duration_ms,retries,request_bytes,response_bytes,error_message\r\n",
     );
-    for call in calls(visit).await? {
+    for call in calls(request).await? {
         table.push_str(&line(&call));
     }
-    Ok(Reply::File {
+    Ok(PageResponse::File {
         name: "executions.csv".into(),
         content_type: "text/csv; charset=utf-8",
         content: table.into_bytes(),
     })
 }
 
-async fn calls(visit: &Visit<'_>) -> Result<Vec<ExecutionRecord>, Error> {
-    Ok(visit.service().executions(&Asked::of(visit).filter()?, Part::first(MOST)).await?.items)
+async fn calls(request: &PageRequest<'_>) -> Result<Vec<ExecutionRecord>, Error> {
+    Ok(request.service().executions(&ExecutionQuery::of(request).filter()?, Part::first(MAX_EXPORTED)).await?.items)
 }
 
 fn line(call: &ExecutionRecord) -> String {

@@ -3,14 +3,14 @@
 use http::StatusCode;
 use registry::{Page as Part, Status, ToolRecord};
 use service::Error;
-use service::finding::{Strategy, USUAL_SKILL_THRESHOLD, Wanted};
+use service::tool_search::{DEFAULT_SKILL_THRESHOLD, SearchRequest, Strategy};
 
 use crate::form;
 use crate::html::{Html, html};
 use crate::pages::overview::clip;
 use crate::pages::server_link;
-use crate::reply::Reply;
-use crate::visit::Visit;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// So many tools are suggested at once; who types a part of a name is told of others.
 const SUGGESTED: usize = 200;
@@ -20,8 +20,8 @@ const INSTEAD: usize = 30;
 const LISTED: usize = 100;
 
 /// The tool of a full name, as we write it or as clients see it.
-pub(super) async fn find(visit: &Visit<'_>, name: &str) -> Result<Option<ToolRecord>, Error> {
-    match visit.service().tool_known_as(name).await {
+pub(super) async fn find(request: &PageRequest<'_>, name: &str) -> Result<Option<ToolRecord>, Error> {
+    match request.service().tool_by_any_name(name).await {
         Ok(tool) => Ok(Some(tool)),
         Err(Error::ToolNotFound { .. }) => Ok(None),
         Err(error) => Err(error),
@@ -29,19 +29,19 @@ pub(super) async fn find(visit: &Visit<'_>, name: &str) -> Result<Option<ToolRec
 }
 
 /// The names that have a part in them, for the list below the box.
-pub(super) fn suggested(visit: &Visit<'_>, part: &str) -> Html {
-    let names = visit.service().tool_names_with(part, SUGGESTED);
+pub(super) fn suggested(request: &PageRequest<'_>, part: &str) -> Html {
+    let names = request.service().tool_names_with(part, SUGGESTED);
     names.iter().map(|name| html!(r#"<option value="{:#}">"#, name)).collect()
 }
 
 /// The same, while somebody types.
-pub(crate) fn suggest(visit: &Visit<'_>) -> Reply {
-    Reply::Bare(StatusCode::OK, suggested(visit, visit.query.said("part").unwrap_or_default()))
+pub(crate) fn suggest(request: &PageRequest<'_>) -> PageResponse {
+    PageResponse::Bare(StatusCode::OK, suggested(request, request.query.value_of("part").unwrap_or_default()))
 }
 
 /// The tools there are, where none is named.
-pub(super) fn all(visit: &Visit<'_>) -> Html {
-    match listed(visit, "") {
+pub(super) fn all(request: &PageRequest<'_>) -> Html {
+    match listed(request, "") {
         Some(list) => html!(
             r#"<div id="choices"><h2>Choose a tool</h2>{list}<p class="hint">Or <a href="/tools">find one by what it does</a>.</p></div>"#,
             list = list,
@@ -53,11 +53,11 @@ pub(super) fn all(visit: &Visit<'_>) -> Html {
 }
 
 /// What to say of a name that no tool has: the tools that have it in their names, or those that may be meant.
-pub(super) async fn missing(visit: &Visit<'_>, name: &str) -> Result<Html, Error> {
-    let owner = owner(visit, name).await?;
-    if let Some(list) = listed(visit, name) {
+pub(super) async fn missing(request: &PageRequest<'_>, name: &str) -> Result<Html, Error> {
+    let owner = owner(request, name).await?;
+    if let Some(list) = listed(request, name) {
         let why = match &owner {
-            Some(server) if server != name => Some(of_server(visit, server, name).await?.0),
+            Some(server) if server != name => Some(of_server(request, server, name).await?.0),
             _ => None,
         };
         return Ok(html!(
@@ -68,8 +68,8 @@ pub(super) async fn missing(visit: &Visit<'_>, name: &str) -> Result<Html, Error
         ));
     }
     let (why, others) = match owner {
-        Some(server) => of_server(visit, &server, name).await?,
-        None => (html!("<p>No server is called so either.</p>"), found(visit, name).await),
+        Some(server) => of_server(request, &server, name).await?,
+        None => (html!("<p>No server is called so either.</p>"), found(request, name).await),
     };
     let list = (!others.is_empty()).then(|| html!("<h3>Did you mean</h3>{}", links(&others)));
     Ok(html!(
@@ -81,8 +81,8 @@ pub(super) async fn missing(visit: &Visit<'_>, name: &str) -> Result<Html, Error
 }
 
 /// The tools whose names have a part in them, if there are any.
-fn listed(visit: &Visit<'_>, part: &str) -> Option<Html> {
-    let mut names = visit.service().tool_names_with(part, LISTED + 1);
+fn listed(request: &PageRequest<'_>, part: &str) -> Option<Html> {
+    let mut names = request.service().tool_names_with(part, LISTED + 1);
     let has_more = names.len() > LISTED;
     names.truncate(LISTED);
     let more = has_more.then(|| {
@@ -109,14 +109,14 @@ fn links(names: &[String]) -> Html {
 const MAX_CUTS: usize = 64;
 
 /// The server that a name begins with.
-async fn owner(visit: &Visit<'_>, name: &str) -> Result<Option<String>, Error> {
+async fn owner(request: &PageRequest<'_>, name: &str) -> Result<Option<String>, Error> {
     let ends = name.match_indices("__").chain(name.match_indices(['.', ':', '/'])).map(|(at, _)| at);
     let mut ends: Vec<usize> = ends.chain([name.len()]).collect();
     // The name of a server may be the beginning of another's: the longest is meant.
     ends.sort_unstable_by(|one, other| other.cmp(one));
     // Each costs a look into the registry; a name of dots alone would cost as many.
     for end in ends.into_iter().take(MAX_CUTS) {
-        match visit.service().server(&name[..end]).await {
+        match request.service().server(&name[..end]).await {
             Ok(server) => return Ok(Some(server.record.name)),
             Err(Error::ServerNotFound { .. }) => {}
             Err(error) => return Err(error),
@@ -126,14 +126,14 @@ async fn owner(visit: &Visit<'_>, name: &str) -> Result<Option<String>, Error> {
 }
 
 /// What there is to say about a server, and which tools it has, those with the likest names first.
-async fn of_server(visit: &Visit<'_>, server: &str, name: &str) -> Result<(Html, Vec<String>), Error> {
-    let record = visit.service().server(server).await?.record;
+async fn of_server(request: &PageRequest<'_>, server: &str, name: &str) -> Result<(Html, Vec<String>), Error> {
+    let record = request.service().server(server).await?.record;
     let why = match record.status {
         status if status.is_up() => html!("<p>{} has no tool of that name.</p>", server_link(server)),
         Status::Disabled => html!("<p>{} is switched off.</p>", server_link(server)),
         status => html!("<p>{} is not connected ({}).</p>", server_link(server), status.as_str()),
     };
-    let tools = visit.service().tools_page(Some(server), Part::ALL).await?.items;
+    let tools = request.service().tools_page(Some(server), Part::ALL).await?.items;
     let mut names: Vec<String> = tools.into_iter().filter(|tool| tool.enabled).map(|tool| tool.name).collect();
     names.sort_by_key(|other| std::cmp::Reverse(alike(other, name)));
     names.truncate(INSTEAD);
@@ -146,18 +146,18 @@ fn alike(one: &str, other: &str) -> usize {
 }
 
 /// Tools that are found by such words.
-async fn found(visit: &Visit<'_>, name: &str) -> Vec<String> {
-    let wanted = Wanted {
+async fn found(request: &PageRequest<'_>, name: &str) -> Vec<String> {
+    let wanted = SearchRequest {
         query: name.chars().take(200).collect(),
         limit: 5,
         servers: Vec::new(),
         skills: Vec::new(),
         strategy: Strategy::default(),
-        skill_threshold: USUAL_SKILL_THRESHOLD,
+        skill_threshold: DEFAULT_SKILL_THRESHOLD,
         threshold: 0.0,
         include_schemas: false,
     };
     // Who cannot be searched for now is not suggested.
-    let findings = visit.service().search(wanted).await;
+    let findings = request.service().search(wanted).await;
     findings.map(|findings| findings.tools.into_iter().map(|tool| tool.name).collect()).unwrap_or_default()
 }

@@ -5,17 +5,17 @@ use std::cell::Cell;
 use serde_json::{Map, Value, json};
 
 /// Schemas may name themselves; so deep they are followed.
-const DEEPEST: usize = 6;
+const MAX_DEPTH: usize = 6;
 
 /// So many members an example has at most: a small schema can stand for a huge one.
-const MOST_MEMBERS: usize = 1000;
+const MAX_MEMBERS: usize = 1000;
 /// So long a proposed value may be, written as JSON.
-const LONGEST_VALUE: usize = 10_000;
+const MAX_VALUE_LEN: usize = 10_000;
 
 /// Of what a tool must be given only that which needs nobody's word: nobody has agreed to the first of several, nor to a
 /// text without letters, nor to nought.
 pub(super) fn of(schema: &Value) -> Value {
-    Example { root: schema, members_left: Cell::new(MOST_MEMBERS) }.members(schema, 0)
+    Example { root: schema, members_left: Cell::new(MAX_MEMBERS) }.members(schema, 0)
 }
 
 struct Example<'s> {
@@ -41,19 +41,19 @@ impl Example<'_> {
 
     fn value(&self, schema: &Value, depth: usize) -> Option<Value> {
         if let Some(value) = schema.get("default").or(schema.get("const")) {
-            return Some(value.clone()).filter(|value| value.to_string().len() <= LONGEST_VALUE);
+            return Some(value.clone()).filter(|value| value.to_string().len() <= MAX_VALUE_LEN);
         }
         if can_be_null(schema) {
             return Some(Value::Null);
         }
-        if let Some(meant) = meant(schema, self.root).filter(|_| depth < DEEPEST) {
+        if let Some(meant) = meant(schema, self.root).filter(|_| depth < MAX_DEPTH) {
             return self.value(meant, depth + 1);
         }
         let has_members = schema["properties"].as_object().is_some_and(|members| !members.is_empty());
         if schema["type"] != "object" || !has_members {
             return None;
         }
-        Some(if depth < DEEPEST { self.members(schema, depth + 1) } else { json!({}) })
+        Some(if depth < MAX_DEPTH { self.members(schema, depth + 1) } else { json!({}) })
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
         let names: Vec<String> = (0..40).map(|n| format!("p{n}")).collect();
         let properties: Map<String, Value> = names.iter().map(|name| (name.clone(), json!({"$ref": "#"}))).collect();
         let schema = json!({"type": "object", "properties": properties, "required": names});
-        assert!(of(&schema).to_string().len() < 100 * MOST_MEMBERS);
+        assert!(of(&schema).to_string().len() < 100 * MAX_MEMBERS);
         let repeated = vec!["a"; 10_000];
         let schema = json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": repeated});
         assert!(of(&schema).to_string().len() < 100);

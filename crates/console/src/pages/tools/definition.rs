@@ -5,51 +5,51 @@ use serde_json::Value;
 use service::Error;
 
 use super::schema;
+use crate::display;
 use crate::form;
-use crate::frame::Page;
 use crate::html::{Html, html};
+use crate::layout::Page;
 use crate::pages::overview::clip;
 use crate::pages::{pretty, server_link};
-use crate::reply::Reply;
-use crate::visit::Visit;
-use crate::words;
+use crate::request::PageRequest;
+use crate::response::PageResponse;
 
 /// So many letters of a text are shown.
-const LONGEST: usize = 20_000;
+const MAX_SHOWN_LEN: usize = 20_000;
 /// So many of a long one are shown at first.
 const BEGINNING: usize = 1_500;
 /// So long a piece of a very long word is.
 const PIECE: usize = 1_000;
 
 /// The page of one tool.
-pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<Reply, Error> {
-    let tools = visit.service().tools(Some(server)).await?;
+pub(crate) async fn show(request: &PageRequest<'_>, server: &str, name: &str) -> Result<PageResponse, Error> {
+    let tools = request.service().tools(Some(server)).await?;
     let tool = tools.into_iter().find(|tool| tool.original_name == name);
     let tool = tool.ok_or_else(|| Error::ToolNotFound { name: format!("{server}.{name}") })?;
     let definition = serde_json::from_str::<Value>(tool.definition.get());
     let unread = definition.as_ref().err().map(crate::pages::unread);
     let definition = definition.unwrap_or_default();
     let skills: Html = tool.skills.iter().map(|skill| html!(r#"<span class="tag">{}</span>"#, skill)).collect();
-    let (deed, word) = if tool.enabled { ("off", "Switch off") } else { ("on", "Switch on") };
+    let (action, word) = if tool.enabled { ("off", "Switch off") } else { ("on", "Switch on") };
     let body = html!(
         r#"<div class="head"><h1>{short}{state}</h1><form class="actions" method="post" action="/tools">{csrf}<input type="hidden" name="tool" value="{name:#}">
-<input type="hidden" name="back" value="{back:#}"><a class="button small" href="{play}">Try in the playground</a><button class="quiet small" name="deed" value="{deed:#}">{word}</button></form></div>
+<input type="hidden" name="back" value="{back:#}"><a class="button small" href="{play}">Try in the playground</a><button class="quiet small" name="deed" value="{action:#}">{word}</button></form></div>
 <p class="muted">{title}of {server} · <code>{name}</code>{for_clients} · {tokens} tokens {skills}</p>
 <div class="card">{description}</div>
 <section aria-labelledby="takes"><h2 id="takes">What it takes</h2>{parameters}</section>{output}{hints}
 <section aria-labelledby="raw"><h2 id="raw">As its server wrote it</h2><pre class="block" tabindex="0">{raw}</pre></section>"#,
         short = clip(&tool.original_name, 120),
-        state = (!tool.enabled).then(|| html!(" {}", words::badge("idle", "off"))),
-        csrf = visit.csrf(),
+        state = (!tool.enabled).then(|| html!(" {}", display::badge("idle", "off"))),
+        csrf = request.csrf(),
         name = tool.name,
         back = crate::pages::tool_path(server, name),
         play = form::address("/playground", &[("tool", &tool.name)]),
-        deed = deed,
+        action = action,
         word = word,
         title = definition["title"].as_str().map(|title| format!("{title}, ")),
         server = server_link(&tool.server_name),
-        for_clients = for_clients(visit, &tool),
-        tokens = words::tokens(tool.definition.get().len() as u64),
+        for_clients = for_clients(request, &tool),
+        tokens = display::tokens(tool.definition.get().len() as u64),
         skills = skills,
         description = long(tool.description.as_deref().unwrap_or("Its server does not say what it does.")),
         parameters = unread.unwrap_or_else(|| schema::table(&definition["inputSchema"])),
@@ -62,12 +62,12 @@ pub(crate) async fn show(visit: &Visit<'_>, server: &str, name: &str) -> Result<
         hints = hints(&definition["annotations"]),
         raw = pieces(&cut(&pretty(tool.definition.get()))),
     );
-    Ok(Reply::page(Page { title: clip(&tool.name, 80), place: "/tools", body, script: None }))
+    Ok(PageResponse::page(Page { title: clip(&tool.name, 80), place: "/tools", body, script: None }))
 }
 
 /// The names that clients see it by, where those are others than ours.
-fn for_clients(visit: &Visit<'_>, tool: &ToolRecord) -> Html {
-    let names = visit.service().names_for_clients(&tool.server_name, &tool.original_name);
+fn for_clients(request: &PageRequest<'_>, tool: &ToolRecord) -> Html {
+    let names = request.service().names_for_clients(&tool.server_name, &tool.original_name);
     let others = names.into_iter().filter(|name| *name != tool.name);
     let said: Vec<Html> = others.map(|name| html!("<code>{}</code> ", clip(&name, 200))).collect();
     match said.is_empty() {
@@ -84,7 +84,7 @@ pub(crate) fn long(text: &str) -> Html {
     html!(
         r#"<pre class="prose">{beginning} …</pre><details class="more"><summary>Show all ({size})</summary><pre class="prose">{all}</pre></details>"#,
         beginning = &text[..at],
-        size = words::size(text.len() as u64),
+        size = display::size(text.len() as u64),
         all = pieces(&cut(text)),
     )
 }
@@ -106,9 +106,9 @@ fn pieces(text: &str) -> Html {
 
 /// As much of a text as people read and browsers can lay out: a server may send a word of many thousand letters.
 pub(crate) fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_SHOWN_LEN) {
         Some((at, _)) => {
-            let more = words::size((text.len() - at) as u64);
+            let more = display::size((text.len() - at) as u64);
             format!("{}… and {more} more; GET /api/v1/aggregator/tools has all of it", &text[..at])
         }
         None => text.to_owned(),

@@ -11,29 +11,29 @@ use crate::html::{Html, html};
 use crate::pages::overview::clip;
 
 /// So deep is looked into objects.
-const DEEPEST: usize = 5;
+const MAX_DEPTH: usize = 5;
 /// So many lines a table has.
-const MOST: usize = 200;
+const MAX_ROWS: usize = 200;
 /// So often it is looked into a part of a schema.
-const PATIENCE: usize = 300;
+const MAX_STEPS: usize = 300;
 /// So many parts of a schema are put together.
 const PARTS: usize = 32;
 /// So many kinds are told that a value may be, and so deep.
 const KINDS: usize = 8;
-const DEEPEST_KIND: usize = 3;
+const MAX_TYPE_DEPTH: usize = 3;
 /// So many choices are named.
 const CHOICES: usize = 20;
 
 /// The members of an object as a table, with those of the objects inside of it below them.
 pub(super) fn table(schema: &Value) -> Html {
     let whole = Whole { root: schema, copies: CopyBudget::default() };
-    let mut table = Table { whole: &whole, rows: Html::default(), count: 0, patience: PATIENCE };
+    let mut table = Table { whole: &whole, rows: Html::default(), count: 0, steps_left: MAX_STEPS };
     table.members(&whole.resolved(schema), 0);
     if table.count == 0 {
         return html!(r#"<p class="muted">Nothing, or anything: its schema names no members.</p>"#);
     }
     let more =
-        (table.count >= MOST).then(|| html!(r#"<p class="hint">The rest is below, as its server wrote it.</p>"#));
+        (table.count >= MAX_ROWS).then(|| html!(r#"<p class="hint">The rest is below, as its server wrote it.</p>"#));
     html!(
         r#"<div class="scroll"><table class="cards schema"><thead><tr><th>Name</th><th>Type</th><th>What it means</th></tr></thead><tbody>{rows}</tbody></table></div>{more}"#,
         rows = table.rows,
@@ -60,7 +60,7 @@ struct Table<'s> {
     rows: Html,
     count: usize,
     /// So much more is looked into: a schema may lead to itself in many ways.
-    patience: usize,
+    steps_left: usize,
 }
 
 impl Table<'_> {
@@ -70,7 +70,7 @@ impl Table<'_> {
         let required: HashSet<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         for (name, member) in members {
-            if self.count >= MOST {
+            if self.count >= MAX_ROWS {
                 return;
             }
             let member = self.whole.resolved(member);
@@ -84,7 +84,7 @@ impl Table<'_> {
         let about = member["description"].as_str().or(member["title"].as_str());
         self.rows.add(&html!(
             r#"<tr><th scope="row" class="level-{level}"><code>{name}</code>{required}</th><td data-name="Type">{kind}</td><td>{about}</td></tr>"#,
-            level = level.min(DEEPEST),
+            level = level.min(MAX_DEPTH),
             name = clip(name, 120),
             required = is_required.then(|| html!(r#" <span class="tag">required</span>"#)),
             kind = self.whole.kind(member, 0),
@@ -94,10 +94,10 @@ impl Table<'_> {
 
     /// What is inside a member: of an object, of the items of a list, of each object that it may be.
     fn inside(&mut self, member: &Value, level: usize) {
-        if level > DEEPEST || self.patience == 0 {
+        if level > MAX_DEPTH || self.steps_left == 0 {
             return;
         }
-        self.patience -= 1;
+        self.steps_left -= 1;
         if member["properties"].is_object() {
             return self.members(member, level);
         }
@@ -109,16 +109,16 @@ impl Table<'_> {
             let value = self.whole.resolved(&member["additionalProperties"]);
             return self.inside(&value, level);
         }
-        let branches = branches(member).iter().take(self.patience);
+        let branches = branches(member).iter().take(self.steps_left);
         let branches: Vec<Value> = branches.map(|branch| self.whole.resolved(branch)).collect();
         let objects: Vec<&Value> = branches.iter().filter(|branch| is_deep(branch)).collect();
         for (place, object) in objects.iter().enumerate() {
-            if objects.len() > 1 && self.count < MOST {
+            if objects.len() > 1 && self.count < MAX_ROWS {
                 let title = object["title"].as_str().map(|title| format!(": {}", clip(title, 80)));
                 self.count += 1;
                 self.rows.add(&html!(
                     r#"<tr><th scope="row" class="level-{level}" colspan="3"><span class="muted">{word}{title}</span></th></tr>"#,
-                    level = level.min(DEEPEST),
+                    level = level.min(MAX_DEPTH),
                     word = if place == 0 { "either" } else { "or" },
                     title = title,
                 ));
@@ -189,7 +189,7 @@ impl Whole<'_> {
             return format!("one of {}", named.join(", "));
         }
         let branches = branches(schema);
-        if !branches.is_empty() && depth < DEEPEST_KIND {
+        if !branches.is_empty() && depth < MAX_TYPE_DEPTH {
             return one_of(branches.iter().take(KINDS).map(|branch| self.kind(branch, depth + 1)));
         }
         match &schema["type"] {
@@ -216,12 +216,12 @@ impl Whole<'_> {
             "integer" => "whole number".to_owned(),
             "boolean" => "true or false".to_owned(),
             "null" => "nothing".to_owned(),
-            "array" if depth < DEEPEST_KIND && schema["items"].is_object() => {
+            "array" if depth < MAX_TYPE_DEPTH && schema["items"].is_object() => {
                 format!("list of {}", self.kind(&schema["items"], depth + 1))
             }
             "array" => "list".to_owned(),
             "object"
-                if depth < DEEPEST_KIND
+                if depth < MAX_TYPE_DEPTH
                     && schema["additionalProperties"].is_object()
                     && schema["properties"].is_null() =>
             {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_told_in_few_words() {
+    fn a_schema_is_reported_in_few_words() {
         for (schema, words) in [
             (json!({"type": "array", "items": {"type": ["string", "null"]}}), "list of text or nothing"),
             (json!({"enum": ["a", 1], "default": "a"}), "one of a, 1, else a"),
@@ -352,7 +352,7 @@ mod tests {
             assert!(table.contains(part), "{part} in {table}");
         }
         assert!(table.contains(r#"class="level-1"><code>name</code> <span class="tag">required</span>"#), "{table}");
-        assert!(table.matches("<code>next</code>").count() <= DEEPEST, "what leads to itself has an end: {table}");
+        assert!(table.matches("<code>next</code>").count() <= MAX_DEPTH, "what leads to itself has an end: {table}");
     }
 
     #[test]
@@ -369,6 +369,6 @@ mod tests {
         }
         let wide: Map<String, Value> =
             (0..1000).map(|number| (format!("p{number}"), json!({"type": "string"}))).collect();
-        assert!(table(&json!({ "properties": wide })).0.matches("<tr>").count() <= MOST + 1);
+        assert!(table(&json!({ "properties": wide })).0.matches("<tr>").count() <= MAX_ROWS + 1);
     }
 }

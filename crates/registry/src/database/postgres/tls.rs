@@ -88,7 +88,7 @@ impl Security {
         let config = if self.mode == Mode::VerifyFull {
             builder.with_root_certificates(self.roots()?).with_no_client_auth()
         } else {
-            let anybody = Arc::new(Anybody { provider });
+            let anybody = Arc::new(AcceptAnyCertificate { provider });
             builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth()
         };
         Ok(MakeRustlsConnect::new(config))
@@ -116,11 +116,11 @@ impl Security {
 
 /// Takes any certificate, and makes sure only that its owner is at the other end.
 #[derive(Debug)]
-struct Anybody {
+struct AcceptAnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

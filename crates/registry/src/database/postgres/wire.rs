@@ -8,7 +8,7 @@ use tokio_postgres::Statement;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
-use super::super::{Given, Row, Value};
+use super::super::{Parameter, Row, Value};
 use crate::Timestamp;
 
 /// PostgreSQL counts from the year 2000.
@@ -17,7 +17,7 @@ const MICROS_TO_2000: i64 = 946_684_800_000_000;
 /// The first byte of binary JSONB.
 const JSONB_VERSION: u8 = 1;
 
-pub(super) fn parameters<'v>(values: &'v [Given<'v>]) -> Vec<&'v (dyn ToSql + Sync)> {
+pub(super) fn parameters<'v>(values: &'v [Parameter<'v>]) -> Vec<&'v (dyn ToSql + Sync)> {
     values.iter().map(|value| value as _).collect()
 }
 
@@ -32,7 +32,7 @@ pub(super) fn rows(statement: &Statement, rows: &[tokio_postgres::Row]) -> Resul
 
 type Boxed = Box<dyn Error + Sync + Send>;
 
-impl ToSql for Given<'_> {
+impl ToSql for Parameter<'_> {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
         match (self, kind) {
             (Self::Null, _) => Ok(IsNull::Yes),
@@ -61,7 +61,7 @@ impl ToSql for Given<'_> {
     to_sql_checked!();
 }
 
-impl std::fmt::Debug for Given<'_> {
+impl std::fmt::Debug for Parameter<'_> {
     /// Values may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Value(..)")

@@ -78,8 +78,8 @@ pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
             OpenOptions::new().append(true).open(path).map(drop).map_err(failed)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(path).map_err(|source| match source {
-            NotMade::Io(source) => failed(source),
-            NotMade::Sqlite(source) => OpenError::File { path: path.to_owned(), source: source.into() },
+            CreateError::Io(source) => failed(source),
+            CreateError::Sqlite(source) => OpenError::File { path: path.to_owned(), source: source.into() },
         }),
         Err(error) => Err(failed(error)),
     }
@@ -91,18 +91,18 @@ pub(super) fn refuse_empty(path: &Path) -> Result<(), OpenError> {
     if is_empty { Err(OpenError::Empty { path: path.to_owned() }) } else { Ok(()) }
 }
 
-enum NotMade {
+enum CreateError {
     Io(io::Error),
     Sqlite(rusqlite::Error),
 }
 
 /// Makes an empty database under another name first: a program that is killed in the middle leaves no file without a
 /// byte, which would be taken for a registry that was lost. Of several that do this at once, one wins.
-fn create(path: &Path) -> Result<(), NotMade> {
+fn create(path: &Path) -> Result<(), CreateError> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.new", uuid::Uuid::new_v4().simple()));
     let new = PathBuf::from(name);
-    let made = make(&new).and_then(|()| publish(&new, path).map_err(NotMade::Io));
+    let made = make(&new).and_then(|()| publish(&new, path).map_err(CreateError::Io));
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(path = %new.display(), %error, "could not remove a temporary file");
@@ -112,16 +112,16 @@ fn create(path: &Path) -> Result<(), NotMade> {
     made
 }
 
-fn make(new: &Path) -> Result<(), NotMade> {
+fn make(new: &Path) -> Result<(), CreateError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     // SQLite gives its log and its index the mode of the database.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(new).map_err(NotMade::Io)?;
-    let connection = Connection::open(new).map_err(NotMade::Sqlite)?;
-    connection.pragma_update(None, "journal_mode", "WAL").map_err(NotMade::Sqlite)?;
-    connection.close().map_err(|(_, error)| NotMade::Sqlite(error))
+    options.open(new).map_err(CreateError::Io)?;
+    let connection = Connection::open(new).map_err(CreateError::Sqlite)?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(CreateError::Sqlite)?;
+    connection.close().map_err(|(_, error)| CreateError::Sqlite(error))
 }
 
 fn publish(new: &Path, path: &Path) -> io::Result<()> {

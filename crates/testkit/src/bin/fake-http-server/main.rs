@@ -21,7 +21,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<()> {
-    let Asked { address, is_until_killed, script } = parse(std::env::args().skip(1))?;
+    let Options { address, is_until_killed, script } = parse(std::env::args().skip(1))?;
     let server = HttpServer::start_at(address, script);
     writeln!(io::stdout(), "{}", server.url()).context("could not print the URL")?;
     if is_until_killed {
@@ -35,14 +35,14 @@ fn run() -> anyhow::Result<()> {
 }
 
 /// What the command line asks for.
-struct Asked {
+struct Options {
     address: SocketAddr,
     /// The end of stdin means nothing: in a container there may be none.
     is_until_killed: bool,
     script: Script,
 }
 
-fn parse(arguments: impl IntoIterator<Item = String>) -> anyhow::Result<Asked> {
+fn parse(arguments: impl IntoIterator<Item = String>) -> anyhow::Result<Options> {
     let (mut address, mut script) = (SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Script::default());
     let mut is_until_killed = false;
     let mut arguments = arguments.into_iter();
@@ -93,5 +93,5 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> anyhow::Result<Asked> {
             _ => bail!("unknown flag `{flag}`"),
         };
     }
-    Ok(Asked { address, is_until_killed, script })
+    Ok(Options { address, is_until_killed, script })
 }

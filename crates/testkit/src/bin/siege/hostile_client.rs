@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::http_client::{Ask, Connection};
+use testkit::http_client::{Connection, HttpRequest};
 
 use crate::hostile_server::Kind;
 use crate::{ATTACKER_TOKEN, is_over};
@@ -115,18 +115,18 @@ impl fmt::Display for Tally {
 
 impl Attacker {
     /// Sends a request on a connection of its own; status and body.
-    fn fetch(&self, ask: &Ask) -> Option<(u16, String)> {
+    fn fetch(&self, ask: &HttpRequest) -> Option<(u16, String)> {
         let mut connection = Connection::try_open(self.address).ok()?;
         let (status, body) = connection.try_fetch(ask)?;
         Some((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
-    fn status(&self, ask: &Ask) -> Option<String> {
+    fn status(&self, ask: &HttpRequest) -> Option<String> {
         self.fetch(ask).map(|(status, _)| status.to_string())
     }
 
     /// The first of these that the answer has in it, or its status.
-    fn outcome(&self, ask: &Ask, words: &[&str]) -> Option<String> {
+    fn outcome(&self, ask: &HttpRequest, words: &[&str]) -> Option<String> {
         let (status, body) = self.fetch(ask)?;
         let found = words.iter().find(|word| body.contains(**word));
         Some(found.map_or_else(|| status.to_string(), |word| (*word).to_owned()))
@@ -153,20 +153,21 @@ impl Attacker {
     }
 }
 
-fn authorized(ask: Ask) -> Ask {
+fn authorized(ask: HttpRequest) -> HttpRequest {
     ask.header("Authorization", &format!("Bearer {ATTACKER_TOKEN}"))
 }
 
-fn mcp(message: &Value) -> Ask {
-    authorized(Ask::post("/mcp", message.to_string()))
+fn mcp(message: &Value) -> HttpRequest {
+    authorized(HttpRequest::post("/mcp", message.to_string()))
 }
 
-fn in_session(ask: Ask, session: &str) -> Ask {
+fn in_session(ask: HttpRequest, session: &str) -> HttpRequest {
     ask.header("Mcp-Session-Id", session).header("MCP-Protocol-Version", "2025-11-25")
 }
 
-fn rest(path: &str, body: &Value) -> Ask {
-    authorized(Ask::post(&format!("/api/v1/aggregator{path}"), body.to_string())).header("Accept", "application/json")
+fn rest(path: &str, body: &Value) -> HttpRequest {
+    authorized(HttpRequest::post(&format!("/api/v1/aggregator{path}"), body.to_string()))
+        .header("Accept", "application/json")
 }
 
 fn hello(name: &str) -> Value {
@@ -180,7 +181,7 @@ fn hello(name: &str) -> Value {
 }
 
 /// A modern request, which stands for itself.
-fn modern(method: &str, mut params: Value) -> Ask {
+fn modern(method: &str, mut params: Value) -> HttpRequest {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "siege", "version": "1"},
@@ -192,7 +193,7 @@ fn modern(method: &str, mut params: Value) -> Ask {
         .header("Mcp-Method", method)
 }
 
-fn call(tool: &str) -> Ask {
+fn call(tool: &str) -> HttpRequest {
     modern("tools/call", json!({"name": tool, "arguments": {}})).header("Mcp-Name", tool)
 }
 
@@ -266,7 +267,7 @@ fn slow_body(attacker: &mut Attacker) -> Option<String> {
 }
 
 fn wrong_token(attacker: &mut Attacker) -> Option<String> {
-    attacker.status(&Ask::post("/mcp", hello("siege").to_string()).header("Authorization", "Bearer wrong"))
+    attacker.status(&HttpRequest::post("/mcp", hello("siege").to_string()).header("Authorization", "Bearer wrong"))
 }
 
 /// Subscribes to one resource after the other until there may be no more, and begins again in another session.
@@ -318,7 +319,7 @@ fn unread_streams(attacker: &mut Attacker) -> Option<String> {
     let level = json!({"jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": "debug"}});
     attacker.fetch(&in_session(mcp(&level), &session))?;
     let mut connection = Connection::try_open(attacker.address).ok()?;
-    connection.try_send(&in_session(authorized(Ask::stream("/mcp")), &session)).ok()?;
+    connection.try_send(&in_session(authorized(HttpRequest::stream("/mcp")), &session)).ok()?;
     let is_open = connection.try_answer().ok()??.is_stream();
     attacker.keep(connection, 50);
     Some(if is_open { "opened" } else { "refused" }.to_owned())
@@ -370,7 +371,7 @@ fn yaml_bomb(attacker: &mut Attacker) -> Option<String> {
 fn deep_json(attacker: &mut Attacker) -> Option<String> {
     let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
     let body = format!(r#"{{"name":"good.echo","arguments":{deep}}}"#);
-    let ask = Ask::post("/api/v1/aggregator/tools/call", body).header("Accept", "application/json");
+    let ask = HttpRequest::post("/api/v1/aggregator/tools/call", body).header("Accept", "application/json");
     attacker.status(&authorized(ask))
 }
 
@@ -440,6 +441,6 @@ fn reconnect_servers(attacker: &mut Attacker) -> Option<String> {
 }
 
 fn assistant_tools(attacker: &mut Attacker) -> Option<String> {
-    let ask = Ask::new("GET", "/api/v1/aggregator/assistant/tools?format=openai");
+    let ask = HttpRequest::new("GET", "/api/v1/aggregator/assistant/tools?format=openai");
     attacker.status(&authorized(ask))
 }

@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use testkit::http_client::Ask;
+use testkit::http_client::HttpRequest;
 use testkit::processes::{descendants, open_fds, peak_rss_kb, rss_kb};
 use testkit::{Config, Serve, ServerEntry, Signal, fake};
 
@@ -158,7 +158,7 @@ fn bound(service: &Serve) -> anyhow::Result<()> {
         "server_undelivered_kb": BYTE_BOUNDS.undelivered << 10,
         "all_catalogs_kb": BYTE_BOUNDS.catalogs << 10,
     });
-    let ask = Ask::new("PATCH", "/api/v1/aggregator/settings")
+    let ask = HttpRequest::new("PATCH", "/api/v1/aggregator/settings")
         .header("Authorization", &format!("Bearer {NEIGHBOUR_TOKEN}"))
         .header("Content-Type", "application/json")
         .body(settings.to_string());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::http_client::{Ask, Connection};
+use testkit::http_client::{Connection, HttpRequest};
 use testkit::{Driver, Launch, Serve, program};
 
 /// The pause between two calls.
@@ -102,8 +102,8 @@ impl Neighbour {
     }
 }
 
-fn ask(request: &Value) -> Ask {
-    Ask::post("/mcp", request.to_string())
+fn ask(request: &Value) -> HttpRequest {
+    HttpRequest::post("/mcp", request.to_string())
         .header("Authorization", &format!("Bearer {}", crate::NEIGHBOUR_TOKEN))
         .header("MCP-Protocol-Version", "2025-11-25")
 }

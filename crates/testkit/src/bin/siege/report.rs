@@ -21,7 +21,7 @@ const MOST_GROWTH_KB: u64 = 150 << 10;
 const FEWEST_SAMPLES: usize = 30;
 
 /// The longest time from SIGTERM to the end of the service.
-const LONGEST_STOP: Duration = Duration::from_secs(15);
+const MAX_STOP_DURATION: Duration = Duration::from_secs(15);
 
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -85,8 +85,9 @@ impl Report {
         if let Some(growth) = self.memory.growth_kb().filter(|&growth| growth > MOST_GROWTH_KB) {
             exceeded.push(format!("the memory of the service grew by {} MB in the second half", growth / 1024));
         }
-        if self.stop > LONGEST_STOP {
-            exceeded.push(format!("the service ended {:.1?} after SIGTERM; {LONGEST_STOP:?} are allowed", self.stop));
+        if self.stop > MAX_STOP_DURATION {
+            exceeded
+                .push(format!("the service ended {:.1?} after SIGTERM; {MAX_STOP_DURATION:?} are allowed", self.stop));
         }
         if self.panics > 0 {
             exceeded.push(format!("{} panics are in the log", self.panics));

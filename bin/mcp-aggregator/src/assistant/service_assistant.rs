@@ -1,0 +1,64 @@
+//! Questions to the assistant of a running service: its model answers, and nobody here needs a key.
+
+use std::time::Duration;
+
+use assistant::DialogueEvent;
+use serde_json::Value;
+
+use crate::client::{Client, RequestError};
+use crate::failure::Failure;
+
+/// Why a service gave no answer.
+pub(crate) enum ServiceAskError {
+    /// It has no assistant.
+    NoAssistant,
+    /// Something went wrong.
+    Failed(Failure),
+}
+
+/// Asks, and tells what happens; what `POST /assistant/ask` answers. Dropping this stops it: the service sees that nobody
+/// waits any more.
+pub(crate) async fn ask_service(
+    service: &Client,
+    question: &Value,
+    tell: &mut (dyn FnMut(DialogueEvent<'_>) + Send),
+) -> Result<Value, ServiceAskError> {
+    let mut ended = None;
+    let mut hear = |kind: &str, data: &Value| match kind {
+        "assistant.finished" | "assistant.failed" => ended = Some((kind == "assistant.finished", data.clone())),
+        _ => pass_on(kind, data, tell),
+    };
+    if let Err((code, denial)) = service.stream("/assistant/ask", question, &mut hear).await {
+        return Err(match code.as_deref() {
+            Some("ASSISTANT_UNAVAILABLE") => ServiceAskError::NoAssistant,
+            _ => ServiceAskError::Failed(denial.into()),
+        });
+    }
+    match ended {
+        Some((true, answer)) => Ok(answer),
+        Some((false, error)) => {
+            let why = error["detail"].as_str().unwrap_or("the service gave no answer");
+            Err(ServiceAskError::Failed(Failure::new(why)))
+        }
+        None => {
+            let why = format!("the service at {} broke off", service.url());
+            Err(ServiceAskError::Failed(RequestError::Other(Failure::new(why)).into()))
+        }
+    }
+}
+
+fn pass_on(kind: &str, data: &Value, tell: &mut (dyn FnMut(DialogueEvent<'_>) + Send)) {
+    let text = |name: &str| data[name].as_str().unwrap_or_default();
+    match kind {
+        "assistant.words" => tell(DialogueEvent::Words(text("text"))),
+        "assistant.calling" => {
+            tell(DialogueEvent::EndOfWords);
+            tell(DialogueEvent::Calling { tool: text("tool"), arguments: text("arguments") });
+        }
+        "assistant.called" => {
+            let took = Duration::from_millis(data["took_ms"].as_u64().unwrap_or_default());
+            tell(DialogueEvent::Called { tool: text("tool"), took, problem: data["problem"].as_str() });
+        }
+        _ => {}
+    }
+}

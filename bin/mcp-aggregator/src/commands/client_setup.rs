@@ -1,0 +1,384 @@
+//! The config of a client is changed so that it uses this aggregator, and changed back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::client::Request;
+use super::list;
+use crate::admission::TOKEN_VARIABLE;
+use crate::arguments::clients::DEFAULT_ENTRY;
+use crate::client_config::diff::{Side, diff};
+use crate::client_config::duplicates::duplicates;
+use crate::client_config::edit::{self, Unfit};
+use crate::client_config::entry::{self, ClientTransport};
+use crate::client_config::file::ClientFile;
+use crate::client_config::mask;
+use crate::client_config::undo::{Made, Undone, url_of};
+use crate::failure::Failure;
+use crate::import::clients::{Client, Machine};
+use crate::import::plan::is_ours;
+use crate::import::{found_in, jsonc};
+use crate::output::{self, print_message};
+use crate::own_path::own_path;
+use crate::target::TokenFrom;
+use crate::{config, session, suggestion};
+
+/// What helps where a file cannot be read.
+const BY_HAND: &str = "mend the file, or take our entry out";
+
+/// What is to become of a file.
+enum Change {
+    /// It is as it should be.
+    Nothing,
+    /// This is to be in it; what it would be without us is kept.
+    Write { text: String, before: Option<String> },
+    /// It is to be what it was before us: this, or not there.
+    GiveBack(Option<String>),
+    /// Only our changes go: somebody else has changed the rest meanwhile.
+    Undo(Undone),
+    /// One of several entries of ours goes; the file stays ours.
+    TakeOne { name: String, text: String, before: Option<String> },
+    /// Somebody has taken us out already: what was kept for that is not needed any more.
+    Forget,
+}
+
+/// What the client's config is to lead to.
+struct Wanted {
+    entry: Value,
+    has_token: bool,
+    /// The servers that the client gets by it, as REST describes them.
+    served: Vec<Value>,
+}
+
+/// What is to become of a client's file, and what is to be said about it.
+struct Plan {
+    change: Change,
+    has_token: bool,
+    /// Servers that the client has and gets from us, too.
+    duplicates: Vec<String>,
+}
+
+impl Plan {
+    /// Those that are removed from the client's config.
+    fn removed(&self, request: &Request<'_>) -> &[String] {
+        if request.replace { &self.duplicates } else { &[] }
+    }
+}
+
+pub(super) fn run(request: &Request<'_>) -> Result<(), Failure> {
+    let client = request.client;
+    let file = Machine::this().own_file(client, request.place.project).ok_or_else(|| no_file(client))?;
+    let file = ClientFile::at(&file).map_err(|error| unreadable(&file, &error))?;
+    let before = file.read().map_err(|error| unreadable(file.path(), &error))?;
+    let plan = if request.undo {
+        let change = undoing(client, &file, before.as_deref(), &request.place.entry)?;
+        Plan { change, has_token: false, duplicates: Vec::new() }
+    } else {
+        adding(request, &file, before.as_deref())?
+    };
+    if request.place.dry_run {
+        return show(request, &file, before.as_deref(), &plan);
+    }
+    carry_out(&file, &plan.change)
+        .map_err(|error| Failure::new(format!("could not write {}: {error}", file.path().display())))?;
+    if plan.has_token && request.place.project {
+        print_message(format_args!(
+            "hint: the token is not in the file: {} reads it from {TOKEN_VARIABLE}",
+            client.word()
+        ));
+        print_message(format_args!("hint: export it where {} is started; then the file may be shared", client.word()));
+    } else if plan.has_token && file.is_open() {
+        let path = file.path().display();
+        print_message(format_args!("warning: {path} has the token in it now, and others on this machine can read it"));
+        print_message(format_args!("hint: chmod 600 {path}"));
+    }
+    print_outcome(request, &file, &plan)
+}
+
+fn adding(request: &Request<'_>, file: &ClientFile, before: Option<&str>) -> Result<Plan, Failure> {
+    let wanted = wanted_entry(request, file)?;
+    let group = entry::group(request.client);
+    let entries = entries_of(file, before, group)?;
+    let mut duplicates = duplicates(&json!({ group: entries }), group, &wanted.served);
+    duplicates.retain(|name| *name != request.place.entry);
+    let removed: &[String] = if request.replace { &duplicates } else { &[] };
+    let change = connecting(request, file, before, &wanted.entry, removed)?;
+    Ok(Plan { change, has_token: wanted.has_token, duplicates })
+}
+
+fn no_file(client: Client) -> Failure {
+    match client {
+        Client::ClaudeDesktop => Failure::usage("claude-desktop has no files for projects"),
+        other => Failure::new(format!("it is not known where {} keeps its config: HOME is not set", other.word())),
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("could not read {}: {error}", path.display()))
+}
+
+fn unfit(path: &Path, why: &Unfit, by_hand: &str) -> Failure {
+    Failure::new(format!("could not change {}: {why}", path.display()))
+        .with_hint(format!("nothing was changed; by hand: {by_hand}"))
+}
+
+/// The entry that leads here.
+fn wanted_entry(request: &Request<'_>, file: &ClientFile) -> Result<Wanted, Failure> {
+    let client = request.client;
+    if let Some(config) = request.config {
+        let config = absolute(config)?;
+        if config.canonicalize().is_ok_and(|config| config == file.path()) {
+            return Err(Failure::usage("that is the config of the client itself: it would start itself in a circle")
+                .with_hint("copy its servers into a file of their own, or `mcp-aggregator import` them"));
+        }
+        config::load(&config)?;
+        let program =
+            own_path().map_err(|error| Failure::new(format!("could not find the path of this program: {error}")))?;
+        let text = std::fs::read_to_string(&config).map_err(|error| unreadable(&config, &error))?;
+        let read = jsonc::read(&text).map_err(|error| unreadable(&config, &error.into()))?;
+        let served = found_in(&read, "").into_iter();
+        let served = served.map(|found| Value::Object(found.registration)).collect();
+        let entry = entry::entry(client, &ClientTransport::Stdio { program: &program, config: &config });
+        return Ok(Wanted { entry, has_token: false, served });
+    }
+    session::block_on(async {
+        let service = request.target()?.service().await.map_err(|failure| {
+            let hint = "start one with `mcp-aggregator serve`, or let the client start us: --stdio --config FILE";
+            failure.with_hint(hint)
+        })?;
+        // Whether it lets us in: the client would be refused, too.
+        service.get("/state").await?;
+        let served = list::servers_of(&service).await?;
+        let token = request.target()?.token_for_clients(service.url())?;
+        let has_token = token.is_some();
+        // What belongs to a project is made to be shared.
+        let written = token.map(|(token, from)| match (request.place.project, from) {
+            (true, from) => {
+                if let TokenFrom::File(file) = from {
+                    print_message(format_args!("hint: the token is in {}", file.display()));
+                }
+                entry::reference(client, TOKEN_VARIABLE)
+            }
+            (false, _) => token,
+        });
+        let entry = entry::entry(client, &ClientTransport::Http { url: service.url(), token: written.as_deref() });
+        Ok(Wanted { entry, has_token, served })
+    })
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| unreadable(path, &error))
+}
+
+/// The servers in the file.
+fn entries_of(file: &ClientFile, text: Option<&str>, group: &str) -> Result<Map<String, Value>, Failure> {
+    edit::entries(text.unwrap_or_default(), group).map_err(|why| unfit(file.path(), &why, "mend it first"))
+}
+
+/// What we made of the file, if we did. Where the backup is lost, only the entry `name` is taken for ours.
+fn made_of(file: &ClientFile, group: &str, name: &str) -> Result<Option<Made>, Failure> {
+    let without_us = |written: &str| edit::take_out(written, group, name).map_err(io::Error::other);
+    file.made(without_us).map_err(|error| unreadable(file.path(), &error))
+}
+
+fn connecting(
+    request: &Request<'_>,
+    file: &ClientFile,
+    before: Option<&str>,
+    entry: &Value,
+    removed: &[String],
+) -> Result<Change, Failure> {
+    let name = request.place.entry.as_str();
+    let (text, group) = (before.unwrap_or_default(), entry::group(request.client));
+    let entries = entries_of(file, before, group)?;
+    let existing = entries.get(name);
+    if existing == Some(entry) && removed.is_empty() {
+        return Ok(Change::Nothing);
+    }
+    let made = made_of(file, group, name)?;
+    if let Some(existing) = existing
+        && !is_ours(existing, url_of(entry))
+        && !is_by_us(file, made.as_ref(), group, name, existing)?
+    {
+        return Err(Failure::new(format!("{} has another server that is called `{name}`", file.path().display()))
+            .with_hint("choose another name for us with --as NAME"));
+    }
+    let before = kept_before(file, made, before, group)?;
+    let added = edit::set(text, group, name, entry);
+    let alone = added.and_then(|text| removed.iter().try_fold(text, |text, name| edit::take_out(&text, group, name)));
+    alone.map(|text| Change::Write { text, before }).map_err(|why| {
+        let whole = json!({ group: { name: entry } }).to_string();
+        let shown = mask::masked(&whole, group).unwrap_or_default();
+        unfit(file.path(), &why, &format!("put into it {shown}"))
+    })
+}
+
+/// What the file would be without us: what it was before our first change, with what others have changed since.
+fn kept_before(
+    file: &ClientFile,
+    made: Option<Made>,
+    now: Option<&str>,
+    group: &str,
+) -> Result<Option<String>, Failure> {
+    match (made, now) {
+        (None, now) => Ok(now.map(str::to_owned)),
+        (Some(made), Some(now)) if now != made.written => {
+            Ok(Some(made.undone(now, group).map_err(|why| unfit(file.path(), &why, BY_HAND))?.text))
+        }
+        (Some(made), _) => Ok(made.before),
+    }
+}
+
+/// Whether an entry is as we wrote it, wherever it leads: the service may have moved since.
+fn is_by_us(file: &ClientFile, made: Option<&Made>, group: &str, name: &str, entry: &Value) -> Result<bool, Failure> {
+    let Some(made) = made else { return Ok(false) };
+    let unfit = |why| unfit(file.path(), &why, BY_HAND);
+    let is_written = edit::entries(&made.written, group).map_err(unfit)?.get(name) == Some(entry);
+    Ok(is_written && made.ours(group).map_err(unfit)?.iter().any(|ours| ours == name))
+}
+
+fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> Result<Change, Failure> {
+    let (path, group) = (file.path(), entry::group(client));
+    let Some(made) = made_of(file, group, name)? else {
+        return Err(Failure::new(format!("{} was not changed by us", path.display())));
+    };
+    let by_hand = format!("take `{name}` out of `{group}`");
+    let unfit = |why| unfit(path, &why, &by_hand);
+    let Some(now) = now else {
+        return Ok(if made.before.is_some() { Change::GiveBack(made.before) } else { Change::Forget });
+    };
+    let undone = made.undone(now, group).map_err(unfit)?;
+    // Whoever names nobody means the only one there is.
+    let is_meant = |ours: &str| ours == name || name == DEFAULT_ENTRY;
+    match undone.taken_out.as_slice() {
+        [] if undone.put_back.is_empty() => Ok(Change::Forget),
+        [] => Ok(Change::Undo(undone)),
+        [only] if is_meant(only) && now == made.written => Ok(Change::GiveBack(made.before)),
+        [only] if is_meant(only) => Ok(Change::Undo(undone)),
+        several if several.iter().any(|one| one == name) => {
+            let text = edit::take_out(now, group, name).map_err(unfit)?;
+            let before = kept_before(file, Some(made), Some(now), group)?;
+            Ok(Change::TakeOne { name: name.to_owned(), text, before })
+        }
+        several => Err(not_there(path, name, several)),
+    }
+}
+
+fn not_there(path: &Path, name: &str, ours: &[String]) -> Failure {
+    let failure = Failure::new(format!("there is no `{name}` of ours in {}", path.display()));
+    let names: Vec<&str> = ours.iter().map(String::as_str).collect();
+    match suggestion::some_of(&names) {
+        Some(names) => failure.with_hint(format!("there is {names}: name one with --as")),
+        None => failure,
+    }
+}
+
+fn carry_out(file: &ClientFile, change: &Change) -> io::Result<()> {
+    match change {
+        Change::Nothing => Ok(()),
+        Change::Write { text, before } | Change::TakeOne { text, before, .. } => file.replace(text, before.as_deref()),
+        Change::Forget => file.forget(),
+        Change::GiveBack(before) => file.give_back(before.as_deref()),
+        Change::Undo(undone) => file.release(&undone.text),
+    }
+}
+
+/// What would change. Nobody's secrets are for the screen.
+fn show(request: &Request<'_>, file: &ClientFile, before: Option<&str>, plan: &Plan) -> Result<(), Failure> {
+    let (client, change) = (request.client, &plan.change);
+    let path = file.path().display().to_string();
+    let lines = match change {
+        Change::Nothing | Change::Forget => Vec::new(),
+        Change::Write { text, .. } | Change::Undo(Undone { text, .. }) | Change::TakeOne { text, .. } => {
+            differing(&path, client, before.unwrap_or_default(), text)
+        }
+        Change::GiveBack(earlier) => {
+            differing(&path, client, before.unwrap_or_default(), earlier.as_deref().unwrap_or_default())
+        }
+    };
+    if request.json {
+        let changed = !matches!(change, Change::Nothing | Change::Forget);
+        return output::print_json(&json!({"client": client.word(), "file": path, "would_change": changed,
+            "diff": lines, "duplicates": plan.duplicates, "removed": plan.removed(request)}));
+    }
+    output::print_lines(&lines)?;
+    print_message(if lines.is_empty() { "nothing would change" } else { "nothing was changed: this is what would be" });
+    print_duplicates(request, plan);
+    Ok(())
+}
+
+/// The lines that differ. Where secrets cannot be told from the rest, none is shown.
+fn differing(path: &str, client: Client, before: &str, after: &str) -> Vec<String> {
+    let group = entry::group(client);
+    match (mask::masked(before, group), mask::masked(after, group)) {
+        (Some(old), Some(new)) => diff(path, &Side { text: before, shown: &old }, &Side { text: after, shown: &new }),
+        _ => vec![format!("--- {path}"), format!("+++ {path}"), "(not shown: there may be secrets in it)".to_owned()],
+    }
+}
+
+fn print_outcome(request: &Request<'_>, file: &ClientFile, plan: &Plan) -> Result<(), Failure> {
+    let (client, change) = (request.client, &plan.change);
+    let path = file.path().display();
+    if request.json {
+        let backup = Some(file.backup()).filter(|_| matches!(change, Change::Write { before: Some(_), .. }));
+        let changed = !matches!(change, Change::Nothing | Change::Forget);
+        return output::print_json(&json!({"client": client.word(), "file": file.path(), "changed": changed,
+            "backup": backup, "duplicates": plan.duplicates, "removed": plan.removed(request)}));
+    }
+    let word = client.word();
+    let entry = request.place.entry.as_str();
+    match change {
+        Change::Nothing => print_message(format_args!("{word} is connected already: {path} is as it should be")),
+        Change::GiveBack(Some(_)) => print_message(format_args!("{path} is as it was before")),
+        Change::GiveBack(None) => print_message(format_args!("removed {path}, which was not there before")),
+        Change::Undo(undone) => {
+            for name in &undone.taken_out {
+                print_message(format_args!("took `{name}` out of {path}; it was changed since, and the rest stays"));
+            }
+            for name in &undone.put_back {
+                print_message(format_args!("put `{name}` back into {path}"));
+            }
+        }
+        Change::TakeOne { name, .. } => print_message(format_args!("took `{name}` out of {path}")),
+        Change::Forget => {
+            print_message(format_args!(
+                "there is no `{entry}` of ours in {path} any more; what was kept to undo it is removed"
+            ));
+        }
+        Change::Write { before, .. } => {
+            print_message(format_args!("connected {word}: {path}"));
+            if before.is_some() {
+                print_message(format_args!("what it was is in {}", file.backup().display()));
+            }
+            for name in plan.removed(request) {
+                print_message(format_args!("removed `{name}` from it: mcp-aggregator serves it"));
+            }
+            let options = request.place_options();
+            print_message(format_args!(
+                "hint: restart {word}; `mcp-aggregator client add {word}{options} --undo` restores its config"
+            ));
+            if client == Client::ClaudeDesktop && request.config.is_none() {
+                print_message("hint: it starts programs only, so `npx mcp-remote` goes between; that needs Node");
+            }
+        }
+    }
+    print_duplicates(request, plan);
+    Ok(())
+}
+
+/// Offers to remove what the client would have twice.
+fn print_duplicates(request: &Request<'_>, plan: &Plan) {
+    if request.replace || plan.duplicates.is_empty() {
+        return;
+    }
+    let names = plan.duplicates.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let (word, options) = (request.client.word(), request.add_options());
+    print_message(format_args!(
+        "warning: {word} has {names} by itself, which mcp-aggregator serves, too: it sees their tools twice"
+    ));
+    print_message(format_args!(
+        "hint: `mcp-aggregator client add {word}{options} --replace` removes them from its config; --undo restores them"
+    ));
+}

@@ -1,0 +1,552 @@
+//! A modern client at a legacy server: when the server asks something, its call is parked and the client is given an
+//! `input_required`. It comes back with the answers and a request state, and the call goes on; or it does not, and the call is
+//! cancelled.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use catalog::Scope;
+use protocol::bridge::input::{self, Retry};
+use protocol::bridge::{elicitation, error, label, meta, result};
+use protocol::reply::{self, code};
+use protocol::splice::Edit;
+use protocol::{Span, text};
+use tokio::time::Instant;
+use upstream::{
+    CallError, Connection, Notification, Request, Requester, ResponseHandler, ServerRequest, ServerResponse,
+};
+
+use super::parked_calls::ParkedCalls;
+use super::request_state::{Binding, digest};
+use super::{BridgedRequest, scanned};
+use crate::call::id_of;
+use crate::client::next_number;
+use crate::level::Level;
+use crate::logs::{self, LevelRequest};
+use crate::responder::{Responder, failure};
+
+/// A parked call keeps its turn at a server that serves one client at a time for this part of the time a client may take
+/// to come back. Whoever closes a form has no way to say so, and others wait.
+const EXCLUSIVE_TIMEOUT_DIVISOR: u32 = 10;
+/// What a server asks within this time is asked together.
+const COALESCE_DELAY: Duration = Duration::from_millis(5);
+
+/// What the call is known as at its connection; the ids of the client's requests for it come and go.
+const KNOWN_AS: &[u8] = b"0";
+
+/// A call at a legacy server, and the client's request that waits for it, if one does.
+pub(super) struct ModernClientCall {
+    /// Stands for the client at the server: its requests come and go, the call stays.
+    number: u64,
+    parked_calls: Arc<ParkedCalls>,
+    connection: Arc<Connection>,
+    method: String,
+    binding: Binding,
+    scope: Scope,
+    /// There is no other client.
+    is_alone: bool,
+    /// The request as the server understands it.
+    request: Bytes,
+    /// How long a client may take to come back.
+    answer_timeout: Duration,
+    /// Our number for the call at the server, once it is sent.
+    sent_as: AtomicU64,
+    /// The log messages it wants, as long as it lives.
+    _level_request: Option<LevelRequest>,
+    state: Mutex<State>,
+    myself: std::sync::Weak<Self>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The request that waits.
+    waiting: Option<WaitingRequest>,
+    /// What the server wants to know and the client has been told, under the keys it was told.
+    sent_requests: Vec<(String, PendingInput)>,
+    /// What the server wants to know and the client has not been told.
+    unsent_requests: VecDeque<(String, PendingInput)>,
+    /// What became of the call while nobody waited.
+    outcome: Option<Outcome>,
+    round: u64,
+    /// Since when nobody waits for it here.
+    parked_at: Option<Instant>,
+    last_key: u64,
+    is_over: bool,
+    /// What the client would have had to offer for a question that was refused: the JSON of capabilities.
+    missing_capabilities: Option<Vec<u8>>,
+}
+
+/// A request of the client.
+struct WaitingRequest {
+    to: Arc<Responder>,
+    id: Box<[u8]>,
+    capabilities: Bytes,
+    level: Option<Level>,
+    progress: Option<Box<[u8]>>,
+}
+
+enum PendingInput {
+    FromServer(Box<ServerRequest>),
+    /// The server wants an address to be visited before it is called again.
+    UrlElicitation(Bytes),
+}
+
+enum Outcome {
+    Answer(Bytes),
+    Failure(CallError),
+}
+
+/// Sends a request, or comes back to one.
+pub(super) fn send(bridged: &BridgedRequest<'_>) {
+    let (client, params) = (bridged.to.client(), &bridged.envelope.params);
+    let binding = Binding {
+        principal: client.principal().to_string(),
+        server: bridged.connection.index(),
+        digest: digest(&bridged.method, &bridged.renamed, &bridged.renamed_envelope().params),
+    };
+    let waiting = WaitingRequest::of(bridged);
+    let Retry { responses, state } = input::of_request(bridged.line, params);
+    if let Some(request_state) = state {
+        let found = bridged.aggregator.parked_calls.find(&request_state, &binding);
+        let Some((call, round)) = found else { return bridged.to.close_with(&unknown_request_state(bridged.id())) };
+        return call.resume(waiting, round, bridged.line, responses);
+    }
+    let renamed = bridged.renamed_envelope();
+    let plain = input::without_retry(&bridged.renamed, &renamed);
+    let request = meta::to_legacy(&plain, &scanned(&plain));
+    let level_request =
+        waiting.level.map(|level| LevelRequest::new(&bridged.aggregator.fleet, bridged.connection, level));
+    let call = Arc::new_cyclic(|myself| ModernClientCall {
+        number: next_number(),
+        parked_calls: Arc::clone(&bridged.aggregator.parked_calls),
+        connection: Arc::clone(bridged.connection),
+        method: bridged.method.clone(),
+        binding,
+        scope: client.scope(),
+        is_alone: client.is_alone(),
+        request,
+        answer_timeout: bridged.aggregator.options.answer_timeout,
+        sent_as: AtomicU64::new(0),
+        _level_request: level_request,
+        state: Mutex::new(State { waiting: Some(waiting), ..State::default() }),
+        myself: myself.clone(),
+    });
+    if !call.parked_calls.enter(&call) {
+        let text = "Too many calls are under way";
+        return bridged.to.close_with(&reply::error(bridged.id(), code::INTERNAL_ERROR, text, None));
+    }
+    call.forward();
+}
+
+fn unknown_request_state(id: &[u8]) -> Vec<u8> {
+    let text =
+        "Invalid params: `requestState` is unknown, expired, or for another request; send the request without it";
+    reply::error(id, code::INVALID_PARAMS, text, None)
+}
+
+impl WaitingRequest {
+    fn of(bridged: &BridgedRequest<'_>) -> Self {
+        let said = meta::read(bridged.line, &bridged.envelope.params);
+        let line = bridged.line;
+        let level =
+            said.log_level.and_then(|level| text::decode(level.of(line))).and_then(|level| Level::named(&level));
+        Self {
+            to: Arc::clone(bridged.to),
+            id: Box::from(bridged.id()),
+            capabilities: said.capabilities.map_or(Bytes::from_static(b"{}"), |span| line.slice(span.start..span.end)),
+            level,
+            progress: bridged.envelope.params.wanted_progress.map(|token| Box::from(token.of(line))),
+        }
+    }
+}
+
+impl ModernClientCall {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// On whose behalf it was made.
+    pub(super) fn principal(&self) -> &str {
+        &self.binding.principal
+    }
+
+    /// Whether a request of `client`, under `id` if given, waits for this call.
+    pub(super) fn is_for(&self, client: u64, id: Option<&[u8]>) -> bool {
+        let state = self.lock();
+        let waiting = state.waiting.as_ref();
+        waiting.is_some_and(|waiting| waiting.to.client().number() == client && id.is_none_or(|id| *id == *waiting.id))
+    }
+
+    /// Gives the call up because the client says so: the server hears it in the client's own words.
+    pub(super) fn cancel(&self, notice: &Bytes, id_at: Span) {
+        let translated = meta::to_legacy(notice, &scanned(notice));
+        let id_at = scanned(&translated).params.request_id.unwrap_or(id_at);
+        if !self.connection.cancel(self.number, KNOWN_AS, &translated, id_at) {
+            self.over(None);
+        }
+    }
+
+    /// Gives the call up.
+    pub(super) fn give_up(&self, why: &str) {
+        if !self.connection.abandon(self.sent_as.load(Ordering::Relaxed), why) {
+            self.over(None);
+        }
+    }
+
+    fn forward(self: Arc<Self>) {
+        let envelope = scanned(&self.request);
+        let progress = envelope.params.wanted_progress;
+        let request =
+            Request { line: &self.request, id: id_of(&envelope), known_as: KNOWN_AS, renamed: None, progress };
+        let handler = Arc::clone(&self) as Arc<dyn ResponseHandler>;
+        match self.connection.forward(request, &handler) {
+            Ok(number) => self.sent_as.store(number, Ordering::Relaxed),
+            Err(error) => self.on_failure(KNOWN_AS, &error),
+        }
+        self.connection.flush();
+    }
+
+    /// A client has come back, with what it was asked.
+    fn resume(&self, waiting: WaitingRequest, round: u64, line: &Bytes, responses: Option<Span>) {
+        let mut state = self.lock();
+        if state.is_over || state.waiting.is_some() || state.round != round {
+            drop(state);
+            return waiting.to.close_with(&unknown_request_state(&waiting.id));
+        }
+        let sent_requests = std::mem::take(&mut state.sent_requests);
+        let (mut answered, mut must_call_again) = (Vec::new(), false);
+        for (key, pending_input) in sent_requests {
+            let response = responses.and_then(|responses| input::response(line, responses, &key));
+            match (pending_input, response) {
+                (PendingInput::FromServer(request), Some(response)) => answered.push((request, response)),
+                (PendingInput::UrlElicitation(_), Some(_)) => must_call_again = true,
+                // Still open: it is told again.
+                (pending_input, None) => state.unsent_requests.push_back((key, pending_input)),
+            }
+        }
+        state.waiting = Some(waiting);
+        drop(state);
+        for (request, response) in answered {
+            request.answer_with(response.of(line));
+        }
+        if must_call_again {
+            if let Some(myself) = self.myself.upgrade() {
+                myself.forward();
+            }
+            return;
+        }
+        self.respond_now();
+    }
+
+    /// Tells the client what there is to tell: what became of the call, or what the server wants to know.
+    fn respond_now(&self) {
+        let mut state = self.lock();
+        if state.waiting.is_none() {
+            return;
+        }
+        if let Some(outcome) = state.outcome.take() {
+            drop(state);
+            return self.over(Some(outcome));
+        }
+        if state.unsent_requests.is_empty() {
+            return;
+        }
+        let Some(WaitingRequest { to, id, .. }) = state.waiting.take() else { return };
+        let unsent_requests = std::mem::take(&mut state.unsent_requests);
+        state.sent_requests.extend(unsent_requests);
+        state.round += 1;
+        state.parked_at = Some(Instant::now());
+        let round = state.round;
+        let requests: Vec<_> =
+            state.sent_requests.iter().map(|(key, pending_input)| self.put(key, pending_input)).collect();
+        drop(state);
+        let request_state = self.parked_calls.seal(self.number, round, self.answer_timeout, &self.binding);
+        let requests: Vec<(String, &str, Bytes)> =
+            requests.iter().map(|(key, method, params)| (key.clone(), method.as_str(), params.clone())).collect();
+        to.close_with(&reply::result(&id, &input::required(&requests, &request_state)));
+        to.flush();
+        self.expire_after_timeout(round);
+    }
+
+    /// Servers may ask several things in one breath: the client is told of all of them at once.
+    fn respond_soon(&self) {
+        let myself = self.myself.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(COALESCE_DELAY).await;
+            if let Some(call) = myself.upgrade() {
+                call.respond_now();
+            }
+        });
+    }
+
+    fn put(&self, key: &str, pending_input: &PendingInput) -> (String, String, Bytes) {
+        let (method, params) = match pending_input {
+            PendingInput::FromServer(request) => {
+                let params = request.envelope.params.span;
+                let params = params.map_or(Bytes::from_static(b"{}"), |span| request.line.slice(span.start..span.end));
+                (request.method(), without_token(&params))
+            }
+            PendingInput::UrlElicitation(params) => ("elicitation/create".to_owned(), params.clone()),
+        };
+        let params = match (method.as_str(), self.scope) {
+            ("elicitation/create", Scope::All) => {
+                label::elicitation_params(&elicitation::to_modern(&params), self.connection.server().as_str())
+            }
+            ("elicitation/create", Scope::One(_)) => elicitation::to_modern(&params),
+            _ => params,
+        };
+        (key.to_owned(), method, params)
+    }
+
+    /// A client that does not come back has given the call up.
+    fn expire_after_timeout(&self, round: u64) {
+        let (myself, answer_timeout) = (self.myself.clone(), self.answer_timeout);
+        tokio::spawn(async move {
+            tokio::time::sleep(answer_timeout).await;
+            let Some(call) = myself.upgrade() else { return };
+            let is_forgotten = {
+                let state = call.lock();
+                !state.is_over && state.round == round && state.waiting.is_none()
+            };
+            if is_forgotten {
+                tracing::debug!(server = %call.connection.server(), "a parked call was not come back to; it is cancelled");
+                call.give_up("nobody came back with the answer");
+            }
+        });
+    }
+
+    /// The call is over; whoever waits is told how.
+    fn over(&self, outcome: Option<Outcome>) {
+        let (waiting, pending_input) = {
+            let mut state = self.lock();
+            state.is_over = true;
+            let pending_input = (std::mem::take(&mut state.sent_requests), std::mem::take(&mut state.unsent_requests));
+            (state.waiting.take(), pending_input)
+        };
+        self.parked_calls.leave(self.number);
+        // Dropped without the lock: each question tells its server that nobody answers.
+        drop(pending_input);
+        let Some(WaitingRequest { to, id, .. }) = waiting else { return };
+        match outcome {
+            Some(Outcome::Answer(line)) => to.pass_response(&id, &line, id_of(&scanned(&line))),
+            Some(Outcome::Failure(error)) => to.close_with(&failure(&id, &error)),
+            None => to.on_cancelled(&id),
+        }
+        to.flush();
+    }
+
+    fn finish(&self, outcome: Outcome) {
+        let mut state = self.lock();
+        if state.waiting.is_none() && !state.is_over {
+            // Kept for when the client comes back, if it does.
+            state.outcome = Some(outcome);
+            return;
+        }
+        drop(state);
+        self.over(Some(outcome));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResponseHandler for ModernClientCall {
+    fn requester(&self) -> Requester {
+        Requester { client: self.number, respondent: self.number, is_alone: self.is_alone }
+    }
+
+    fn on_held(&self) {
+        if let Some(to) = self.current_responder() {
+            to.on_held();
+        }
+    }
+
+    fn on_released(&self) {
+        if let Some(to) = self.current_responder() {
+            to.on_released();
+        }
+    }
+
+    fn on_response(&self, _id: &[u8], response: ServerResponse<'_>) {
+        let ServerResponse { line, outcome, .. } = response;
+        let translated = match outcome {
+            Ok(found) => result::to_modern(line, found, &self.method),
+            Err(found) => {
+                if let Some(visits) = input::from_url_error(line, found) {
+                    return self.ask_for_url_elicitations(visits);
+                }
+                if let Some(answer) = self.missing_capabilities_error(line, found) {
+                    return self.finish(Outcome::Answer(answer));
+                }
+                error::to_modern(line, found, &self.method)
+            }
+        };
+        self.finish(Outcome::Answer(translated.unwrap_or_else(|| line.clone())));
+    }
+
+    fn on_failure(&self, _id: &[u8], error: &CallError) {
+        self.finish(Outcome::Failure(error.clone()));
+    }
+
+    fn on_cancelled(&self, _id: &[u8]) {
+        self.over(None);
+    }
+
+    fn on_notification(&self, notification: Notification<'_>) {
+        let Notification { server, line, envelope, progress } = notification;
+        let (to, level, own_token) = {
+            let state = self.lock();
+            let Some(waiting) = &state.waiting else { return };
+            (Arc::clone(&waiting.to), waiting.level, waiting.progress.clone())
+        };
+        if let Some((_, token_at)) = progress {
+            if let Some(token) = own_token {
+                to.pass_notification(line, &[Edit { span: token_at, with: &token }]);
+            }
+            return;
+        }
+        if logs::is_message(line, envelope) {
+            // A modern client hears nothing it did not ask for.
+            let is_wanted = level.is_some_and(|least| logs::level_of(line, &envelope.params) >= Some(least));
+            if is_wanted {
+                to.pass_notification(&logs::labelled(self.scope, server, line, envelope), &[]);
+            }
+            return;
+        }
+        to.pass_notification(line, &[]);
+    }
+
+    fn on_server_request(&self, request: ServerRequest) {
+        let method = request.method();
+        let params = request.envelope.params.span.map_or(&b"{}"[..], |span| span.of(&request.line));
+        let known = ["elicitation/create", "sampling/createMessage", "roots/list"];
+        let mut state = self.lock();
+        if state.waiting.as_ref().is_some_and(|waiting| waiting.to.client().server_requests.is_closed()) {
+            drop(state);
+            return request.refuse(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"));
+        }
+        let is_offered = match &state.waiting {
+            Some(waiting) => elicitation::is_offered(&waiting.capabilities, &method, params),
+            // Whoever comes back says anew what it offers; it has offered to answer something before.
+            None => true,
+        };
+        if !known.contains(&method.as_str()) || !is_offered {
+            state.missing_capabilities = Some(elicitation::required_capabilities(&method, params));
+            drop(state);
+            let why = format!("The client does not offer what `{method}` needs");
+            return request.refuse(code::METHOD_NOT_FOUND, &why);
+        }
+        state.last_key += 1;
+        let key = format!("{}-{}", method.split('/').next().unwrap_or_default(), state.last_key);
+        state.unsent_requests.push_back((key, PendingInput::FromServer(Box::new(request))));
+        let is_first = state.unsent_requests.len() == 1;
+        drop(state);
+        if is_first {
+            self.respond_soon();
+        }
+    }
+
+    fn on_server_request_cancelled(&self, server: &Connection, id: &[u8], _line: &Bytes, _id_at: Span) {
+        let is_meant = |pending_input: &PendingInput| match pending_input {
+            PendingInput::FromServer(request) => {
+                std::ptr::eq(&*request.server, server) && request.id().of(&request.line) == id
+            }
+            PendingInput::UrlElicitation(_) => false,
+        };
+        let withdrawn: Vec<_> = {
+            let mut state = self.lock();
+            let sent_requests =
+                state.sent_requests.extract_if(.., |(_, pending_input)| is_meant(pending_input)).collect::<Vec<_>>();
+            let at = state.unsent_requests.iter().position(|(_, pending_input)| is_meant(pending_input));
+            sent_requests.into_iter().chain(at.and_then(|at| state.unsent_requests.remove(at))).collect()
+        };
+        for (_, pending_input) in withdrawn {
+            if let PendingInput::FromServer(request) = pending_input {
+                request.forget();
+            }
+        }
+    }
+
+    fn flush(&self) {
+        let to = self.lock().waiting.as_ref().map(|waiting| Arc::clone(&waiting.to));
+        if let Some(to) = to {
+            to.flush();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let state = self.lock();
+        let exclusive_timeout = self.answer_timeout / EXCLUSIVE_TIMEOUT_DIVISOR;
+        state.waiting.is_none() && state.parked_at.is_some_and(|since| since.elapsed() > exclusive_timeout)
+    }
+
+    fn is_unreachable(&self) -> bool {
+        false
+    }
+
+    fn catch_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        None
+    }
+}
+
+impl ModernClientCall {
+    /// The one who waits for the answer now, if anybody does.
+    fn current_responder(&self) -> Option<Arc<Responder>> {
+        self.lock().waiting.as_ref().map(|waiting| Arc::clone(&waiting.to))
+    }
+
+    /// The error of a call that failed because the client does not offer enough: it should know that.
+    fn missing_capabilities_error(&self, line: &Bytes, found: Span) -> Option<Bytes> {
+        let missing_capabilities = self.lock().missing_capabilities.take()?;
+        let said = protocol::scan::member(line, found, "message").and_then(|said| text::decode(said.of(line)));
+        let said = said.unwrap_or_default();
+        let data = reply::object([("requiredCapabilities", missing_capabilities)]);
+        let mut error = reply::error(b"0", code::MISSING_CAPABILITY, &said, Some(&data));
+        error.pop();
+        Some(Bytes::from(error))
+    }
+
+    /// The server wants addresses visited first: the client is asked, and the call is made again when it comes back.
+    fn ask_for_url_elicitations(&self, visits: Vec<(String, &'static str, Bytes)>) {
+        let mut state = self.lock();
+        let is_offered = state.waiting.as_ref().is_some_and(|waiting| {
+            visits.iter().all(|(_, method, params)| elicitation::is_offered(&waiting.capabilities, method, params))
+        });
+        if !is_offered {
+            let waiting = state.waiting.take();
+            state.is_over = true;
+            drop(state);
+            self.parked_calls.leave(self.number);
+            let Some(WaitingRequest { to, id, .. }) = waiting else { return };
+            let needed = visits.first().map(|(_, method, params)| elicitation::required_capabilities(method, params));
+            let data = reply::object([("requiredCapabilities", needed.unwrap_or_else(|| b"{}".to_vec()))]);
+            let text = "The server needs the client to visit an address, which the client does not offer";
+            to.close_with(&reply::error(&id, code::MISSING_CAPABILITY, text, Some(&data)));
+            return to.flush();
+        }
+        for (_, _, params) in visits {
+            state.last_key += 1;
+            let key = format!("elicitation-{}", state.last_key);
+            state.unsent_requests.push_back((key, PendingInput::UrlElicitation(params)));
+        }
+        drop(state);
+        self.respond_now();
+    }
+}
+
+/// A question's parameters without the token for progress: there is no way back for that.
+fn without_token(params: &Bytes) -> Bytes {
+    let whole = protocol::bridge::change::whole(params);
+    let Some(meta) = protocol::scan::member(params, whole, "_meta") else { return params.clone() };
+    let mut change = protocol::bridge::change::Change::new(params);
+    if !change.remove_member(meta, "progressToken") {
+        return params.clone();
+    }
+    change.apply()
+}

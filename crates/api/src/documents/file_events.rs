@@ -1,0 +1,50 @@
+//! News of a document on disk, for pages that show it: told when the file is another than before, whoever wrote it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use notebook::{Folder, Stamp};
+use serde_json::json;
+use service::Error;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{not_found, run_blocking};
+use crate::sse_job::{EventSender, SseJob};
+
+/// How often a file is looked at while somebody looks at its page.
+const PERIOD: Duration = Duration::from_millis(700);
+
+/// An event `document.changed` each time the file is another, until nobody listens or `closing` turns true.
+pub(crate) async fn change_events(
+    folder: Arc<Folder>,
+    path: String,
+    mut closing: watch::Receiver<bool>,
+) -> Result<SseJob, Error> {
+    // Whoever asks for news of nothing is told so at once.
+    let looked = (Arc::clone(&folder), path.clone());
+    let first = run_blocking(move || looked.0.stamp(&looked.1).map_err(|error| not_found(&looked.1, &error))).await?;
+    Ok(SseJob::of(|event_sender| async move {
+        tokio::select! {
+            // The sender goes away only when everything does.
+            _ = closing.wait_for(|is_closing| *is_closing) => {}
+            () = watch_file(&folder, &path, first, &event_sender) => {}
+        }
+    }))
+}
+
+async fn watch_file(folder: &Arc<Folder>, path: &str, first: Stamp, event_sender: &EventSender) {
+    let mut last = Some(first);
+    let mut looks = interval(PERIOD);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        let (folder, looked) = (Arc::clone(folder), path.to_owned());
+        // A file that is gone for a moment, or for good, is news as well.
+        let Ok(now) = run_blocking(move || Ok(folder.stamp(&looked).ok())).await else { return };
+        if now != last {
+            last = now;
+            event_sender.event("document.changed", &json!({ "path": path, "is_there": now.is_some() }));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What is sent back: JSON, another text, a stream of events, or nothing.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use http::{HeaderValue, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use serde::Serialize;
+
+static TOTAL: HeaderName = HeaderName::from_static("x-total-count");
+/// Asks proxies to pass on every event as it comes.
+static UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
+static CONTENT_TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-type-options");
+
+/// What is sent back.
+#[derive(Debug)]
+pub(crate) struct ApiResponse(Box<Response<Body>>);
+
+/// The body of a response.
+#[derive(Debug)]
+pub struct Body(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Whole(Bytes),
+    Events(Box<dyn BodyStream>),
+}
+
+/// What is sent piece by piece, each when it is there.
+pub(crate) trait BodyStream: fmt::Debug + Send {
+    /// The next piece; nothing at the end.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
+}
+
+impl ApiResponse {
+    /// A value as JSON.
+    pub(crate) fn json(status: StatusCode, value: &(impl Serialize + ?Sized)) -> Self {
+        let text = serde_json::to_vec(value).expect("what we show has texts as its keys");
+        Self::text(status, "application/json", text)
+    }
+
+    /// A value as JSON, and all went well.
+    pub(crate) fn ok(value: &(impl Serialize + ?Sized)) -> Self {
+        Self::json(StatusCode::OK, value)
+    }
+
+    /// A part of a list, and how long the whole is.
+    pub(crate) fn page(items: &(impl Serialize + ?Sized), total: u64) -> Self {
+        let mut answer = Self::ok(items);
+        answer.header(TOTAL.clone(), HeaderValue::from(total));
+        answer
+    }
+
+    /// A text of a type.
+    pub(crate) fn text(status: StatusCode, content_type: &'static str, text: impl Into<Bytes>) -> Self {
+        let mut answer = Self::new(status, Kind::Whole(text.into()));
+        answer.header(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        answer
+    }
+
+    /// Nothing but the status.
+    pub(crate) fn nothing(status: StatusCode) -> Self {
+        Self::new(status, Kind::Whole(Bytes::new()))
+    }
+
+    /// Events, as long as somebody reads them.
+    pub(crate) fn events(stream: impl BodyStream + 'static) -> Self {
+        let mut answer = Self::new(StatusCode::OK, Kind::Events(Box::new(stream)));
+        answer.header(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        answer.header(UNBUFFERED.clone(), HeaderValue::from_static("no"));
+        answer
+    }
+
+    fn new(status: StatusCode, kind: Kind) -> Self {
+        let mut response = Response::new(Body(kind));
+        *response.status_mut() = status;
+        let mut answer = Self(Box::new(response));
+        // What is true now need not be true a moment later, and what servers wrote is nothing a browser should run.
+        answer.header(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        answer.header(CONTENT_TYPE_OPTIONS.clone(), HeaderValue::from_static("nosniff"));
+        answer
+    }
+
+    /// Sets a header.
+    pub(crate) fn header(&mut self, name: HeaderName, value: HeaderValue) {
+        self.0.headers_mut().insert(name, value);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+
+    pub(crate) fn into_response(self) -> Response<Body> {
+        *self.0
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Kind::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Events(stream) => stream.poll_next(context).map(|data| data.map(|data| Ok(Frame::data(data)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Kind::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Events(_) => SizeHint::default(),
+        }
+    }
+}

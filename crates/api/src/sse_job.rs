@@ -1,0 +1,138 @@
+//! Work that takes its time, told as events to who asked for it while it goes on. Who stops reading stops it, and so does who
+//! reads too slowly.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::events::KEEP_ALIVE_COMMENT;
+use crate::response::BodyStream;
+
+/// How often a silent stream says that it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Bytes that may wait for a slow reader. One event more may be as long as a result.
+const MOST_UNREAD: usize = 16 << 20;
+
+/// Who tells what happens.
+#[derive(Debug, Clone)]
+pub(crate) struct EventSender {
+    events: mpsc::UnboundedSender<Bytes>,
+    unread: Arc<UnreadBytes>,
+}
+
+/// How much waits for the reader.
+#[derive(Debug, Default)]
+struct UnreadBytes {
+    count: AtomicUsize,
+    /// It is too much.
+    overflow: Notify,
+}
+
+impl EventSender {
+    /// Tells one thing.
+    pub(crate) fn event(&self, name: &str, data: &Value) {
+        self.send(format!("event: {name}\ndata: {data}\n\n").into());
+    }
+
+    fn send(&self, bytes: Bytes) {
+        if self.unread.count.fetch_add(bytes.len(), Ordering::Relaxed) > MOST_UNREAD {
+            self.unread.overflow.notify_one();
+            return;
+        }
+        // Nobody listens any more: then this work is about to end.
+        self.events.send(bytes).unwrap_or_default();
+    }
+}
+
+/// Events of some work on their way to who asked for it.
+#[derive(Debug)]
+pub(crate) struct SseJob {
+    opening: Option<Bytes>,
+    told: mpsc::UnboundedReceiver<Bytes>,
+    unread: Arc<UnreadBytes>,
+    task: AbortHandle,
+}
+
+impl SseJob {
+    /// Begins the work; it is over when the future is, and so is the stream.
+    pub(crate) fn of<W: Future<Output = ()> + Send + 'static>(work: impl FnOnce(EventSender) -> W) -> Self {
+        let (events, told) = mpsc::unbounded_channel();
+        let event_sender = EventSender { events, unread: Arc::default() };
+        let unread = Arc::clone(&event_sender.unread);
+        let task = tokio::spawn(alive(event_sender.clone(), work(event_sender)));
+        Self { opening: Some(Bytes::from_static(b": hello\n\n")), told, unread, task: task.abort_handle() }
+    }
+}
+
+/// Waits for `work`, saying now and then that it goes on. It is given up if its reader is too slow, whose stream ends early
+/// then.
+async fn alive(event_sender: EventSender, work: impl Future<Output = ()>) {
+    let mut work = pin!(work);
+    let mut signs = interval(KEEP_ALIVE);
+    signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    signs.reset();
+    loop {
+        tokio::select! {
+            () = &mut work => return,
+            () = event_sender.unread.overflow.notified() => {
+                tracing::warn!(most = MOST_UNREAD, "work was given up: who asked for it does not read what is told of it");
+                return;
+            }
+            _ = signs.tick() => event_sender.send(Bytes::from_static(KEEP_ALIVE_COMMENT)),
+        }
+    }
+}
+
+impl BodyStream for SseJob {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(opening) = self.opening.take() {
+            return Poll::Ready(Some(opening));
+        }
+        let piece = std::task::ready!(self.told.poll_recv(context));
+        let length = piece.as_ref().map_or(0, Bytes::len);
+        self.unread.count.fetch_sub(length, Ordering::Relaxed);
+        Poll::Ready(piece)
+    }
+}
+
+impl Drop for SseJob {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::future::poll_fn;
+
+    #[tokio::test]
+    async fn work_ends_when_nobody_reads_what_is_told_of_it() {
+        let text = "x".repeat(1 << 20);
+        let (ended, end) = tokio::sync::oneshot::channel::<()>();
+        let mut stream = SseJob::of(|event_sender| async move {
+            let _ended = ended;
+            loop {
+                event_sender.event("said", &json!(text));
+                tokio::task::yield_now().await;
+            }
+        });
+        // It is dropped without a word.
+        end.await.unwrap_err();
+        let mut read = 0;
+        while let Some(piece) = poll_fn(|context| stream.poll_next(context)).await {
+            read += piece.len();
+        }
+        assert!((MOST_UNREAD..MOST_UNREAD + (3 << 20)).contains(&read), "{read}");
+    }
+}

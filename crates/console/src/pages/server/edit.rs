@@ -1,0 +1,193 @@
+//! How a server is reached, and changing that: looked at, tried, and only then kept.
+
+use http::StatusCode;
+use registry::Transport;
+use serde_json::{Map, Value, json};
+use service::Error;
+use service::servers::{Registration, ServerView, Update};
+use sha2::{Digest, Sha256};
+
+use crate::html::{Html, html};
+use crate::layout::Page;
+use crate::pages::server::report_in_words;
+use crate::pages::{options, server_path, told};
+use crate::request::PageRequest;
+use crate::response::PageResponse;
+
+/// What was sent, and what is wrong with it.
+pub(super) struct Draft {
+    transport: String,
+    config: String,
+    description: String,
+    problem: String,
+    is_good: bool,
+}
+
+/// What a form says it was made from, so that nobody undoes what somebody else did meanwhile without knowing.
+fn mark(server: &ServerView) -> String {
+    let record = &server.record;
+    let all = json!([record.transport.as_str(), record.connection_config.masked(), record.description]);
+    let digest = Sha256::digest(all.to_string().as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The part of the page that shows and changes it.
+pub(super) fn section(request: &PageRequest<'_>, server: &ServerView, draft: Option<&Draft>) -> Html {
+    let record = &server.record;
+    let masked = serde_json::to_string_pretty(&record.connection_config.masked()).expect("JSON can be written");
+    let title = r#"<section aria-labelledby="config-title"><h2 id="config-title">Configuration</h2>"#;
+    let title = Html(title.to_owned());
+    if record.origin == registry::Origin::Config {
+        return html!(
+            r#"{title}<p class="muted">It comes from the config file and is changed there; only whether it is enabled is changed here. Secrets are masked.</p><pre class="block" tabindex="0">{masked}</pre></section>"#,
+            title = title,
+            masked = masked,
+        );
+    }
+    let transports = Transport::ALL.iter().map(|transport| (transport.as_str(), transport.as_str().to_owned()));
+    let chosen = draft.map_or(record.transport.as_str(), |draft| draft.transport.as_str());
+    let note = draft.map(|draft| {
+        let (tone, role) = if draft.is_good { ("ok", "status") } else { ("bad", "alert") };
+        html!(
+            r#"<div class="flash {tone}" role="{role}"><pre>{why}</pre></div>"#,
+            tone = tone,
+            role = role,
+            why = draft.problem
+        )
+    });
+    html!(
+        r#"{title}<form class="card" method="post" action="{path}/edit">{csrf}<input type="hidden" name="was" value="{mark:#}">{note}
+<div class="field"><label for="description">Description</label><input id="description" name="description" value="{description:#}"></div>
+<div class="field"><label for="transport">Transport</label><select id="transport" name="transport">{transports}</select></div>
+<div class="field"><label for="config">How it is reached <span class="hint">JSON. {masks} ${{VAR}} is filled in when connecting.</span></label>
+<textarea id="config" name="config" rows="12" spellcheck="false">{config:#}</textarea></div>
+<div class="actions"><button name="deed" value="test" class="quiet" data-busy="Testing …">Test</button><button name="deed" value="save" data-busy="Testing and saving …">Test and save</button>
+<button name="deed" value="save-untested" class="quiet">Save without a test</button></div></form></section>"#,
+        title = title,
+        masks = match record.connection_config.is_masked() {
+            true => "Write its secrets in place of every ***: they are not known here.",
+            false => "Secrets are shown as ***; what stays *** is kept as it is.",
+        },
+        path = server_path(&record.name),
+        csrf = request.csrf(),
+        mark = mark(server),
+        note = note,
+        description =
+            draft.map_or(record.description.as_deref().unwrap_or_default(), |draft| draft.description.as_str()),
+        transports = options(transports, chosen),
+        config = draft.map_or(masked.as_str(), |draft| draft.config.as_str()),
+    )
+}
+
+/// Looks at what was sent, tries it if that is wanted, and keeps it if it is fine.
+pub(super) async fn edit(request: &PageRequest<'_>, name: &str) -> Result<PageResponse, Error> {
+    let server = request.service().server(name).await?;
+    let form = &request.form;
+    let draft = |problem: String, is_good: bool| Draft {
+        transport: form.text("transport").to_owned(),
+        config: form.text("config").to_owned(),
+        description: form.text("description").to_owned(),
+        problem,
+        is_good,
+    };
+    let update = match understood(form.text("transport"), form.text("config")) {
+        Ok((transport, config)) => Update {
+            description: Some(form.value_of("description").map(str::to_owned)),
+            transport_type: Some(transport),
+            connection_config: Some(config),
+            ..Update::default()
+        },
+        Err(why) => return Ok(again(request, &server, &draft(why, false))),
+    };
+    let action = form.text("deed");
+    let ignored = update.connection_config.as_ref().map(ignored).unwrap_or_default();
+    if action != "test" && form.value_of("was").is_some_and(|was| was != mark(&server)) {
+        let now = serde_json::to_string_pretty(&server.record.connection_config.masked()).expect("JSON can be written");
+        let why = format!(
+            "Somebody else has changed it since you opened this page. Save again to replace what it is now:\n{}\n{now}",
+            server.record.description.as_deref().unwrap_or("(no description)"),
+        );
+        return Ok(again(request, &server, &draft(why, false)));
+    }
+    if action != "save-untested" {
+        match tried(request, &server, &update).await {
+            Ok(message) if action == "test" => return Ok(again(request, &server, &draft(message + &ignored, true))),
+            Ok(_) => {}
+            Err(why) => return Ok(again(request, &server, &draft(why, false))),
+        }
+    }
+    match request.service().update(&request.actor, name, update).await {
+        Ok(_) => Ok(request.done(format!("Saved.{ignored}"), server_path(name))),
+        Err(error) => Ok(again(request, &server, &draft(told(&error).replace("connection_config.", ""), false))),
+    }
+}
+
+/// What is known of a server beside its `docker`, which takes nothing else.
+const KEYS: [&str; 15] = [
+    "type",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "base_url",
+    "headers",
+    "era",
+    "timeout",
+    "startTimeout",
+    "lazy",
+    "docker",
+    "enabled",
+    "disabled",
+];
+
+/// Which keys say nothing to us: clients write some of their own, and some are mistyped.
+fn ignored(config: &Map<String, Value>) -> String {
+    let unknown = config.keys().filter(|key| !KEYS.contains(&key.as_str()));
+    unknown.map(|key| format!("\n`{key}` is not known here, and changes nothing.")).collect()
+}
+
+/// Tries a change beside the connection there is; secrets that are masked are those that are kept.
+async fn tried(request: &PageRequest<'_>, server: &ServerView, update: &Update) -> Result<String, String> {
+    let record = &server.record;
+    let config = update.connection_config.clone().unwrap_or_default();
+    let config = record.connection_config.updated_with(config.into()).reveal().clone();
+    let registration = Registration {
+        name: record.name.clone(),
+        description: None,
+        transport_type: update.transport_type.unwrap_or(record.transport),
+        deployment_type: None,
+        connection_config: config,
+        health_check_url: None,
+        auto_connect: false,
+        enabled: true,
+    };
+    match request.service().test_unregistered(registration).await {
+        Ok(report) if report.success => Ok(report_in_words(&report)),
+        Ok(report) => Err(report_in_words(&report)),
+        Err(error) => Err(told(&error).replace("connection_config.", "")),
+    }
+}
+
+/// The page again, with what was sent.
+fn again(request: &PageRequest<'_>, server: &ServerView, draft: &Draft) -> PageResponse {
+    let name = &server.record.name;
+    let body = html!(
+        r#"<div class="head"><h1>{name}</h1><a class="button quiet small" href="{path}">Back without saving</a></div>{form}"#,
+        name = name,
+        path = server_path(name),
+        form = section(request, server, Some(draft)),
+    );
+    let status = if draft.is_good { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    PageResponse::Page(status, Page { title: name.clone(), place: "/", body, script: None })
+}
+
+/// A transport and a config as they were written.
+pub(crate) fn understood(transport: &str, config: &str) -> Result<(Transport, Map<String, Value>), String> {
+    let transport = transport.parse::<Transport>().map_err(|error| error.to_string())?;
+    let config: Value = serde_json::from_str(config).map_err(|error| format!("this is no JSON: {error}"))?;
+    match config {
+        Value::Object(config) => Ok((transport, config)),
+        _ => Err("write a JSON object, as in {\"command\": \"npx\"}".to_owned()),
+    }
+}

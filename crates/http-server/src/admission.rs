@@ -1,0 +1,156 @@
+//! Whether a request is let in, and on whose behalf; and what it is told if it is not.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+use tokio::net::TcpStream;
+
+use crate::answer;
+use crate::auth_failures::Reason;
+use crate::body::Body;
+use crate::guard::GuardedConnection;
+use crate::local::Peer;
+use crate::server::Shared;
+use crate::tokens::{Credential, Denied};
+
+const CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\"";
+const WRONG_TOKEN_CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\", error=\"invalid_token\"";
+
+/// One connection, and what is known of who made it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) guarded: Arc<GuardedConnection>,
+    address: IpAddr,
+    /// Looked up only where there are no tokens.
+    peer: Peer,
+}
+
+/// A request that is not let in, as it is answered.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) why: Cow<'static, str>,
+    challenge: Option<&'static str>,
+    retry_after: Option<Duration>,
+}
+
+impl Connection {
+    /// Looks at a connection that was just accepted. Nothing if it has ended already.
+    pub(crate) fn of(shared: &Shared, stream: &TcpStream, guarded: Arc<GuardedConnection>) -> Option<Self> {
+        let peer = match &shared.tokens {
+            Some(_) => Peer::Unknown,
+            None => shared.local.peer(stream)?,
+        };
+        let address = stream.peer_addr().ok()?.ip().to_canonical();
+        Some(Self { guarded, address, peer })
+    }
+}
+
+/// Whose request it is, by its token or by that of the fallback service's session; nothing where its connection is enough.
+pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> Option<Result<Credential, Denied>> {
+    let admitted = match &shared.tokens {
+        Some(tokens) => {
+            tokens.admit(&parts.headers).and_then(|credential| match shared.auth_failures.wait(connection.address) {
+                Some(wait) if tokens.is_guessable(credential.name()) => Err(Denied::Limited(wait)),
+                _ => Ok(credential),
+            })
+        }
+        None => shared.local.admit(connection.peer, &parts.headers)?,
+    };
+    let identify = |token: Arc<str>| identify(shared, &token);
+    // Who shows a wrong token is told so, whatever else is known.
+    let vouch = |denied| match (denied, &shared.fallback) {
+        (Denied::Missing | Denied::OtherUser | Denied::UnknownUser, Some(fallback)) => {
+            fallback.vouch(parts).and_then(identify).ok_or(denied)
+        }
+        _ => Err(denied),
+    };
+    Some(admitted.or_else(vouch))
+}
+
+/// Who has a secret, if it opens.
+pub(crate) fn identify(shared: &Shared, secret: &str) -> Option<Credential> {
+    match &shared.tokens {
+        Some(tokens) => tokens.identify(secret),
+        None => shared.local.identify(secret),
+    }
+}
+
+/// Notes that a request was not let in, and makes the answer to it.
+pub(crate) fn refusal(shared: &Shared, connection: &Connection, path: &str, denied: Denied) -> Refusal {
+    let reason = match denied {
+        Denied::Missing => Reason::MissingToken,
+        Denied::Wrong | Denied::Limited(_) => Reason::WrongToken,
+        Denied::OtherUser => Reason::OtherUser,
+        Denied::UnknownUser => Reason::UnknownUser,
+    };
+    let wait = shared.auth_failures.note(connection.address, reason, path);
+    let refusal = |status, why, challenge| Refusal { status, why, challenge, retry_after: None };
+    match (denied, wait) {
+        (Denied::Limited(wait), _) | (Denied::Wrong, Some(wait)) => limited(wait),
+        (Denied::Wrong, None) => refusal(
+            StatusCode::UNAUTHORIZED,
+            "Unauthorized: this token is not known here".into(),
+            Some(WRONG_TOKEN_CHALLENGE),
+        ),
+        (Denied::Missing, _) => refusal(
+            StatusCode::UNAUTHORIZED,
+            "Unauthorized: send `Authorization: Bearer <token>`".into(),
+            Some(CHALLENGE),
+        ),
+        (Denied::UnknownUser, _) => {
+            refusal(StatusCode::UNAUTHORIZED, shared.local.unknown_user_hint().into(), Some(CHALLENGE))
+        }
+        (Denied::OtherUser, _) => refusal(StatusCode::FORBIDDEN, shared.local.other_user_hint().into(), None),
+    }
+}
+
+/// The answer to a request whose token was removed or replaced while it was read or carried out.
+pub(crate) fn revoked() -> Refusal {
+    Refusal {
+        status: StatusCode::UNAUTHORIZED,
+        why: "Unauthorized: the token was removed or replaced while this request was under way".into(),
+        challenge: Some(WRONG_TOKEN_CHALLENGE),
+        retry_after: None,
+    }
+}
+
+/// Whether somebody who signs in from there has to wait: a token that can be guessed might be among those that open.
+pub(crate) fn sign_in_refusal(shared: &Shared, connection: &Connection) -> Option<Refusal> {
+    let tokens = shared.tokens.as_ref()?;
+    let wait = shared.auth_failures.wait(connection.address)?;
+    (!tokens.guessable().is_empty()).then(|| limited(wait))
+}
+
+fn limited(wait: Duration) -> Refusal {
+    Refusal {
+        status: StatusCode::TOO_MANY_REQUESTS,
+        why: "Too many wrong tokens came from this address; wait before you send another".into(),
+        challenge: None,
+        retry_after: Some(wait),
+    }
+}
+
+impl Refusal {
+    /// The answer, as a JSON-RPC error.
+    pub(crate) fn response(&self) -> Response<Body> {
+        let mut response = answer::refuse(self.status, &self.why);
+        self.add_headers(response.headers_mut());
+        response
+    }
+
+    /// Adds the headers that belong to it.
+    pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
+        if let Some(challenge) = self.challenge {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        if let Some(wait) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Every request from the door to the one who answers it: who asks, where to, and whether they may.
+
+use std::sync::Arc;
+
+use aggregator::surface::UnknownSurface;
+use catalog::Scope;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use protocol::reply::code;
+use upstream::loop_detection::Loop;
+
+use crate::admission::{self, Connection};
+use crate::body::Body;
+use crate::fallback::FallbackService;
+use crate::guard::{PageKind, Rejection};
+use crate::panics::Panicked;
+use crate::path::{PathTarget, query};
+use crate::server::{RequestContext, Shared};
+use crate::{answer, cors, fallback, guard, health, legacy, post, read_body, sse};
+
+/// Answers a request of a connection.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    connection: &Connection,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path();
+    let page = match shared.guard.check(&parts.uri, &parts.headers, &connection.guarded) {
+        Ok(page) => page,
+        Err(rejection) => return reject(fallback::at(shared, path), rejection),
+    };
+    let fallback = fallback::at(shared, path).or_else(|| fallback::for_people(shared, &parts));
+    if fallback.is_some()
+        && let Err(rejection) = guard::check_own_page(page, &parts.method, &parts.headers)
+    {
+        return reject(fallback, rejection);
+    }
+    let shared_with = page.filter(|page| match fallback {
+        Some(fallback) => page.kind == PageKind::Allowed && fallback.is_for_allowed_origins(path),
+        None => true,
+    });
+    let mut response = match (fallback, shared_with) {
+        (_, Some(_)) if parts.method == Method::OPTIONS && cors::is_preflight(&parts.headers) => {
+            cors::preflight(&parts.headers)
+        }
+        // Boxed: the way of every other request need not carry it about.
+        (Some(fallback), _) => Box::pin(fallback::answer(shared, connection, fallback, parts.clone(), body)).await,
+        (None, _) => route(shared, connection, &parts, body).await,
+    };
+    if let Some(page) = shared_with {
+        cors::allow(&mut response, page.origin);
+    }
+    response
+}
+
+fn reject(fallback: Option<&Arc<dyn FallbackService>>, rejection: Rejection) -> Response<Body> {
+    tracing::debug!(why = rejection.why, "a request was turned away");
+    match fallback {
+        Some(fallback) => fallback::refuse(fallback, rejection.status, rejection.why),
+        None => answer::refuse(rejection.status, rejection.why),
+    }
+}
+
+/// The answer to a request that was not answered when everything ended.
+pub(crate) fn too_late(shared: &Arc<Shared>, path: &str) -> Response<Body> {
+    let why = "The service is ending, and this was not answered in time; it may have been carried out";
+    match fallback::at(shared, path) {
+        Some(fallback) => fallback::refuse(fallback, StatusCode::SERVICE_UNAVAILABLE, why),
+        None => answer::refuse_request(StatusCode::SERVICE_UNAVAILABLE, b"null", code::INTERNAL_ERROR, why),
+    }
+}
+
+/// The answer to a request over which something of ours panicked.
+pub(crate) fn panicked(shared: &Arc<Shared>, path: &str, Panicked(problem): &Panicked) -> Response<Body> {
+    tracing::error!(path, problem, "a request could not be answered: this is a defect of mcp-aggregator");
+    let why = "Internal error: something went wrong in mcp-aggregator; its log says what";
+    match fallback::at(shared, path) {
+        Some(fallback) => fallback::refuse(fallback, StatusCode::INTERNAL_SERVER_ERROR, why),
+        None => answer::refuse_request(StatusCode::INTERNAL_SERVER_ERROR, b"null", code::INTERNAL_ERROR, why),
+    }
+}
+
+async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, body: Incoming) -> Response<Body> {
+    let target = PathTarget::at(parts.uri.path());
+    if target == PathTarget::Health {
+        return match parts.method {
+            Method::GET | Method::HEAD => health::answer(&shared.aggregator.fleet, shared.health()),
+            _ => answer::not_allowed("GET"),
+        };
+    }
+    let credential = match admission::admit(shared, connection, parts) {
+        None => None,
+        Some(Ok(credential)) => Some(credential),
+        Some(Err(denied)) => return admission::refusal(shared, connection, parts.uri.path(), denied).response(),
+    };
+    let principal = Arc::clone(credential.as_ref().map_or(&shared.nobody, |credential| credential.name()));
+    let identity = match connection.guarded.identify(&shared.identities, &principal) {
+        Ok(identity) => identity,
+        Err(full) => return answer::too_many_connections(&full.why),
+    };
+    // Only those who may come in are believed.
+    if let Some(detected) = detected_loop(shared, parts) {
+        return answer::refuse_loop(detected, shared.aggregator.fleet.loop_detector().name());
+    }
+    let scope = match &target {
+        PathTarget::Mcp(Some(server)) | PathTarget::Sse(Some(server)) => match find_server(shared, server) {
+            Some(scope) => scope,
+            None => return no_such_server(server),
+        },
+        _ => Scope::All,
+    };
+    let surface = match query(parts.uri.query(), "surface").map(|surface| surface.parse()) {
+        None => shared.aggregator.options.surface,
+        Some(Ok(surface)) => surface,
+        Some(Err(error)) => return bad_surface(&error),
+    };
+    let request_context = RequestContext { principal, credential, identity, scope, surface };
+    match (target, &parts.method) {
+        (PathTarget::Mcp(_), &Method::POST) => {
+            let credential = request_context.credential.clone();
+            let answered = shared
+                .until_revoked_or_end(credential.as_ref(), post::answer(shared, request_context, parts, body))
+                .await;
+            answered.unwrap_or_else(|| read_body::closing(admission::revoked().response()))
+        }
+        (PathTarget::Mcp(_), &Method::GET) => legacy::listen(shared, &request_context, parts),
+        (PathTarget::Mcp(_), &Method::DELETE) => legacy::end(shared, &request_context, parts),
+        (PathTarget::Mcp(_), _) => answer::not_allowed("GET, POST, DELETE"),
+        (PathTarget::Sse(_), &Method::GET) => sse::open(shared, request_context, parts),
+        (PathTarget::Sse(_), _) => answer::not_allowed("GET"),
+        (PathTarget::Message, &Method::POST) => {
+            let taken = shared
+                .until_revoked_or_end(
+                    request_context.credential.as_ref(),
+                    sse::take(shared, &request_context, parts, body),
+                )
+                .await;
+            taken.unwrap_or_else(|| read_body::closing(admission::revoked().response()))
+        }
+        (PathTarget::Message, _) => answer::not_allowed("POST"),
+        (PathTarget::Health | PathTarget::Nowhere, _) => {
+            let why = "Not found: there is /mcp, /mcp/<server>, /sse, /sse/<server> and /health";
+            answer::refuse(StatusCode::NOT_FOUND, why)
+        }
+    }
+}
+
+/// Whether the request comes from this very aggregator, which would be a server of itself.
+fn detected_loop(shared: &Shared, parts: &Parts) -> Option<Loop> {
+    let instances = parts.headers.get(&answer::LOOP_HEADER)?.to_str().ok()?;
+    shared.aggregator.fleet.loop_detector().note_sender(instances).err()
+}
+
+fn find_server(shared: &Shared, name: &str) -> Option<Scope> {
+    let view = shared.aggregator.fleet.view();
+    view.snapshot.server_named(name).map(Scope::One)
+}
+
+fn bad_surface(error: &UnknownSurface) -> Response<Body> {
+    let why = format!("Bad request: {error}, as in /mcp?surface=search");
+    answer::refuse_request(StatusCode::BAD_REQUEST, b"null", code::INVALID_REQUEST, &why)
+}
+
+fn no_such_server(name: &str) -> Response<Body> {
+    let why = format!("Not found: there is no server `{name}`; /mcp offers all there are");
+    answer::refuse_request(StatusCode::NOT_FOUND, b"null", code::INVALID_REQUEST, &why)
+}

@@ -1,0 +1,75 @@
+//! HTTP+SSE of 2024-11-05: one stream for everything we say, and an address for everything the client says.
+
+use std::sync::Arc;
+
+use aggregator::dispatch::{FlushSet, Incoming};
+use bytes::Bytes;
+use hyper::body::Incoming as Received;
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+use protocol::{Envelope, Kind};
+
+use crate::accept::Accepts;
+use crate::answer;
+use crate::body::{Body, Events};
+use crate::on_disconnect::OnDisconnect;
+use crate::path::query;
+use crate::post::refuse_invalid;
+use crate::server::{RequestContext, Shared};
+use crate::session::{Session, Transport};
+use crate::{accept, read_body};
+
+/// Opens the stream, which is the session: it begins with the address for messages and ends with the connection.
+pub(crate) fn open(shared: &Arc<Shared>, request_context: RequestContext, parts: &Parts) -> Response<Body> {
+    if !Accepts::read(&parts.headers).events {
+        return answer::refuse(StatusCode::NOT_ACCEPTABLE, "Not acceptable: accept text/event-stream");
+    }
+    let session = Session::new(shared, request_context, Transport::Sse);
+    shared.admit(&session);
+    let Some(reader) = session.general.take_over(None) else {
+        return answer::refuse(StatusCode::SERVICE_UNAVAILABLE, "There are too many sessions");
+    };
+    let opening = Bytes::from(format!("event: endpoint\ndata: /message?sessionId={}\n\n", session.id));
+    let stream = Arc::clone(&session.general);
+    let on_disconnect = OnDisconnect::End { shared: Arc::clone(shared), session };
+    answer::events(Events::new(stream, reader.number, Some(opening), shared.limits.keep_alive, on_disconnect))
+}
+
+/// Takes a message. Its answer goes to the stream.
+pub(crate) async fn take(
+    shared: &Arc<Shared>,
+    request_context: &RequestContext,
+    parts: &Parts,
+    body: Received,
+) -> Response<Body> {
+    let Some(id) = query(parts.uri.query(), "sessionId") else {
+        return answer::refuse(StatusCode::BAD_REQUEST, "Bad request: sessionId is missing; begin with GET /sse");
+    };
+    let Some(session) = shared.sessions.find(&id, request_context, Transport::Sse) else {
+        return answer::refuse(StatusCode::NOT_FOUND, "Session not found: its stream has ended; begin with GET /sse");
+    };
+    if !accept::sends_json(&parts.headers) {
+        let why = "Unsupported media type: send Content-Type: application/json";
+        return answer::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+    }
+    let line = match read_body::read(body, &shared.limits, &request_context.identity).await {
+        Ok(line) => line,
+        Err(refused) => return refused.response(),
+    };
+    let scanned = Envelope::scan(&line);
+    match scanned {
+        Ok(Envelope { kind: Kind::Request { id, .. }, .. }) => {
+            if !session.usage.begin_request(shared.limits.requests_in_flight) {
+                return answer::too_many_requests(id.of(&line));
+            }
+        }
+        Ok(_) => {}
+        Err(fault) => return refuse_invalid(fault, &line),
+    }
+    let mut flush_set = FlushSet::default();
+    let message = Incoming { client: &session.client, to: &session.responder, line: &line, flush_set: &mut flush_set };
+    shared.aggregator.take_scanned(message, scanned);
+    flush_set.flush();
+    session.responder.flush();
+    answer::empty(StatusCode::ACCEPTED)
+}

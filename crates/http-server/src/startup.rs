@@ -1,0 +1,100 @@
+//! Answers every request with 503 while the service cannot start yet, so that whoever asks learns what it waits for.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use protocol::reply;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::answer;
+use crate::body::Body;
+
+/// Connections at once; more are closed without an answer.
+const MAX_CONNECTIONS: usize = 256;
+/// A connection that has not asked by then is closed.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest head of a request, and the most that is read of a body.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// How long we wait when the system has no room for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Does some work to its end, and meanwhile answers whoever connects that it is not done. `message` says what is waited
+/// for, in words that everybody may read.
+pub async fn answer_while<T>(
+    listener: &TcpListener,
+    message: impl Fn() -> String + Send + Sync + 'static,
+    work: impl Future<Output = T>,
+) -> T {
+    let message = Arc::new(message);
+    let mut connections = JoinSet::new();
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            Some(_) = connections.join_next() => {}
+            arrived = listener.accept() => match arrived {
+                Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
+                    connections.spawn(answer(stream, Arc::clone(&message)));
+                }
+                Ok(_) => tracing::debug!("too many connections while the service starts; one was closed"),
+                // No descriptors left, or the client is gone. Either passes.
+                Err(error) => {
+                    tracing::warn!(%error, "could not accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+}
+
+/// Answers one request, and closes the connection.
+async fn answer(stream: TcpStream, message: Arc<impl Fn() -> String + Send + Sync>) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let message = message();
+        async move {
+            drain(request.into_body()).await;
+            Ok::<_, Infallible>(not_ready(&message))
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_header_size(MAX_HEAD_BYTES)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    match timeout(REQUEST_TIMEOUT, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+        Err(_) => tracing::debug!("a connection took too long and was closed"),
+    }
+}
+
+/// Reads a body and forgets it. Closing the connection with something unread would take the answer away, too.
+async fn drain(mut body: Incoming) {
+    let mut length = 0;
+    while length < MAX_BODY_BYTES
+        && let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+    {
+        length += frame.data_ref().map_or(0, Bytes::len);
+    }
+}
+
+fn not_ready(message: &str) -> Response<Body> {
+    let told = reply::object([("status", reply::string("starting")), ("message", reply::string(message))]);
+    let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, Body::Whole(Bytes::from(told)));
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,352 @@
+//! Who may come in: named bearer tokens.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+use subtle::ConstantTimeEq;
+use tokio::sync::watch;
+
+/// The name of the token that comes from the environment.
+const DEFAULT_NAME: &str = "default";
+/// Of so many characters a token should be at least.
+pub const MIN_SECURE_TOKEN_CHARS: usize = 16;
+
+/// The tokens that open the door. Each has a name, which is all that is ever told of it.
+#[derive(Default)]
+pub struct Tokens {
+    all: RwLock<Vec<Arc<Token>>>,
+    /// Others open the door.
+    replaced: watch::Sender<()>,
+}
+
+struct Token {
+    name: Arc<str>,
+    secret: Box<[u8]>,
+}
+
+/// Who came in: a name together with the secret that proved it. A name whose secret was replaced is somebody else, so
+/// what the old secret opened ends. `Debug` shows the name only.
+#[derive(Clone)]
+pub(crate) struct Credential(Arc<Token>);
+
+impl Credential {
+    /// The name of the token.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+}
+
+impl PartialEq for Credential {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name && bool::from(self.0.secret.ct_eq(&other.0.secret))
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Credential").field(&self.0.name).finish()
+    }
+}
+
+/// Why tokens cannot be used. Never tells the token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// A line of the file is wrong.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Which, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A single token is wrong.
+    #[error("{0}")]
+    Token(&'static str),
+    /// There is no token at all.
+    #[error("there is no token in it; write one `name:token` a line")]
+    None,
+}
+
+/// Why a request is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// It names no token: it has no `Authorization`, or one of another scheme, as a proxy in front of us may want it.
+    Missing,
+    /// It names one that we do not know, or names it in a way we do not understand.
+    Wrong,
+    /// It names one that can be guessed, after too many wrong ones from its address: it has to wait so long.
+    Limited(Duration),
+    /// There are no tokens, and its connection belongs to another user.
+    OtherUser,
+    /// There are no tokens, and it cannot be told whose its connection is.
+    UnknownUser,
+}
+
+impl Tokens {
+    /// Reads a file with one `name:token` a line. Blank lines and lines that begin with `#` mean nothing.
+    pub fn read(text: &str) -> Result<Self, TokenError> {
+        let tokens = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let wrong = |problem| TokenError::Line { line: index + 1, problem };
+            let (name, secret) = line.split_once(':').ok_or(wrong("expected `name:token`"))?;
+            tokens.add(name.trim(), secret.trim()).map_err(wrong)?;
+        }
+        if tokens.all().is_empty() { Err(TokenError::None) } else { Ok(tokens) }
+    }
+
+    /// Adds the token that comes from the environment. One that has a name already keeps it: whoever uses commands of
+    /// ours has the same token in the environment that the file of the service has.
+    pub fn with_default(self, secret: &str) -> Result<Self, TokenError> {
+        if self.find(secret.trim().as_bytes()).is_some() {
+            return Ok(self);
+        }
+        self.add(DEFAULT_NAME, secret.trim()).map_err(TokenError::Token)?;
+        Ok(self)
+    }
+
+    /// The names of tokens that are short enough to be guessed.
+    pub fn guessable(&self) -> Vec<Arc<str>> {
+        let all = self.all();
+        let guessable = all.iter().filter(|token| token.secret.len() < MIN_SECURE_TOKEN_CHARS);
+        guessable.map(|token| Arc::clone(&token.name)).collect()
+    }
+
+    /// Whether the token of that name is one of these.
+    pub(crate) fn is_guessable(&self, name: &str) -> bool {
+        self.all().iter().any(|token| &*token.name == name && token.secret.len() < MIN_SECURE_TOKEN_CHARS)
+    }
+
+    /// From now on, others open the door.
+    pub fn replace(&self, by: &Self) {
+        let others = by.all().clone();
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = others;
+        self.replaced.send_replace(());
+    }
+
+    /// Ready as soon as this name has not this secret any more.
+    pub(crate) fn until_revoked(self: &Arc<Self>, credential: Credential) -> impl Future<Output = ()> + Send + use<> {
+        let (tokens, mut replaced) = (Arc::clone(self), self.replaced.subscribe());
+        async move {
+            while tokens.is_current(&credential) {
+                if replaced.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Hears when others open the door.
+    pub(crate) fn replacements(&self) -> watch::Receiver<()> {
+        self.replaced.subscribe()
+    }
+
+    /// Whether that name still has that secret.
+    pub(crate) fn is_current(&self, credential: &Credential) -> bool {
+        let is_it =
+            |token: &Arc<Token>| Arc::ptr_eq(token, &credential.0) || Credential(Arc::clone(token)) == *credential;
+        self.all().iter().any(is_it)
+    }
+
+    /// Does some work for somebody who came in. Nothing if they would not be let in any more when it is done, or before:
+    /// then it is dropped.
+    pub(crate) async fn while_current<T>(
+        self: &Arc<Self>,
+        credential: &Credential,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        // What is done at once need not hear of other tokens.
+        let self_wake = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+        let done = match self_wake {
+            Poll::Ready(done) => done,
+            Poll::Pending => tokio::select! {
+                biased;
+                done = work => done,
+                () = self.until_revoked(credential.clone()) => return None,
+            },
+        };
+        self.is_current(credential).then_some(done)
+    }
+
+    /// Who has a secret, if it is a token.
+    pub(crate) fn identify(&self, secret: &str) -> Option<Credential> {
+        self.find(secret.as_bytes())
+    }
+
+    fn all(&self) -> RwLockReadGuard<'_, Vec<Arc<Token>>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose a secret is, if it is a token.
+    pub fn owner_of(&self, secret: &str) -> Option<Arc<str>> {
+        self.identify(secret).map(|credential| Arc::clone(credential.name()))
+    }
+
+    /// The names of all tokens.
+    pub fn names(&self) -> Vec<Arc<str>> {
+        self.all().iter().map(|token| Arc::clone(&token.name)).collect()
+    }
+
+    fn add(&self, name: &str, secret: &str) -> Result<(), &'static str> {
+        if name.is_empty() {
+            return Err("the name in front of the `:` is missing");
+        }
+        if self.all().iter().any(|token| &*token.name == name) {
+            return Err("the name is already taken");
+        }
+        if secret.is_empty() {
+            return Err("the token is empty");
+        }
+        // What a header cannot carry could never be presented.
+        if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("the token has characters that are not visible ASCII");
+        }
+        if self.find(secret.as_bytes()).is_some() {
+            return Err("another name already has the same token");
+        }
+        let token = Arc::new(Token { name: name.into(), secret: secret.as_bytes().into() });
+        self.all.write().unwrap_or_else(PoisonError::into_inner).push(token);
+        Ok(())
+    }
+
+    /// Whose request it is.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Credential, Denied> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let value = values.next().ok_or(Denied::Missing)?.as_bytes();
+        if values.next().is_some() {
+            return Err(Denied::Wrong);
+        }
+        let (scheme, secret) = value.split_at(memchr::memchr(b' ', value).unwrap_or(value.len()));
+        if !scheme.eq_ignore_ascii_case(b"Bearer") {
+            return Err(Denied::Missing);
+        }
+        self.find(secret.trim_ascii()).ok_or(Denied::Wrong)
+    }
+
+    /// Compares with every token, and each in full, so that the time it takes tells nothing about any of them.
+    fn find(&self, secret: &[u8]) -> Option<Credential> {
+        let all = self.all();
+        let mut found = None;
+        for token in all.iter() {
+            if bool::from(token.secret.ct_eq(secret)) {
+                found = Some(token);
+            }
+        }
+        found.map(|token| Credential(Arc::clone(token)))
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.all().iter().map(|token| &token.name)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(tokens: &Tokens, value: &str) -> Result<String, Denied> {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, value.parse().unwrap());
+        tokens.admit(&headers).map(|credential| credential.name().to_string())
+    }
+
+    #[test]
+    fn a_request_is_known_by_the_name_of_its_token() {
+        let tokens = Tokens::read("# mine\n\nann: secret-1 \r\nbob:a:b\n").unwrap().with_default("from-env\n").unwrap();
+        assert_eq!(admitted(&tokens, "Bearer secret-1").unwrap(), "ann");
+        assert_eq!(admitted(&tokens, "bearer a:b").unwrap(), "bob");
+        assert_eq!(admitted(&tokens, "Bearer from-env").unwrap(), "default");
+    }
+
+    #[test]
+    fn a_token_that_is_in_the_environment_too_keeps_its_name() {
+        let tokens = Tokens::read("ann:secret-1").unwrap().with_default("secret-1").unwrap();
+        assert_eq!(admitted(&tokens, "Bearer secret-1").unwrap(), "ann");
+        assert_eq!(tokens.names(), ["ann".into()]);
+    }
+
+    #[test]
+    fn anything_else_is_denied() {
+        let tokens = Tokens::read("ann:secret").unwrap();
+        for wrong in ["Bearer", "Bearer ", "Bearer secre", "Bearer secret2", "bearer  secret secret"] {
+            assert_eq!(admitted(&tokens, wrong), Err(Denied::Wrong), "{wrong}");
+        }
+        for other in ["Basic secret", "Bearersecret", "secret", ""] {
+            assert_eq!(admitted(&tokens, other), Err(Denied::Missing), "{other}");
+        }
+        assert_eq!(tokens.admit(&HeaderMap::new()), Err(Denied::Missing));
+        let mut twice = HeaderMap::new();
+        twice.append(AUTHORIZATION, "Bearer secret".parse().unwrap());
+        twice.append(AUTHORIZATION, "Bearer secret".parse().unwrap());
+        assert_eq!(tokens.admit(&twice), Err(Denied::Wrong));
+    }
+
+    #[test]
+    fn a_problem_names_its_line_and_never_the_token() {
+        for (text, line) in
+            [("ann:ok\n\nhunter2", 3), ("ann:", 1), (":hunter2", 1), ("a:x\na:hunter2", 2), ("a:h nter2", 1)]
+        {
+            let error = Tokens::read(text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("line {line}: ")), "{error}");
+            assert!(!error.contains("nter2"), "{error}");
+        }
+        assert_eq!(Tokens::read("# nothing\n").unwrap_err(), TokenError::None);
+    }
+
+    #[test]
+    fn a_token_that_can_be_guessed_is_found_by_its_name() {
+        let tokens = Tokens::read("ann:0123456789abcdef\nbob:0123456789abcde").unwrap();
+        assert_eq!(tokens.guessable(), ["bob".into()]);
+    }
+
+    #[tokio::test]
+    async fn a_name_with_another_secret_is_somebody_else() {
+        let tokens = Arc::new(Tokens::read("ann:secret-1\nbob:secret-2").unwrap());
+        let (ann, bob) = (tokens.identify("secret-1").unwrap(), tokens.identify("secret-2").unwrap());
+        let revoked = tokens.until_revoked(ann.clone());
+        let revoked = tokio::spawn(revoked);
+        // Written anew, but the same: nothing changes for anybody.
+        tokens.replace(&Tokens::read("bob:secret-2\nann:secret-1").unwrap());
+        assert!(tokens.is_current(&ann) && tokens.is_current(&bob));
+        tokens.replace(&Tokens::read("ann:secret-3\nbob:secret-2").unwrap());
+        revoked.await.unwrap();
+        assert!(!tokens.is_current(&ann) && tokens.is_current(&bob));
+        assert_ne!(tokens.identify("secret-3").unwrap(), ann, "the name alone does not count");
+        // A secret that has another name is another's.
+        tokens.replace(&Tokens::read("eve:secret-2").unwrap());
+        assert!(!tokens.is_current(&bob));
+    }
+
+    #[tokio::test]
+    async fn work_for_a_secret_that_is_replaced_meanwhile_is_dropped() {
+        let tokens = Arc::new(Tokens::read("ann:secret-1").unwrap());
+        let ann = tokens.identify("secret-1").unwrap();
+        assert_eq!(tokens.while_current(&ann, async { 7 }).await, Some(7));
+        let rotate = || tokens.replace(&Tokens::read("ann:secret-2").unwrap());
+        let waiting = tokens.while_current(&ann, std::future::pending::<()>());
+        let (done, ()) = tokio::join!(waiting, async { rotate() });
+        assert_eq!(done, None);
+        assert_eq!(tokens.while_current(&ann, async { 7 }).await, None, "it was done in vain");
+        let new = tokens.identify("secret-2").unwrap();
+        assert_eq!(tokens.while_current(&new, async { 7 }).await, Some(7));
+    }
+
+    #[test]
+    fn debugging_shows_names_only() {
+        let tokens = Tokens::read("ann:hunter2").unwrap();
+        assert_eq!(format!("{tokens:?}"), r#"["ann"]"#);
+        assert_eq!(format!("{:?}", tokens.identify("hunter2").unwrap()), r#"Credential("ann")"#);
+    }
+}

@@ -1,0 +1,197 @@
+//! A connection under watch: whether its client takes too long to ask, or to read what it asked for.
+//!
+//! Each connection only notes when what began, which costs next to nothing; one look at all of them every now and then
+//! finds those that take too long. A timer for each request would cost every request.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+use crate::limits::Limits;
+
+/// What a connection is doing, and since when.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    began: Instant,
+    phase: AtomicU8,
+    /// Since when it does that, in milliseconds since it began.
+    since: AtomicU64,
+    /// Since when it does not take what is written to it; 0 if it does.
+    blocked_since: AtomicU64,
+}
+
+/// Nothing: the last request is answered, or none has come.
+const IDLE: u8 = 0;
+/// A request has begun to come in.
+const HEAD: u8 = 1;
+/// A request is being answered.
+const BUSY: u8 = 2;
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            phase: AtomicU8::new(IDLE),
+            since: AtomicU64::new(0),
+            blocked_since: AtomicU64::new(0),
+        }
+    }
+
+    /// A request has come in whole.
+    pub(crate) fn note_request(&self) {
+        self.enter(BUSY);
+    }
+
+    /// It is answered.
+    pub(crate) fn note_response(&self) {
+        self.enter(IDLE);
+    }
+
+    /// Whether it takes too long for something.
+    pub(crate) fn is_overdue(&self, limits: &Limits) -> bool {
+        let now = self.now();
+        let lasts = |since: u64, limit: Duration| now.saturating_sub(since) > milliseconds(limit);
+        let blocked_since = self.blocked_since.load(Ordering::Relaxed);
+        if blocked_since > 0 && lasts(blocked_since, limits.stalled) {
+            return true;
+        }
+        let since = self.since.load(Ordering::Relaxed);
+        match self.phase.load(Ordering::Relaxed) {
+            IDLE => lasts(since, limits.idle_connection),
+            HEAD => lasts(since, limits.head_time),
+            _ => false,
+        }
+    }
+
+    /// For how long no request has been answered on it; `None` while one is.
+    pub(crate) fn idle_for(&self) -> Option<u64> {
+        let is_idle = self.phase.load(Ordering::Relaxed) != BUSY;
+        is_idle.then(|| self.now().saturating_sub(self.since.load(Ordering::Relaxed)))
+    }
+
+    fn enter(&self, phase: u8) {
+        self.since.store(self.now(), Ordering::Relaxed);
+        self.phase.store(phase, Ordering::Relaxed);
+    }
+
+    fn note_read(&self) {
+        if self.phase.load(Ordering::Relaxed) == IDLE {
+            self.enter(HEAD);
+        }
+    }
+
+    fn note_write(&self, is_blocked: bool) {
+        let was_blocked = self.blocked_since.load(Ordering::Relaxed) > 0;
+        if is_blocked != was_blocked {
+            let since = if is_blocked { self.now().max(1) } else { 0 };
+            self.blocked_since.store(since, Ordering::Relaxed);
+        }
+    }
+
+    fn now(&self) -> u64 {
+        milliseconds(self.began.elapsed())
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A connection that notes what it does.
+pub(crate) struct Watched<S> {
+    pub(crate) stream: S,
+    pub(crate) watch: Arc<Watch>,
+}
+
+impl<S: Read + Unpin> Read for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if matches!(read, Poll::Ready(Ok(()))) {
+            self.watch.note_read();
+        }
+        read
+    }
+}
+
+impl<S: Write + Unpin> Write for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch.note_write(written.is_pending());
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.watch.note_write(written.is_pending());
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A watch that began that long ago.
+    fn watch(ago: Duration) -> Watch {
+        Watch { began: Instant::now().checked_sub(ago).unwrap(), ..Watch::new() }
+    }
+
+    #[test]
+    fn each_phase_has_a_limit_of_its_own() {
+        let limits = Limits::default();
+        assert!(!watch(limits.head_time).is_overdue(&limits), "it may be idle for longer");
+        let long = limits.idle_connection + Duration::from_secs(1);
+        assert!(watch(long).is_overdue(&limits));
+
+        let busy = watch(long);
+        busy.note_request();
+        busy.since.store(0, Ordering::Relaxed);
+        assert!(!busy.is_overdue(&limits), "an answer takes as long as it takes");
+        busy.note_response();
+        assert!(!busy.is_overdue(&limits), "counted from the answer");
+
+        let head = watch(limits.head_time + Duration::from_secs(1));
+        head.note_read();
+        assert!(!head.is_overdue(&limits), "counted from its first byte");
+        head.since.store(0, Ordering::Relaxed);
+        assert!(head.is_overdue(&limits));
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_is_overdue_until_it_reads_again() {
+        let limits = Limits::default();
+        let watch = watch(limits.stalled + Duration::from_secs(2));
+        watch.note_request();
+        watch.note_write(true);
+        watch.blocked_since.store(1, Ordering::Relaxed);
+        watch.note_write(true);
+        assert!(watch.is_overdue(&limits));
+        watch.note_write(false);
+        assert!(!watch.is_overdue(&limits));
+    }
+}

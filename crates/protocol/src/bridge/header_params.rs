@@ -1,0 +1,268 @@
+//! `x-mcp-header`: arguments of a tool that calls over HTTP repeat in headers.
+//!
+//! A property of the input schema may carry the annotation if it is a string, an integer or a boolean and is reached
+//! through `properties` alone; anywhere else the annotation is a mistake, and so is the tool.
+
+use std::collections::HashSet;
+
+use crate::bridge::annotations::{self, ANNOTATION};
+use crate::bridge::change::whole;
+use crate::bridge::headers;
+use crate::envelope::Params;
+use crate::scan::member;
+use crate::text;
+
+/// One argument that is repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderParam {
+    /// What comes behind `Mcp-Param-`.
+    pub header: String,
+    /// The names that lead to it from `arguments`.
+    pub path: Vec<String>,
+}
+
+/// What calls of this tool repeat in headers; an error says what is wrong with an annotation.
+pub fn of_tool(definition: &[u8]) -> Result<Vec<HeaderParam>, String> {
+    let Some(schema) = member(definition, whole(definition), "inputSchema") else { return Ok(Vec::new()) };
+    // Most tools have no annotation, and every way to write one has this in it or an escape.
+    let text = schema.of(definition);
+    if memchr::memmem::find(text, ANNOTATION.as_bytes()).is_none() && !text.contains(&b'\\') {
+        return Ok(Vec::new());
+    }
+    let found = annotations::of_schema(definition, schema)?;
+    let mut names = HashSet::new();
+    for param in &found {
+        if !names.insert(param.header.to_ascii_lowercase()) {
+            return Err(format!("two properties have the {ANNOTATION} `{}`", param.header));
+        }
+    }
+    Ok(found)
+}
+
+/// The headers of a call: full names and encoded values of the arguments that are there.
+pub fn values(line: &[u8], params: &Params, of: &[HeaderParam]) -> Vec<(String, String)> {
+    let value = |param: &HeaderParam| {
+        let argument = argument(line, params, param)?;
+        Some((param.name(), headers::encode(&argument.text)))
+    };
+    of.iter().filter_map(value).collect()
+}
+
+/// Whether the headers of a call say what its arguments say; `header` yields the value of a header by its full name.
+/// The error is a sentence.
+pub fn check<'h>(
+    line: &[u8],
+    params: &Params,
+    of: &[HeaderParam],
+    header: impl Fn(&str) -> Option<&'h str>,
+) -> Result<(), String> {
+    for param in of {
+        let name = param.name();
+        match (header(&name), argument(line, params, param)) {
+            (None, None) => {}
+            (Some(_), None) => return Err(format!("header `{name}` repeats an argument that is not there")),
+            (None, Some(_)) => return Err(format!("header `{name}` is missing")),
+            (Some(header), Some(argument)) => {
+                let Some(said) = headers::decode(header) else {
+                    return Err(format!("header `{name}` is not valid Base64"));
+                };
+                if !argument.is(&said) {
+                    return Err(format!("header `{name}` is not what the body says"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl HeaderParam {
+    /// The full name of the header.
+    pub fn name(&self) -> String {
+        format!("{}{}", headers::PARAM_PREFIX, self.header)
+    }
+}
+
+/// An argument that a header can repeat.
+struct Argument {
+    text: String,
+    is_number: bool,
+}
+
+impl Argument {
+    /// Whether a header says the same. Whole numbers may be written in several ways.
+    fn is(&self, said: &str) -> bool {
+        self.text == said || self.is_number && integer(said).as_ref() == Some(&self.text)
+    }
+}
+
+/// The argument in a call; `None` if it is not there, is null or has parts.
+fn argument(line: &[u8], params: &Params, param: &HeaderParam) -> Option<Argument> {
+    let arguments = member(line, params.span?, "arguments")?;
+    let value = param.path.iter().try_fold(arguments, |object, name| member(line, object, name))?;
+    let token = value.of(line);
+    match token.first()? {
+        b'"' => text::decode(token).map(|text| Argument { text: text.into_owned(), is_number: false }),
+        b't' | b'f' => String::from_utf8(token.to_vec()).ok().map(|text| Argument { text, is_number: false }),
+        b'-' | b'0'..=b'9' => {
+            let number = std::str::from_utf8(token).ok()?;
+            let text = integer(number).unwrap_or_else(|| number.to_owned());
+            Some(Argument { text, is_number: true })
+        }
+        _ => None,
+    }
+}
+
+/// A number that is a whole one however it is written, in plain digits; `None` for any other and for what is no number.
+fn integer(number: &str) -> Option<String> {
+    let digits = number.strip_prefix('-').unwrap_or(number);
+    if !digits.is_empty() && digits != "0" && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(number.to_owned());
+    }
+    let value: f64 = number.parse().ok()?;
+    let is_exact = value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0;
+    // Just checked to be a whole number that fits.
+    is_exact.then(|| (value as i64).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Envelope;
+
+    fn tool(schema: &str) -> Result<Vec<HeaderParam>, String> {
+        of_tool(format!(r#"{{"name":"t","inputSchema":{schema}}}"#).as_bytes())
+    }
+
+    fn properties(properties: &str) -> Result<Vec<HeaderParam>, String> {
+        tool(&format!(r#"{{"type":"object","properties":{properties}}}"#))
+    }
+
+    fn param(header: &str, path: &[&str]) -> HeaderParam {
+        HeaderParam { header: header.to_owned(), path: path.iter().map(|name| (*name).to_owned()).collect() }
+    }
+
+    #[test]
+    fn annotated_properties_are_found_at_any_depth() {
+        let found = properties(
+            r#"{"a":{"type":"string","x-mcp-header":"A"},"p":true,"o":{"type":"object","properties":{"i":{"x-mcp-header":"In","type":"integer"}}},"b":{"type":"boolean","\u0078-mcp-header":"B"},"plain":{"type":"string"}}"#,
+        );
+        assert_eq!(found.unwrap(), [param("A", &["a"]), param("In", &["o", "i"]), param("B", &["b"])]);
+    }
+
+    #[test]
+    fn tools_without_annotations_have_no_headers() {
+        assert_eq!(of_tool(b"{}"), Ok(vec![]));
+        assert_eq!(of_tool(b"7"), Ok(vec![]));
+        assert_eq!(tool("true"), Ok(vec![]));
+        assert_eq!(tool("[{\"x-mcp-header\":1}]"), Ok(vec![]));
+        assert_eq!(properties(r#"{"x-mcp-header":{"type":"string"}}"#), Ok(vec![]), "a property of that name");
+        assert_eq!(
+            properties(
+                r#"{"a":{"default":{"x-mcp-header":"A"},"enum":[{"x-mcp-header":1}],"examples":[{"x-mcp-header":1}]}}"#
+            ),
+            Ok(vec![]),
+            "data, not schemas"
+        );
+        assert_eq!(tool(r#"{"description":"\n"}"#), Ok(vec![]));
+    }
+
+    #[test]
+    fn an_annotation_that_breaks_a_rule_is_refused() {
+        for header in [r#""""#, r#""a b""#, r#""a:b""#, r#""é""#, r#""a\nb""#, "7", "null", "{}", "[]"] {
+            let found = properties(&format!(r#"{{"a":{{"type":"string","x-mcp-header":{header}}}}}"#));
+            assert!(found.is_err(), "{header}");
+        }
+        for kind in [r#""number""#, r#""object""#, r#""array""#, r#""null""#, r#"["string","null"]"#, "7"] {
+            let found = properties(&format!(r#"{{"a":{{"type":{kind},"x-mcp-header":"A"}}}}"#));
+            assert!(found.is_err(), "{kind}");
+        }
+        assert!(properties(r#"{"a":{"x-mcp-header":"A"}}"#).is_err(), "no type at all");
+    }
+
+    #[test]
+    fn an_annotation_is_for_properties_that_are_reached_by_name() {
+        let annotated = r#"{"type":"string","x-mcp-header":"A"}"#;
+        for schema in [
+            annotated.to_owned(),
+            format!(r#"{{"items":{annotated}}}"#),
+            format!(r#"{{"anyOf":[{{"properties":{{"a":{annotated}}}}}]}}"#),
+            format!(r#"{{"$defs":{{"a":{annotated}}}}}"#),
+            format!(r#"{{"patternProperties":{{"a":{annotated}}}}}"#),
+            format!(r#"{{"if":{{"properties":{{"a":{annotated}}}}}}}"#),
+            format!(r#"{{"properties":{{"a":{{"items":{{"properties":{{"b":{annotated}}}}}}}}}}}"#),
+        ] {
+            assert!(tool(&schema).is_err(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn two_properties_never_share_a_header() {
+        let two = |second: &str| {
+            properties(&format!(
+                r#"{{"a":{{"type":"string","x-mcp-header":"Region"}},"b":{{"type":"string","x-mcp-header":"{second}"}}}}"#
+            ))
+        };
+        assert!(two("Region").is_err());
+        assert!(two("rEGION").is_err());
+        assert!(two("Regio").is_ok());
+    }
+
+    #[test]
+    fn a_schema_of_any_depth_is_walked_in_one_go() {
+        let depth = 100_000;
+        let deep =
+            r#"{"properties":{"a":"#.repeat(depth) + r#"{"x-mcp-header":"A","type":"string"}"# + &"}}".repeat(depth);
+        assert_eq!(tool(&deep).unwrap()[0].path.len(), depth);
+        let elsewhere = r#"{"items":["#.repeat(depth) + r#"{"x-mcp-header":"A"}"# + &"]}".repeat(depth);
+        assert!(tool(&elsewhere).is_err());
+    }
+
+    fn call(arguments: &str) -> (String, Params) {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}"#
+        );
+        let params = Envelope::scan(line.as_bytes()).unwrap().params;
+        (line, params)
+    }
+
+    #[test]
+    fn arguments_become_headers() {
+        let of = [param("S", &["s"]), param("I", &["o", "i"]), param("B", &["b"])];
+        let headers = |arguments: &str| {
+            let (line, params) = call(arguments);
+            let values = values(line.as_bytes(), &params, &of);
+            values.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            headers(r#"{"s":"é\n","o":{"i":42},"b":false,"other":1}"#),
+            ["Mcp-Param-S: =?base64?w6kK?=", "Mcp-Param-I: 42", "Mcp-Param-B: false"]
+        );
+        assert_eq!(headers(r#"{"s":"","o":{"i":-1.5e1}}"#), ["Mcp-Param-S: ", "Mcp-Param-I: -15"]);
+        assert_eq!(headers(r#"{"o":{"i":9007199254740993}}"#), ["Mcp-Param-I: 9007199254740993"]);
+        assert_eq!(headers(r#"{"o":{"i":1e400}}"#), ["Mcp-Param-I: 1e400"]);
+        let none: [&str; 0] = [];
+        assert_eq!(headers(r#"{"s":null,"o":[1],"b":{},"i":3}"#), none);
+        assert_eq!(headers("null"), none);
+        assert_eq!(values(b"{}", &Params::default(), &of), []);
+    }
+
+    #[test]
+    fn headers_must_say_what_the_arguments_say() {
+        let of = [param("S", &["s"]), param("I", &["i"])];
+        let checked = |arguments: &str, headers: &[(&str, &'static str)]| {
+            let (line, params) = call(arguments);
+            let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+            check(line.as_bytes(), &params, &of, header)
+        };
+        let (s, i) = ("Mcp-Param-S", "Mcp-Param-I");
+        assert_eq!(checked(r#"{"s":"Hello","i":42}"#, &[(s, "=?base64?SGVsbG8=?="), (i, "42.0")]), Ok(()));
+        assert_eq!(checked(r#"{"s":"=?base64?SGVsbG8=","i":4.2e1}"#, &[(s, "=?base64?SGVsbG8="), (i, "42")]), Ok(()));
+        assert_eq!(checked(r#"{"s":null}"#, &[]), Ok(()));
+        assert!(checked(r#"{"s":"Hello"}"#, &[]).is_err());
+        assert!(checked("{}", &[(s, "Hello")]).is_err());
+        assert!(checked(r#"{"s":"Hello"}"#, &[(s, "=?base64?SGVsbG8?=")]).is_err());
+        assert!(checked(r#"{"s":"Hello"}"#, &[(s, "hello")]).is_err());
+        assert!(checked(r#"{"i":42}"#, &[(i, "43")]).is_err());
+        assert!(checked(r#"{"s":"42"}"#, &[(s, "42.0")]).is_err(), "a text has one spelling");
+    }
+}

@@ -1,0 +1,37 @@
+//! The wish that a call become a task. Each lifecycle has tasks of its own, so to the other the wish means nothing, or
+//! something that nobody could follow up.
+
+use bytes::Bytes;
+
+use crate::bridge::change::Change;
+use crate::envelope::Params;
+use crate::scan::member;
+
+const WISH: &str = "task";
+
+/// The parameters of a call without the wish; `None` if there is none.
+pub fn without_task_member(line: &Bytes, params: &Params) -> Option<Bytes> {
+    let params = params.span?;
+    member(line, params, WISH)?;
+    let mut change = Change::new(line);
+    change.remove_member(params, WISH);
+    Some(change.apply())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Envelope;
+
+    #[test]
+    fn the_task_member_is_removed_and_nothing_else() {
+        let line = Bytes::from_static(
+            br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"t","task":{"ttl":1},"arguments":{"task": 1.0}}}"#,
+        );
+        let params = Envelope::scan(&line).unwrap().params;
+        let plain = without_task_member(&line, &params).unwrap();
+        let expected = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"t","arguments":{"task": 1.0}}}"#;
+        assert_eq!(plain, expected);
+        assert_eq!(without_task_member(&plain, &Envelope::scan(&plain).unwrap().params), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! What a server offers, between its own words and the registry's.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use catalog::{Hints, Item, Kind, Offer};
+use protocol::scan::{Span, member};
+use protocol::{Lifecycle, text};
+use registry::{ListedTool, RawJson, ToolRecord};
+use serde_json::{Map, Value, json};
+
+/// The tools of an offer, to be kept.
+pub(crate) fn tools_of(offer: &Offer) -> Arc<[ListedTool]> {
+    offer.items(Kind::Tool).iter().filter_map(listed).collect()
+}
+
+fn listed(item: &Item) -> Option<ListedTool> {
+    let definition = &item.definition;
+    let whole = Span { start: 0, end: definition.len() };
+    let raw = |span: Span| RawJson::parse(std::str::from_utf8(span.of(definition)).ok()?).ok();
+    let description = member(definition, whole, "description").and_then(|span| text::decode(span.of(definition)));
+    Some(ListedTool {
+        original_name: item.id.to_string(),
+        description: description.map(|text| text.into_owned()),
+        input_schema: member(definition, whole, "inputSchema").and_then(raw),
+        definition: raw(whole)?,
+    })
+}
+
+/// What is offered of a server that is not running: the tools that are known of it. Nothing, if none are.
+pub(crate) fn offer_of(tools: &[ToolRecord]) -> Option<Arc<Offer>> {
+    // It may have been kept by an older program, which passed on more.
+    let item = |tool: &ToolRecord| {
+        Item::read(Kind::Tool, Bytes::copy_from_slice(tool.definition.get().as_bytes()))?.repaired(Kind::Tool).0
+    };
+    let items: Vec<Item> = tools.iter().filter_map(item).collect();
+    if items.is_empty() {
+        return None;
+    }
+    let mut offer = Offer::new(Lifecycle::Session);
+    offer.capabilities = Bytes::from_static(br#"{"tools":{"listChanged":true}}"#);
+    offer.set_items(Kind::Tool, items, Hints::NONE);
+    Some(Arc::new(offer))
+}
+
+/// What a server says of itself, to be kept and shown.
+pub(crate) fn server_info(offer: &Offer) -> Value {
+    let read = |bytes: &[u8]| serde_json::from_slice::<Map<String, Value>>(bytes).unwrap_or_default();
+    let mut info = read(&offer.info);
+    info.insert("capabilities".to_owned(), Value::Object(read(&offer.capabilities)));
+    if let Some(instructions) = &offer.instructions {
+        info.insert("instructions".to_owned(), json!(&**instructions));
+    }
+    let notices: Vec<_> = Kind::ALL.into_iter().flat_map(|kind| offer.notices(kind)).collect();
+    if !notices.is_empty() {
+        info.insert("notices".to_owned(), json!(notices));
+    }
+    let lifecycle = match offer.lifecycle {
+        _ if offer.modern.is_some() => "dual",
+        Lifecycle::Session => "legacy",
+        Lifecycle::SelfContained => "modern",
+    };
+    info.insert("era".to_owned(), json!(lifecycle));
+    Value::Object(info)
+}

@@ -1,0 +1,228 @@
+//! A service to try things on: SQLite in a folder of its own, servers of the testkit, and a client.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregator::cycle::Chain;
+use aggregator::local::Local;
+use aggregator::{MethodSet, NamePolicy, Options, Separator};
+use registry::{CredentialKey, Location, Page, Status, Store};
+use serde_json::{Value, json};
+use service::servers::{Registration, ServerView};
+use service::tool_search::ClassifierSetup;
+use service::{Actor, ConfigFile, Service, Setup};
+use tempfile::TempDir;
+use upstream::{Connector, Stop};
+
+/// A service, and what it takes to open it again.
+pub(crate) struct ServiceFixture {
+    pub(crate) service: Arc<Service>,
+    pub(crate) store: Store,
+    pub(crate) folder: TempDir,
+    client: tokio::sync::Mutex<Local>,
+    remote: Connector,
+    classifier: Option<MakeClassifier>,
+}
+
+/// A classifier for every time that the service is opened.
+pub(crate) type MakeClassifier = Arc<dyn Fn() -> ClassifierSetup + Send + Sync>;
+
+/// How a service is set up.
+pub(crate) struct FixtureOptions {
+    pub(crate) settings: Value,
+    pub(crate) config: Option<Value>,
+    pub(crate) remote: Connector,
+    /// With vectors that say nothing.
+    pub(crate) classifier: Option<MakeClassifier>,
+}
+
+impl Default for FixtureOptions {
+    fn default() -> Self {
+        Self { settings: json!({}), config: None, remote: Arc::new(remote::connect), classifier: None }
+    }
+}
+
+/// Who does things here.
+pub(crate) fn somebody() -> Actor {
+    Actor { name: "tester".into() }
+}
+
+impl ServiceFixture {
+    pub(crate) async fn new() -> Self {
+        Self::with(FixtureOptions::default()).await
+    }
+
+    pub(crate) async fn with(options: FixtureOptions) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = CredentialKey::generate().unwrap();
+        let store = Store::open(&Location::in_folder(folder.path()), &key).await.unwrap();
+        let Value::Object(settings) = options.settings else { panic!("settings are an object") };
+        store.put_settings(settings.into_iter().collect::<BTreeMap<_, _>>()).await.unwrap();
+        if let Some(config) = &options.config {
+            std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        }
+        let service = open(&store, &folder, Arc::clone(&options.remote), options.classifier.as_ref()).await;
+        let client = tokio::sync::Mutex::new(Local::connect(service.aggregator()).unwrap());
+        Self { service, store, folder, client, remote: options.remote, classifier: options.classifier }
+    }
+
+    pub(crate) fn config_path(&self) -> PathBuf {
+        self.folder.path().join("config.json")
+    }
+
+    /// Ends the service and opens it again on the same registry.
+    pub(crate) async fn again(self) -> Self {
+        self.end().await;
+        let service = open(&self.store, &self.folder, Arc::clone(&self.remote), self.classifier.as_ref()).await;
+        let client = tokio::sync::Mutex::new(Local::connect(service.aggregator()).unwrap());
+        Self { service, client, ..self }
+    }
+
+    pub(crate) async fn end(&self) {
+        self.service.stop(Stop::Promptly);
+        self.service.ended().await;
+    }
+
+    /// Waits until a server is in that state.
+    pub(crate) async fn until(&self, server: &str, status: Status) -> ServerView {
+        self.until_it(server, &format!("{status}"), |view| view.record.status == status).await
+    }
+
+    /// Waits until something holds for a server.
+    pub(crate) async fn until_it(&self, server: &str, what: &str, holds: impl Fn(&ServerView) -> bool) -> ServerView {
+        let mut events = self.service.events().listen();
+        let waiting = async {
+            loop {
+                match self.service.server(server).await {
+                    Ok(view) if holds(&view) => return view,
+                    _ => next_or_soon(&mut events).await,
+                }
+            }
+        };
+        match tokio::time::timeout(Duration::from_secs(600), waiting).await {
+            Ok(view) => view,
+            Err(_) => panic!("`{server}` never became {what}: {:?}", self.service.server(server).await),
+        }
+    }
+
+    /// Sends a request as an MCP client, and returns its answer.
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let asking = async {
+            let mut client = self.client.lock().await;
+            client.ask(request.to_string().into(), |line| line.windows(6).any(|bytes| bytes == br#""id":1"#)).await
+        };
+        let answer = tokio::time::timeout(Duration::from_secs(600), asking).await.unwrap().unwrap();
+        serde_json::from_slice(&answer).unwrap()
+    }
+
+    /// Calls a tool as an MCP client.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
+        self.ask("tools/call", json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    /// The names of all tools that clients see.
+    pub(crate) async fn listed(&self) -> Vec<String> {
+        let answer = self.ask("tools/list", json!({})).await;
+        let tools = answer["result"]["tools"].as_array().unwrap();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The kinds of events in a server's history, oldest first.
+    pub(crate) async fn history(&self, server: &str) -> Vec<String> {
+        let history = self.service.history(server, Page::ALL).await.unwrap();
+        let to = |details: &Option<Value>| details.as_ref().unwrap()["to"].as_str().unwrap().to_owned();
+        history.items.iter().rev().map(|event| to(&event.details)).collect()
+    }
+}
+
+impl ServiceFixture {
+    /// Waits until that many things are in a server's history, and the last is that state. What happened while the clock stood still may take
+    /// a while to be written: databases have clocks of their own.
+    pub(crate) async fn history_until(&self, server: &str, least: usize, status: &str) -> Vec<String> {
+        let waiting = async {
+            loop {
+                let history = self.history(server).await;
+                if history.len() >= least && history.last().is_some_and(|last| last == status) {
+                    return history;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(testkit::DEADLINE, waiting).await {
+            Ok(history) => history,
+            Err(_) => panic!("it never came to {status}: {:?}", self.history(server).await),
+        }
+    }
+}
+
+async fn next_or_soon(events: &mut service::Listener) {
+    // Not everything that is waited for is an event.
+    drop(tokio::time::timeout(Duration::from_millis(20), events.recv()).await);
+}
+
+async fn open(store: &Store, folder: &TempDir, remote: Connector, classifier: Option<&MakeClassifier>) -> Arc<Service> {
+    let path = folder.path().join("config.json");
+    let config = path.is_file().then(|| ConfigFile::load(&path).unwrap());
+    let options = Options {
+        name: "test".to_owned(),
+        version: "0".to_owned(),
+        separator: ".".parse::<Separator>().unwrap(),
+        names: NamePolicy::default(),
+        start_timeout: Duration::from_secs(30),
+        answer_timeout: Duration::from_secs(30),
+        surface: aggregator::Surface::Full,
+        withheld: &[],
+        is_growing: false,
+        method_set: MethodSet::EVERYTHING,
+        capabilities: "{}",
+        server_limits: aggregator::ServerLimits::from_settings(),
+        client_limits: aggregator::ClientLimits::default(),
+        awaits_client: false,
+    };
+    let chain = Chain::enter(None, folder.path()).unwrap();
+    let setup = Setup {
+        store: store.clone(),
+        options,
+        chain,
+        remote: Some(remote),
+        probe: Some(remote::probe),
+        config,
+        embedder: classifier.map(|_| Arc::new(Flat) as Arc<dyn search::Embedder>),
+        vectors: None,
+        skills: Vec::new(),
+        classifier: classifier.map(|make| make()),
+        traces: None,
+    };
+    Service::open(setup).await.unwrap()
+}
+
+/// Vectors for which everything is alike.
+struct Flat;
+
+impl search::Embedder for Flat {
+    fn id(&self) -> &str {
+        "flat"
+    }
+
+    fn dimension(&self) -> usize {
+        2
+    }
+
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, search::EmbedError> {
+        Ok(texts.iter().map(|_| vec![1.0, 0.0]).collect())
+    }
+}
+
+/// A registration of the testkit's fake server.
+pub(crate) fn fake(name: &str, args: &[&str]) -> Registration {
+    registration(name, "stdio", json!({ "command": testkit::program("fake-server"), "args": args }))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a value is written where it is used")]
+pub(crate) fn registration(name: &str, transport: &str, config: Value) -> Registration {
+    let body = json!({ "name": name, "transport_type": transport, "connection_config": config });
+    serde_json::from_value(body).unwrap()
+}
