@@ -1,5 +1,7 @@
 //! More calls at once than may run: limits hold, and nobody goes without an answer.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use testkit::http_client::{Connection, HttpRequest};
 use testkit::serve::Fetched;
@@ -10,11 +12,11 @@ use crate::rest::{Begun, PREFIX, Rest, expect, expect_error};
 const CALLS: usize = 500;
 const LIMIT: u64 = 20;
 
-/// Makes all calls at once; their answers.
-fn call_all(rest: &Rest) -> Vec<Fetched> {
+/// Makes all calls at once, each of which takes this long; their answers.
+fn call_all(rest: &Rest, each: Duration) -> Vec<Fetched> {
     let mut connections: Vec<Connection> = (0..CALLS).map(|_| rest.serve.connect()).collect();
     for (number, connection) in connections.iter_mut().enumerate() {
-        let body = json!({"name": "one.sleep", "arguments": {"ms": 10 + number % 7}});
+        let body = json!({"name": "one.sleep", "arguments": {"ms": each.as_millis() as usize + number % 7}});
         connection.send(&HttpRequest::post(&format!("{PREFIX}/tools/call"), body.to_string()));
     }
     connections.into_iter().map(|connection| Begun(connection).answer()).collect()
@@ -39,11 +41,12 @@ fn of_500_calls_at_once_so_many_run_as_may_and_the_others_wait() {
     let rest = Rest::start();
     rest.register("one", &[]);
     expect(200, &rest.patch("/settings", &json!({"concurrent_limit": LIMIT, "queue_limit": CALLS})));
-    for answer in call_all(&rest) {
+    for answer in call_all(&rest, Duration::from_millis(10)) {
         let result = expect(200, &answer);
         assert_eq!(result["content"][0]["text"], "slept", "{result}");
     }
-    assert_eq!(most_at_once(&rest), LIMIT, "no more and no less");
+    let most = most_at_once(&rest).as_u64().expect("a number");
+    assert!((2..=LIMIT).contains(&most), "{most} calls ran at once");
     wait_for_count(&rest, "success", CALLS);
 }
 
@@ -53,7 +56,7 @@ fn those_for_whom_there_is_no_room_are_told_so_and_when_to_come_back() {
     rest.register("one", &[]);
     expect(200, &rest.patch("/settings", &json!({"concurrent_limit": LIMIT, "queue_limit": 30})));
     let (done, refused): (Vec<Fetched>, Vec<Fetched>) =
-        call_all(&rest).into_iter().partition(|answer| answer.status == 200);
+        call_all(&rest, Duration::from_secs(1)).into_iter().partition(|answer| answer.status == 200);
     assert!(done.iter().all(|answer| answer.json()["content"][0]["text"] == "slept"));
     assert!(done.len() >= 50, "those who ran and those who waited: {}", done.len());
     assert!(!refused.is_empty(), "they came faster than they could be served");
@@ -64,7 +67,7 @@ fn those_for_whom_there_is_no_room_are_told_so_and_when_to_come_back() {
         assert!((1..=60).contains(&wait));
         assert!(answer.json()["detail"].as_str().unwrap().contains("20 may run, and 30 wait"), "{}", answer.body);
     }
-    assert_eq!(most_at_once(&rest), LIMIT);
+    assert_eq!(most_at_once(&rest), LIMIT, "no more and no less");
     wait_for_count(&rest, "success", done.len());
     assert_eq!(expect(200, &rest.get("/executions?status=executing")), json!([]), "nothing is left behind");
 }

@@ -26,6 +26,6 @@ fn who_wants_to_remember_something_finds_the_memory_server_first() {
             let is_whole = metadata["tools_without_vectors"] == 0 && metadata["servers_searched"] == servers.len();
             is_whole.then_some(found)
         });
-        assert_eq!(found["tools"][0]["server_name"], "memory", "{query}: {found}");
+        assert_eq!(found["tools"][0]["source_server"]["name"], "memory", "{query}: {found}");
     }
 }

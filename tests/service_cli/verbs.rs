@@ -172,10 +172,8 @@ fn prompts_and_resources_of_a_config_need_no_service() {
         puppet.expect("resources/read").answer(CONTENTS);
         assert_eq!(read.join().unwrap(), "buy milk");
     });
-    for arguments in
-        [&["prompts", "dsk"][..], &["resources", "dsk"], &["resources", "read", "notes://1", "--server", "dsk"]]
-    {
-        let missing = home.fails(1, &[arguments, &["--config", &config]].concat());
+    for list in ["prompts", "resources"] {
+        let missing = home.fails(1, &[list, "dsk", "--config", &config]);
         assert!(missing.contains("there is no server `dsk`") && missing.contains("did you mean `desk`"), "{missing}");
     }
     let missing = home.fails(1, &["prompts", "get", "desk.nothing", "--config", &config]);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::list::servers_with_usage;
+use crate::api_error;
 use crate::arguments::servers::StatusArguments;
 use crate::failure::Failure;
 use crate::output;
@@ -16,6 +17,9 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     let (url, health, servers) = session::block_on(async {
         let service = arguments.target.service().await?;
         let health = service.get("/health").await?;
+        if !health["status"].is_string() {
+            return Err(api_error::foreign(service.url(), "its answer about health has no status"));
+        }
         Ok((service.url().to_owned(), health, servers_with_usage(&service).await?))
     })?;
     if arguments.json {

@@ -34,7 +34,7 @@ impl NameConflicts {
         for collision in now.collisions() {
             let (owner, hidden) = (&now.servers()[collision.owner].name, &now.servers()[collision.hidden].name);
             if is_news(format!("{} {owner} {hidden} {}", collision.kind.noun(), collision.uri)) {
-                tracing::warn!(uri = shortened(&collision.uri), %owner, %hidden, "offered by two servers; the first one's is used");
+                tracing::warn!(uri = %shortened(&collision.uri), %owner, %hidden, "offered by two servers; the first one's is used");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The door: a token of the API, shown once.
+//! Signs in to the console with a token of the API.
 
 use http::StatusCode;
 
@@ -8,9 +8,10 @@ use crate::layout;
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// The door.
+/// The sign-in page, with what was wrong with the last attempt.
 pub(crate) fn show(request: &PageRequest<'_>, problem: Option<&str>) -> PageResponse {
-    if request.is_let_in {
+    // A wrong token is refused whoever shows it, or one token would allow guessing others.
+    if request.is_let_in && problem.is_none() {
         return PageResponse::Seen("/".to_owned());
     }
     let next = request.query.get("next").or(request.form.get("next")).unwrap_or("/");
