@@ -128,7 +128,6 @@ fn words(line: &str) -> Vec<String> {
     for letter in line.chars() {
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
-            (Some(_), _) => word.get_or_insert_default().push(letter),
             (None, '\'' | '"') => {
                 quote = Some(letter);
                 word.get_or_insert_default();
@@ -139,7 +138,7 @@ fn words(line: &str) -> Vec<String> {
                 words.push(letter.to_string());
             }
             (None, _) if letter.is_whitespace() => words.extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(letter),
+            _ => word.get_or_insert_default().push(letter),
         }
     }
     words.extend(word);

@@ -134,7 +134,8 @@ fn giving_up_a_request_cancels_it_at_the_server() {
 
 #[test]
 fn the_reason_of_a_cancellation_reaches_the_server() {
-    let launches: [(fn(&testkit::Config) -> Launch, &str); 2] = [(Launch::service, "s.t"), (Launch::aggregator, "s:t")];
+    type Start = fn(&testkit::Config) -> Launch;
+    let launches: [(Start, &str); 2] = [(Launch::service, "s.t"), (Launch::aggregator, "s:t")];
     for (launch, tool) in launches {
         let puppet = Puppet::new(everything());
         let mut client = ModernStdio::new(launch(&config(&[("s", &puppet)])).start()).interactive();

@@ -254,16 +254,16 @@ fn a_call_that_fails_says_for_scripts_why_and_whether_it_may_be_made_again() {
 
 /// Answers every request at an address of its own: lists are empty, and calls break off as in a proxy that gives up.
 fn impatient_proxy() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}", listener.local_addr().expect("it listens"));
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.unwrap());
+            let mut reader = BufReader::new(stream.expect("a client connected"));
             let (mut head, mut length) = (String::new(), 0);
             while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
             for line in head.lines() {
                 if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
+                    length = value.trim().parse().expect("a number");
                 }
             }
             if reader.read_exact(&mut vec![0; length]).is_err() {

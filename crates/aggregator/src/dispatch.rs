@@ -271,7 +271,7 @@ impl Aggregator {
             ("initialize", Lifecycle::Session) => self.initialize(&message, id, &envelope.params),
             ("server/discover", Lifecycle::SelfContained) => self.discover(&message, id),
             ("subscriptions/listen", Lifecycle::SelfContained) => {
-                subscriptions::listen(self, &message, id, &envelope.params)
+                subscriptions::listen(self, &message, id, &envelope.params);
             }
             (method, _) => not_found(&message, id, method),
         }

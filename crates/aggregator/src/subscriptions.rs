@@ -221,18 +221,21 @@ struct Listening {
     listener: Arc<Listener>,
 }
 
+/// A server, a URI that it has, and whether it must be asked for news of it first.
+type Followed = (usize, String, bool);
+
 impl Listening {
     /// Notes what is followed, and tells whether each server must be asked first; or why that is too much.
     fn begin(
         fleet: &Arc<Fleet>,
         listener: Arc<Listener>,
         owned: Vec<(usize, String)>,
-    ) -> Result<(Self, Vec<(usize, String, bool)>), String> {
+    ) -> Result<(Self, Vec<Followed>), String> {
         let subscriptions = fleet.follow_all(&listener, owned)?;
         Ok((Self { fleet: Arc::clone(fleet), listener }, subscriptions))
     }
 
-    async fn start(&self, subscriptions: Vec<(usize, String, bool)>) {
+    async fn start(&self, subscriptions: Vec<Followed>) {
         for (server, uri, is_first) in subscriptions {
             let Some(connection) = self.fleet.view().connections[server].clone() else { continue };
             // Who is not the first waits until the first has been answered.
@@ -341,11 +344,7 @@ impl Fleet {
     }
 
     /// Notes that a stream of news follows these, and of each whether nobody did before; or why they are too many.
-    fn follow_all(
-        &self,
-        listener: &Arc<Listener>,
-        owned: Vec<(usize, String)>,
-    ) -> Result<Vec<(usize, String, bool)>, String> {
+    fn follow_all(&self, listener: &Arc<Listener>, owned: Vec<(usize, String)>) -> Result<Vec<Followed>, String> {
         let (client, principal) = (listener.client.number(), listener.client.principal());
         let mut subscriptions = self.subscriptions();
         // Others may have come since the request was read.

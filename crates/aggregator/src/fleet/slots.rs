@@ -192,7 +192,7 @@ impl Fleet {
         *lock(&slot.current) =
             CurrentRun { stop: stop.clone(), events: Some(keeper), stays_on_offer: known.is_some(), has_ended: false };
         raise(&stop, *self.stop.borrow());
-        self.change(index, |server, _| match &known {
+        self.change(index, move |server, _| match &known {
             Some(offer) => (server.state, server.offer) = (ServerState::Waking, Arc::clone(offer)),
             None => server.state = ServerState::Initializing,
         });
@@ -234,21 +234,17 @@ impl Fleet {
 
     /// How a server stands that does not live now, and what is on offer nevertheless.
     pub fn set_state(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) {
-        let offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Lifecycle::Session)));
-        self.change(index, |server, _| {
-            server.state = state.clone();
-            server.offer = Arc::clone(&offer);
-        });
+        let next = (state, offer.unwrap_or_else(|| Arc::new(Offer::new(Lifecycle::Session))));
+        self.change(index, |server, _| (server.state, server.offer) = next.clone());
     }
 
     /// A server that still lives gets nothing more to do, and stands like this from now on. What it is doing goes on.
     pub fn retire(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) -> Option<Arc<Connection>> {
         let mut connection = None;
-        let offer = offer.unwrap_or_else(|| Arc::new(Offer::new(Lifecycle::Session)));
+        let next = (state, offer.unwrap_or_else(|| Arc::new(Offer::new(Lifecycle::Session))));
         self.change(index, |server, slot| {
             connection = slot.take();
-            server.state = state.clone();
-            server.offer = Arc::clone(&offer);
+            (server.state, server.offer) = next.clone();
         });
         let mut retired = lock(&self.retired);
         retired.retain(|connection| connection.strong_count() > 0);

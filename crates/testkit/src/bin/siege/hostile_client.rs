@@ -214,7 +214,7 @@ fn many_sessions(attacker: &mut Attacker) -> Option<String> {
         attacker.session = Some(opened);
         return Some("opened".to_owned());
     };
-    if attacker.times % 50 != 0 {
+    if !attacker.times.is_multiple_of(50) {
         return Some("opened".to_owned());
     }
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});

@@ -291,7 +291,7 @@ impl Server {
             }
             Kind::References => {
                 // Too many of everything, and too many references alone.
-                let count = if version % 2 == 0 { 3_000 } else { 20_000 };
+                let count = if version.is_multiple_of(2) { 3_000 } else { 20_000 };
                 let members: Vec<String> =
                     (0..count).map(|index| format!(r##""m{index}":{{"$ref":"#/$defs/d{index}"}}"##)).collect();
                 let definitions: Vec<String> =
