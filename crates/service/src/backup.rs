@@ -48,7 +48,7 @@ impl Service {
         let report = change.import(backup, Existing::Kept).await?;
         let details = json!({ "added": report.added });
         audit::commit(change, audit::note(by, "registry.import", Some(TARGET), Some(details))).await?;
-        self.apply_settings(&before, changed);
+        self.apply_settings(&before, &changed);
         if report.skills > 0 {
             self.finder.read_skills().await?;
         }

@@ -414,12 +414,12 @@ impl Service {
         let mut change = self.store.transaction("change settings").await?;
         change.put_settings(changed.to_store()).await?;
         audit::commit(change, audit::note(by, "settings.change", None, Some(Value::Object(changes)))).await?;
-        self.apply_settings(&before, changed.clone());
+        self.apply_settings(&before, &changed);
         Ok(changed)
     }
 
     /// Lets settings hold that have been written.
-    pub(crate) fn apply_settings(&self, before: &Settings, changed: Settings) {
+    pub(crate) fn apply_settings(&self, before: &Settings, changed: &Settings) {
         self.settings.put(changed.clone());
         self.executions.apply_settings();
         changed.apply_to(self.fleet.server_limits());

@@ -153,7 +153,7 @@ impl Supervisor {
                 self.current.progress = Some(message);
             }
             UpstreamEvent::ContainerStarted(container_handle) => {
-                (self.current.container_handle, self.current.progress) = (Some(container_handle), None)
+                (self.current.container_handle, self.current.progress) = (Some(container_handle), None);
             }
             UpstreamEvent::ProcessStarted(signs) => {
                 self.current.usage_meter = signs.process.map(|process| Arc::new(UsageMeter::new(process)));
