@@ -40,7 +40,7 @@ impl EventPrinter {
             DialogueEvent::Words(_) => {}
             DialogueEvent::EndOfWords => self.end_line(),
             DialogueEvent::Calling { tool, arguments } => {
-                print_message(format_args!("calling {}", call_line(tool, arguments)))
+                print_message(format_args!("calling {}", call_line(tool, arguments)));
             }
             DialogueEvent::Called { tool, took, problem: None } => {
                 print_message(format_args!("done in {} ms: {}", took.as_millis(), printable(tool)));

@@ -161,7 +161,7 @@ async fn without_service(arguments: &DoctorArguments) -> Vec<Diagnosis> {
     let mut findings = vec![Diagnosis::ok("service", "none runs here"), environment::port(arguments.listen)];
     match arguments.target.token() {
         Ok(token) => {
-            findings.extend(arguments.listen.and_then(|listen| environment::exposure(listen, token.is_some())))
+            findings.extend(arguments.listen.and_then(|listen| environment::exposure(listen, token.is_some())));
         }
         Err(failure) => findings.push(failed("tokens", failure)),
     }
