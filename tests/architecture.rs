@@ -1,9 +1,9 @@
-//! Rules of the house, kept by tests: who may depend on whom, and what is absent where.
+//! Rules of the repository as tests: which crate may depend on which, and what must be absent where.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each room and the rooms of ours that it may use in what is shipped. Lower rooms know nothing of higher ones.
+/// Each crate, and our crates that its shipped code may use. Lower crates do not know higher ones.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("crates/protocol", &[]),
     ("crates/catalog", &["protocol"]),
@@ -11,17 +11,23 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("crates/search", &[]),
     ("crates/vectors", &["search"]),
     ("crates/upstream", &["protocol", "catalog"]),
-    ("crates/remote", &["protocol", "catalog", "upstream"]),
+    ("crates/oauth", &["protocol", "catalog"]),
+    ("crates/remote", &["protocol", "catalog", "oauth", "upstream"]),
     ("crates/containers", &["protocol", "catalog", "upstream"]),
     ("crates/models", &["protocol", "remote", "schema"]),
     ("crates/assistant", &["models"]),
     ("crates/aggregator", &["protocol", "catalog", "upstream"]),
-    ("crates/service", &["protocol", "catalog", "upstream", "aggregator", "models", "registry", "search"]),
+    ("crates/executions", &["protocol", "catalog", "upstream", "aggregator", "registry"]),
+    ("crates/tool-search", &["protocol", "catalog", "aggregator", "models", "registry", "search"]),
+    (
+        "crates/service",
+        &["protocol", "catalog", "oauth", "upstream", "aggregator", "executions", "registry", "search", "tool-search"],
+    ),
     ("crates/http-server", &["protocol", "catalog", "upstream", "aggregator"]),
     ("crates/schema", &[]),
     ("crates/offload", &[]),
-    ("crates/api", &["assistant", "models", "notebook", "registry", "service"]),
-    ("crates/console", &["notebook", "registry", "schema", "service"]),
+    ("crates/api", &["assistant", "executions", "models", "notebook", "registry", "service", "tool-search"]),
+    ("crates/console", &["executions", "notebook", "registry", "schema", "service", "tool-search"]),
     ("crates/notebook", &["offload", "schema"]),
     ("crates/testkit", &[]),
     ("bin/mcp-simple-aggregator", &["aggregator", "upstream", "catalog", "protocol"]),
@@ -34,6 +40,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "console",
             "containers",
             "example-servers",
+            "executions",
             "http-server",
             "remote",
             "upstream",
@@ -41,9 +48,11 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "protocol",
             "models",
             "notebook",
+            "oauth",
             "search",
             "registry",
             "service",
+            "tool-search",
             "vectors",
         ],
     ),
@@ -58,11 +67,14 @@ const OUR_CRATES: &[&str] = &[
     "remote",
     "aggregator",
     "registry",
+    "executions",
+    "tool-search",
     "service",
     "search",
     "models",
     "assistant",
     "notebook",
+    "oauth",
     "offload",
     "schema",
     "http-server",
@@ -72,14 +84,14 @@ const OUR_CRATES: &[&str] = &[
     "vectors",
 ];
 
-/// The room that speaks SQL.
+/// The crate with all SQL.
 const SPEAKS_SQL: &str = "crates/registry";
 
-/// What only that room may use.
+/// Libraries that only that crate may use.
 const DATABASE_LIBRARIES: [&str; 6] =
     ["rusqlite", "libsqlite3-sys", "tokio-postgres", "tokio-postgres-rustls", "deadpool-postgres", "sqlx"];
 
-/// The rooms that speak HTTP: one to servers, one to clients.
+/// The crates that speak HTTP: one to servers, one to clients.
 const SPEAK_HTTP: [&str; 2] = ["crates/remote", "crates/http-server"];
 
 fn root() -> PathBuf {
@@ -90,7 +102,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("could not read {}: {error}", path.display()))
 }
 
-/// The names under `[dependencies]` of a manifest. Those for tests and builds are another matter.
+/// The names under `[dependencies]` of a manifest, without those for tests and builds.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut is_inside = false;
@@ -123,13 +135,13 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The lines of a file that are shipped and are no comment, with their numbers.
+/// The shipped lines of a file that are not comments, with their numbers.
 fn shipped_code(path: &Path) -> Vec<(usize, String)> {
     if path.file_stem().is_some_and(|name| name == "tests") {
         return Vec::new();
     }
     let text = read(path);
-    // A `mod tests` closes a file in this repository, so what follows its attribute is not shipped.
+    // In this repository, `mod tests` is at the end of a file, so what follows its attribute is not shipped.
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut previous_is_test_attribute = false;
     for (number, line) in text.lines().enumerate() {
@@ -186,7 +198,21 @@ fn the_tiny_program_stays_tiny() {
     }
 }
 
-/// The rooms of ours that a room is built with, itself included, whatever way they come in.
+/// Reporting the end of a server removes the names of its items, which takes long if they are many.
+#[test]
+fn the_end_of_a_server_is_reported_beside_calls() {
+    // Where `report_ended` decides on the thread, and where an observer passes on what it was told there.
+    let allowed = ["crates/upstream/src/server.rs", "crates/containers/src/http.rs"];
+    for package in ["crates/upstream", "crates/remote", "crates/containers"] {
+        for path in sources(&root().join(package).join("src")) {
+            let found = lines_with(&path, &[".on_ended("]);
+            let most = usize::from(allowed.iter().any(|allowed| path.ends_with(allowed)));
+            assert!(found.len() <= most, "use `report_ended`: {found:#?}");
+        }
+    }
+}
+
+/// Our crates that a package is built with, directly or indirectly, itself included.
 fn all_below(package: &str) -> Vec<&'static str> {
     let known = |name: &str| {
         ALLOWED_DEPENDENCIES
@@ -297,8 +323,14 @@ fn the_pure_crates_touch_nothing_outside() {
 }
 
 #[test]
-fn only_upstreams_process_and_watchdog_start_programs() {
-    let may = ["crates/upstream/src/process.rs", "crates/upstream/src/watchdog.rs"].map(|path| root().join(path));
+fn only_upstreams_process_and_watchdog_start_programs_and_one_file_the_browser() {
+    // The browser of the user is no server: it stays when the program ends.
+    let may = [
+        "crates/upstream/src/process.rs",
+        "crates/upstream/src/watchdog.rs",
+        "bin/mcp-aggregator/src/sign_in/browser.rs",
+    ]
+    .map(|path| root().join(path));
     let found: Vec<String> = [
         "crates/protocol",
         "crates/catalog",
@@ -309,6 +341,8 @@ fn only_upstreams_process_and_watchdog_start_programs() {
         "crates/search",
         "crates/vectors",
         "crates/aggregator",
+        "crates/executions",
+        "crates/tool-search",
         "crates/service",
         "crates/http-server",
         "crates/api",
@@ -338,6 +372,8 @@ fn nothing_but_the_front_writes_to_stdout() {
         "crates/search",
         "crates/vectors",
         "crates/aggregator",
+        "crates/executions",
+        "crates/tool-search",
         "crates/service",
         "crates/http-server",
         "crates/api",
@@ -390,7 +426,7 @@ fn every_path_that_the_architecture_names_is_there() {
 }
 
 #[test]
-fn the_architecture_tells_the_life_of_a_call_in_its_order() {
+fn the_architecture_page_describes_a_call_in_order() {
     let text = read(&root().join("ARCHITECTURE.md"));
     let stations = [
         "crates/aggregator/src/stdio.rs",
@@ -407,7 +443,7 @@ fn the_architecture_tells_the_life_of_a_call_in_its_order() {
     assert!(places.is_sorted(), "{stations:?} are told at {places:?}");
 }
 
-/// The shipped functions of a file that are named like a question, with everything up to their body.
+/// The shipped functions of a file whose names are predicates, with their signatures.
 fn predicates(path: &Path) -> Vec<String> {
     let lines = shipped_code(path);
     let mut found = Vec::new();
@@ -450,4 +486,43 @@ fn functions_named_like_a_question_answer_it() {
         "`is_`, `has_`, `can_`, `was_` return something; a command is a verb:\n{}",
         silent.join("\n")
     );
+}
+
+/// The maximum length of a function in a program.
+const MAX_FUNCTION_LINES: usize = 80;
+
+/// The functions of a file with their lines. In formatted code, a function ends with a brace at its own indentation.
+fn function_lengths(path: &Path) -> Vec<(String, usize)> {
+    let text = read(path);
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let Some((qualifiers, name)) = code.split_once("fn ") else { continue };
+        let is_qualifier = |word: &str| word.starts_with("pub") || ["async", "const", "unsafe"].contains(&word);
+        if !qualifiers.split_whitespace().all(is_qualifier) {
+            continue;
+        }
+        let Some(body) = lines[start..].iter().position(|line| line.ends_with(['{', ';', '}'])) else { continue };
+        if !lines[start + body].ends_with('{') {
+            continue;
+        }
+        let end = format!("{}}}", " ".repeat(line.len() - code.len()));
+        let length = lines[start..].iter().position(|line| *line == end).map_or(lines.len() - start, |last| last + 1);
+        let name = name.split(['(', '<']).next().unwrap_or_default();
+        found.push((format!("{}:{}: {name}", path.display(), start + 1), length));
+    }
+    found
+}
+
+#[test]
+fn functions_of_the_programs_are_short() {
+    let functions: Vec<_> = ["bin/mcp-aggregator/src", "bin/mcp-simple-aggregator/src"]
+        .iter()
+        .flat_map(|folder| sources(&root().join(folder)))
+        .flat_map(|path| function_lengths(&path))
+        .collect();
+    assert!(functions.len() > 500, "only {} functions were found: the test reads the wrong files", functions.len());
+    let long: Vec<_> = functions.iter().filter(|(_, length)| *length > MAX_FUNCTION_LINES).collect();
+    assert!(long.is_empty(), "functions of a program have at most {MAX_FUNCTION_LINES} lines: {long:#?}");
 }

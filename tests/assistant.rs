@@ -11,7 +11,7 @@ use testkit::{Config, ModelReply, ModelServer, Output, Serve, ServerEntry, fake,
 use crate::documents::{begin, read, without_results};
 use crate::service_cli::Home;
 
-/// A model that is asked by whoever has these in the environment.
+/// The environment variables that select this model.
 fn environment(model: &ModelServer) -> [(&'static str, String); 3] {
     [
         ("OPENAI_BASE_URL", model.openai_url()),
@@ -31,7 +31,7 @@ fn executions(serve: &Serve) -> Vec<Value> {
     serve.fetch(&ask).json().as_array().cloned().unwrap_or_default()
 }
 
-/// A server of the running service, once its tools are there.
+/// Registers a server with the running service, and waits for its tools.
 fn add(home: &Home, name: &str) {
     home.add(name);
     wait_until("its tools are there", || home.ok(&["context"]).contains(&format!("{name}.echo")).then_some(()));
@@ -70,7 +70,7 @@ fn a_question_is_answered_with_the_tools_of_the_running_service() {
 }
 
 #[test]
-fn anthropics_models_are_asked_in_their_own_way() {
+fn anthropics_models_get_requests_in_their_own_format() {
     let home = Home::new();
     let config = config(&home);
     let model = ModelServer::start();
@@ -84,7 +84,7 @@ fn anthropics_models_are_asked_in_their_own_way() {
 }
 
 #[test]
-fn the_line_of_a_document_says_which_tools_there_are() {
+fn the_line_of_a_document_determines_its_tools() {
     let home = Home::new();
     let config = config(&home);
     home.write("project/doc.md", "# Free\n\n# Bound\n<!-- mcp: one -->\n");
@@ -110,7 +110,7 @@ fn the_line_of_a_document_says_which_tools_there_are() {
 }
 
 #[test]
-fn what_may_destroy_something_is_not_called_where_nobody_can_agree() {
+fn destructive_tools_are_not_called_without_a_user_to_confirm() {
     let home = Home::new();
     let config = config(&home);
     fs::create_dir_all(home.path().join("notes")).unwrap();
@@ -129,7 +129,7 @@ fn what_may_destroy_something_is_not_called_where_nobody_can_agree() {
 }
 
 #[test]
-fn what_goes_wrong_is_reported_with_what_to_do() {
+fn errors_are_reported_with_advice() {
     let home = Home::new();
     let config = config(&home);
     let said = home.fails(2, &["ask", "Well?", "--config", &config]);
@@ -166,7 +166,7 @@ fn ctrl_c_ends_it_and_cancels_its_calls() {
 }
 
 #[test]
-fn the_limit_of_a_session_is_told_to_the_model() {
+fn the_limit_of_a_session_is_reported_to_the_model() {
     let home = Home::new();
     let serve = home.serve();
     add(&home, "one");
@@ -209,7 +209,7 @@ fn a_block_of_a_document_is_answered_with_the_tools_of_its_section() {
 }
 
 #[test]
-fn where_no_model_is_named_that_of_the_service_is_asked() {
+fn without_a_model_option_the_service_model_is_used() {
     let home = Home::new();
     let model = ModelServer::start();
     let url = model.openai_url();
@@ -280,7 +280,7 @@ fn many_tools_are_searched_for_instead_of_being_sent_with_every_round() {
 }
 
 #[test]
-fn a_dry_run_says_whether_anybody_can_be_asked() {
+fn a_dry_run_reports_whether_an_assistant_is_available() {
     let home = Home::new();
     let config = config(&home);
     let doc = home.write("project/doc.md", "# A\n\n```assistant\nWell?\n```\n");
@@ -343,5 +343,5 @@ fn a_binding_that_makes_no_sense_leaves_the_model_without_tools() {
     assert!(model.asked()[0].body.get("tools").is_none(), "{}", model.asked()[0].body);
     let output = run(&home, &model, &["run", "doc.md", "--config", &config]);
     assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
-    assert!(read(&doc).contains("no tools may be used while a binding"), "{}", read(&doc));
+    assert!(read(&doc).contains("no tools may be used while the document has an invalid binding"), "{}", read(&doc));
 }

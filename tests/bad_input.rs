@@ -1,4 +1,4 @@
-//! What is no proper message gets the error it deserves, and the program goes on.
+//! Invalid messages get the right error, and the program continues.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn assert_alive(client: &mut Driver) {
     assert_eq!(client.drain().len(), 0);
 }
 
-/// A client that has agreed on the one revision with batches.
+/// A client that negotiated the only revision with batches.
 fn with_batches() -> Driver {
     let mut client = Driver::start(&Config::new().server("one", fake()).server("two", fake()));
     client.initialize_as("testkit", "2025-03-26");
@@ -89,7 +89,7 @@ fn what_is_no_object_is_an_invalid_request() {
 }
 
 #[test]
-fn what_breaks_json_rpc_is_an_invalid_request_under_its_own_id_if_that_is_one() {
+fn invalid_json_rpc_is_an_invalid_request_with_its_id_if_valid() {
     let mut client = with_one_server();
     for (line, id) in [
         (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, json!(null)),
@@ -153,7 +153,7 @@ fn params_that_do_not_fit_are_invalid_params() {
 }
 
 #[test]
-fn answers_nobody_asked_for_are_ignored() {
+fn unrequested_responses_are_ignored() {
     let mut client = with_one_server();
     for line in
         [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}"#]
@@ -368,7 +368,7 @@ fn a_batch_of_more_than_a_hundred_is_refused_and_nothing_of_it_is_done() {
     };
     let answer = answer_to(&mut client, batch(101).as_bytes());
     assert_eq!((error_of(&answer).0, &answer["id"]), (INVALID_REQUEST, &json!(null)));
-    // A server takes calls in their order, so any of the batch would have come before this.
+    // A server handles calls in order, so any call of the batch would have come before this one.
     client.call("one:echo", json!({}));
     assert_eq!(journal.of_method("tools/call").len(), 1);
     assert_eq!(answer_to(&mut client, batch(100).as_bytes()).as_array().unwrap().len(), 100);

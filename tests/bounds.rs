@@ -1,8 +1,8 @@
-//! What one server, or one client, can make us hold: each is refused with the limit that it exceeds, memory stays within
-//! bounds, and others are served.
+//! What one server, or one client, can occupy: each is refused with the limit that it exceeds, memory stays bounded, and
+//! others are served.
 //!
 //! - [`servers`]: lists, handshakes, notifications, requests and messages of servers
-//! - [`clients`]: who they are, ids, subscriptions, sessions, connections and bodies, per token
+//! - [`clients`]: identity, ids, subscriptions, sessions, connections and bodies, per token
 
 mod clients;
 mod servers;
@@ -10,10 +10,10 @@ mod servers;
 use serde_json::{Value, json};
 use testkit::{ClientSession, Serve};
 
-/// What the service may occupy while nothing large is under way, in kB. It is about twice what it takes when idle.
+/// The memory limit of the service without large messages, in kB: about twice what it uses when idle.
 const BASELINE_KB: u64 = 250_000;
 
-/// The server `well` answers.
+/// The server `well` responds.
 #[track_caller]
 fn assert_well(client: &mut dyn ClientSession) {
     let answer = client.ask("tools/call", json!({"name": "well.echo", "arguments": {"text": "still here"}}));

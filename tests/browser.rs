@@ -1,5 +1,5 @@
-//! The console in a real browser: what scripts do, what people who cannot see or use a mouse get, and that nothing of
-//! what servers say is ever obeyed. `MCP_SCREENSHOTS=docs/console` keeps pictures of the pages.
+//! The console in a real browser: scripts, accessibility, and text of servers that is never interpreted.
+//! `MCP_SCREENSHOTS=docs/console` saves screenshots of the pages.
 
 mod appearance;
 mod chromium;
@@ -10,13 +10,14 @@ mod newcomer;
 mod playground;
 mod results;
 mod shapes;
+mod sign_in;
 mod tabs;
 
 use testkit::Serve;
 
 use chromium::Driver;
 
-/// Runs a scenario with browsers, where there are any.
+/// Runs a scenario with browsers, if they are installed.
 #[track_caller]
 fn with_browsers(scenario: impl AsyncFnOnce(&Driver)) {
     let Some(driver) = Driver::start() else { return };

@@ -1,4 +1,4 @@
-//! `tools/call`: to the right server under the right name, and the answer back untouched.
+//! `tools/call`: to the right server under the right name, and the result back unchanged.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn a_call_reaches_the_server_that_has_the_tool_under_its_own_name() {
 }
 
 #[test]
-fn what_cannot_be_found_says_why() {
+fn missing_names_are_reported_with_the_reason() {
     let config = Config::new()
         .server("one", fake())
         .server("one:b", fake().args(["--only-generated", "--tools", "1"]))
@@ -47,7 +47,7 @@ fn what_cannot_be_found_says_why() {
 }
 
 #[test]
-fn a_name_without_separator_is_told_what_it_lacks() {
+fn a_name_without_separator_gets_an_error_that_says_so() {
     let mut client = with_one_server();
     for name in ["echo", "one", "", "é\"\\\n"] {
         let answer = client.call(name, json!({}));
@@ -56,7 +56,7 @@ fn a_name_without_separator_is_told_what_it_lacks() {
 }
 
 #[test]
-fn errors_and_error_results_of_a_server_come_through_untouched() {
+fn errors_and_error_results_of_a_server_pass_unchanged() {
     let mut client = with_one_server();
     let failed = r#"{"isError":true,"content":[{"type":"text","text":"no such file"}],"x":1.0}"#;
     let id = client.start_call("one:raw", json!({"result": failed}));
@@ -70,7 +70,7 @@ fn errors_and_error_results_of_a_server_come_through_untouched() {
 }
 
 #[test]
-fn many_calls_at_once_are_answered_each_to_its_own() {
+fn concurrent_calls_get_their_own_responses() {
     let servers = ["a", "b", "c", "d"];
     let config = servers.iter().fold(Config::new(), |config, name| config.server(name, fake()));
     let mut client = connected(&config);
@@ -122,7 +122,7 @@ fn our_ids_and_the_clients_never_meet() {
 }
 
 #[test]
-fn progress_tokens_come_back_as_they_were_written() {
+fn progress_tokens_are_returned_as_they_were_written() {
     let mut client = with_one_server();
     for token in
         ["7", "\"t\"", "1.0", "1e2", "-0", "\"\"", r#""\u0041\ud800""#, "123456789012345678901234567890", r#""a\"b""#]
@@ -152,7 +152,7 @@ fn without_a_token_there_is_no_progress() {
 #[test]
 fn progress_of_one_call_is_not_taken_for_that_of_another() {
     let mut client = connected(&Config::new().server("one", fake()).server("two", fake()));
-    // Both servers count their requests alike, so both use the same numbers towards us.
+    // Both servers count their requests in the same way, so both use the same numbers towards us.
     for server in ["one", "two"] {
         client.send(&json!({"jsonrpc": "2.0", "id": server, "method": "tools/call", "params":
             {"name": format!("{server}:progress"), "arguments": {"steps": 5, "ms": 5}, "_meta": {"progressToken": server}}}));
@@ -196,7 +196,7 @@ fn a_cancellation_reaches_the_server_under_the_id_it_knows() {
 }
 
 #[test]
-fn an_answer_that_comes_after_its_cancellation_is_swallowed() {
+fn a_response_after_its_cancellation_is_discarded() {
     let journal = Journal::new();
     let mut client = connected(&Config::new().server("one", journal.fake()));
     let id = client.start_call("one:late_after_cancel", json!({}));
@@ -241,7 +241,7 @@ fn a_call_to_a_server_that_is_still_starting_waits_for_it() {
 }
 
 #[test]
-fn a_call_that_waits_for_a_server_that_never_comes_gets_its_error() {
+fn a_call_that_waits_for_a_server_that_never_starts_fails() {
     let config = Config::new().server("hangs", fake().args(["--hang-at", "initialize"]));
     let mut client = initialized(Launch::aggregator(&config).env(START_TIMEOUT, "0.3"));
     let answer = client.call("hangs:echo", json!({}));
@@ -265,7 +265,7 @@ fn what_waits_for_a_server_can_be_cancelled() {
 }
 
 #[test]
-fn a_call_in_flight_when_its_server_dies_learns_who_and_how() {
+fn a_call_in_flight_when_its_server_dies_reports_which_server_and_how() {
     for (arguments, how) in
         [(json!({"code": 7}), "it exited with status 7"), (json!({"signal": 9}), "it was killed by signal 9 (SIGKILL)")]
     {
@@ -363,7 +363,7 @@ fn progress_ends_with_a_cancellation() {
     client.expect_silence(Duration::from_millis(50));
 }
 
-/// A stream of numbers that is the same in every run.
+/// A pseudo-random sequence that is the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -397,7 +397,7 @@ fn in_the_thick_of_it_every_call_is_answered_exactly_once() {
             8 => "hang",
             _ => "echo",
         };
-        // One server dies half way; what was on its way to it is answered too.
+        // One server dies in the middle; pending calls to it get an error.
         let tool = if round == 1500 { "crash" } else { tool };
         let arguments = json!({"ms": dice.below(30), "bytes": dice.below(300_000), "steps": 2, "code": 1});
         let id = client.start_call(&format!("{server}:{tool}"), arguments);
@@ -423,7 +423,7 @@ fn in_the_thick_of_it_every_call_is_answered_exactly_once() {
         }
     }
     assert!(expected.iter().all(|id| counts.get(id) == Some(&1)), "an answer came twice");
-    // A cancelled call may have been answered before the cancellation came.
+    // A cancelled call may have been answered before the cancellation arrived.
     assert!(cancelled.iter().all(|id| counts.get(id).is_none_or(|&count| count == 1)));
     assert_eq!(client.wait_exit().code(), Some(0));
 }
@@ -434,10 +434,10 @@ fn the_last_answer_of_a_server_that_leaves_reaches_a_slow_client_too() {
     let mut client = initialized(Launch::aggregator(&config).read_ahead(1));
     let pid = pid_in(&client.call("one:pid", json!({})));
     let large: Vec<u64> = (0..7).map(|_| client.start_call("one:blob", json!({"bytes": 1 << 20}))).collect();
-    // Enough for the way to the client to be full; there is no event to wait for, so give it the time.
+    // Enough to fill the path to the client. There is no event to wait for, so this waits for a time.
     assert!(client.exit_within(Duration::from_millis(300)).is_none());
     let last = client.start_call("one:reply_then_exit", json!({"code": 0}));
-    // It has written everything and is gone; the client only now begins to read.
+    // It has written everything and exited; only now the client begins to read.
     testkit::wait_gone(pid);
     client.wait_for_stderr("server `one` failed during runtime");
     for id in large {
@@ -482,7 +482,7 @@ fn only_so_much_waits_for_a_server_and_what_is_too_much_is_reported_at_once() {
     let refusal = json!({"server": "late", "reason": "server_congested", "safeToRetry": true});
     assert_eq!(answer["error"]["data"], refusal);
     assert_eq!(text_of(&client.call("good:echo", json!({"text": "unharmed"}))), "unharmed");
-    // 64 calls of a little more than 1 MiB are what fits; those wait on.
+    // 64 calls of slightly more than 1 MiB fit; further ones wait.
     let answered: Vec<String> =
         client.drain().iter().filter_map(|line| raw::at(line, &["id"]).map(str::to_owned)).collect();
     let refused: Vec<String> = calls[64..69].iter().map(u64::to_string).collect();

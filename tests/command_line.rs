@@ -72,7 +72,7 @@ fn version_without_a_value_prints_the_version_of_the_program() {
 }
 
 #[test]
-fn name_and_version_are_what_client_and_servers_are_told() {
+fn name_and_version_are_sent_to_client_and_servers() {
     let answer = Driver::start(&Config::new()).initialize();
     assert_eq!(answer["result"]["serverInfo"], json!({"name": "mcp-simple-aggregator", "version": "1.0.0"}));
 
@@ -113,7 +113,7 @@ fn a_log_file_gets_the_log_and_stderr_stays_quiet() {
 }
 
 #[test]
-fn a_log_file_that_cannot_be_written_is_said_before_anything_starts() {
+fn an_unwritable_log_file_is_reported_before_anything_starts() {
     let journal = Journal::new();
     let file = Config::new().server("one", journal.fake()).write();
     let log = file.folder().join("no/such/folder/log");
@@ -125,7 +125,7 @@ fn a_log_file_that_cannot_be_written_is_said_before_anything_starts() {
 }
 
 #[test]
-fn a_healthy_run_says_nothing_and_debug_says_more() {
+fn a_healthy_run_logs_nothing_and_debug_logs_more() {
     let config = Config::new().server("one", fake().args(["--stderr-line", "a word from the server"]));
     let mut quiet = connected(&config);
     quiet.tool_names();
@@ -155,7 +155,7 @@ fn debug_prints_no_value_of_a_variable() {
 }
 
 #[test]
-fn help_is_given_whatever_the_environment_says() {
+fn help_is_printed_whatever_the_environment() {
     for (flag, word) in [("--help", "usage:"), ("--version", "mcp-simple-aggregator")] {
         let output = run_arguments([flag], &[(START_TIMEOUT, "nonsense")]);
         assert_eq!((output.status.code(), output.stderr.as_str()), (Some(0), ""));

@@ -1,4 +1,4 @@
-//! A config that cannot be run: every problem at once, and nothing started.
+//! Invalid configs: every problem at once, and nothing is started.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::fixture::{Journal, connected, initialized, run_arguments, run_config,
 
 const FAILED: i32 = 1;
 
-/// What the program says about a config that it refuses.
+/// The error about a config that the program refuses.
 #[track_caller]
 fn refusal(text: &str, environment: &[(&str, &str)]) -> String {
     let output = run_config(&Config::new().raw(text), environment);
@@ -100,8 +100,8 @@ fn what_only_looks_like_a_variable_is_passed_on_with_a_warning() {
     let entry = entry.arg(program("fake-server").to_str().expect("the path is text"));
     let mut client = connected(&Config::new().server("one", entry));
     assert_eq!(text_of(&client.call("one:echo", json!({"text": "hi"}))), "hi");
-    client.wait_for_stderr("$.mcpServers.one.args[1] has a `${` that is never closed; it is passed on as it is");
-    client.wait_for_stderr("$.mcpServers.one.args[1] has a `${}` without a variable name; it is passed on as it is");
+    client.wait_for_stderr("$.mcpServers.one.args[1] has a `${` that is never closed; it is passed on unchanged");
+    client.wait_for_stderr("$.mcpServers.one.args[1] has a `${}` without a variable name; it is passed on unchanged");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! The web console as a browser without scripts sees it: every page and every deed, over HTTP.
+//! The web console in a browser without scripts: every page and every action, over HTTP.
 //!
-//! - [`pages`]: what every page must be; [`deeds`]: what can be done on them; [`door`]: who may
-//! - [`hostile`]: what servers say stays text; [`documents`]: documents that run tools
+//! - [`pages`]: requirements of every page; [`actions`]: the actions on them; [`sign_in`]: access and sessions
+//! - [`hostile`]: text of servers stays text; [`documents`]: documents that run tools
 //! - [`items`]: clients, prompts, resources, and times
-//! - [`scriptless`]: what scripts would do, done by pages
-//! - [`usage`]: what servers use, and what they say on the side; [`many`]: pages with very much to show
+//! - [`without_scripts`]: confirmations, results and document runs as pages
+//! - [`usage`]: CPU and memory of servers, and their stderr; [`many`]: pages with very much to show
 
 mod actions;
 pub(crate) mod documents;
@@ -49,13 +49,13 @@ impl<'r> Visitor<'r> {
         answer
     }
 
-    /// A page, wherever it is.
+    /// A page, with any status.
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Fetched {
         self.send(HttpRequest::new("GET", path))
     }
 
-    /// A page that is there.
+    /// A page with status 200.
     #[track_caller]
     pub(crate) fn page(&self, path: &str) -> String {
         let answer = self.get(path);
@@ -63,7 +63,7 @@ impl<'r> Visitor<'r> {
         answer.body
     }
 
-    /// The secret that pages bring along.
+    /// The CSRF token of the pages.
     pub(crate) fn csrf(&self) -> String {
         let page = self.get("/login").body;
         let page = if page.contains("name=\"csrf\"") { page } else { self.get("/settings").body };
@@ -71,7 +71,7 @@ impl<'r> Visitor<'r> {
         from.split('"').next().unwrap_or_default().to_owned()
     }
 
-    /// Sends a form as it is.
+    /// Sends a form unchanged.
     #[track_caller]
     pub(crate) fn post(&self, path: &str, fields: &[(&str, &str)]) -> Fetched {
         let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
@@ -79,7 +79,7 @@ impl<'r> Visitor<'r> {
         self.send(ask.body(body.join("&")))
     }
 
-    /// Sends a form of one of our pages, and looks at the page that follows.
+    /// Sends a form of one of our pages, and follows to the next page.
     #[track_caller]
     pub(crate) fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Fetched {
         let csrf = self.csrf();
@@ -99,7 +99,7 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// Registers a directed server and waits until it is connected.
+/// Registers a puppet server, and waits until it is connected.
 #[track_caller]
 pub(crate) fn add_puppet(rest: &Rest, name: &str, puppet: &Puppet) {
     let config = json!({"url": format!("http://{}/mcp", puppet.address())});

@@ -1,10 +1,10 @@
-//! Servers in containers, on a real engine that is thrown away afterwards.
+//! Servers in containers, on a disposable real engine.
 //!
-//! - [`lives`]: started, called, shown, stopped, removed; many at once; over HTTP
-//! - [`troubles`]: what keeps a container from being made or from lasting, and what people hear of it
-//! - [`surprises`]: somebody else stops or removes it; we are killed; the engine goes away
-//! - [`shown`]: what the command line tells of them
-//! - [`descriptions`]: what is wrong with how one is described
+//! - [`lifecycle`]: started, called, shown, stopped, removed; many at once; over HTTP
+//! - [`errors`]: why a container cannot be created or ends, and the messages about it
+//! - [`external_changes`]: stopped or removed externally; the service is killed; the engine becomes unreachable
+//! - [`cli_output`]: the output of the command line
+//! - [`descriptions`]: invalid configs
 
 mod cli_output;
 mod descriptions;
@@ -18,16 +18,16 @@ use testkit::{Engine, Launch, Signal, free_port, wait_until};
 
 use crate::rest::{Rest, expect};
 
-/// A service that has its containers made by an engine.
+/// A service that creates containers through an engine.
 struct ContainerFixture<'a> {
     rest: Rest,
     engine: &'a Engine,
-    /// Given back when the service is gone.
+    /// Released when the service has ended.
     lease: Option<Lease>,
 }
 
 impl ContainerFixture<'static> {
-    /// On the engine that all tests share; nothing where there is none.
+    /// With the engine that all tests share; `None` without one.
     #[track_caller]
     fn start() -> Option<Self> {
         let lease = Engine::shared()?;
@@ -42,11 +42,11 @@ impl<'a> ContainerFixture<'a> {
         Self::start_at(engine, &engine.host())
     }
 
-    /// With another way to the engine.
+    /// With another connection to the engine.
     #[track_caller]
     fn start_at(engine: &'a Engine, host: &str) -> Self {
         let rest = Rest::start_as(|launch| launch.env("DOCKER_HOST", host));
-        // Who fails is tried again soon.
+        // Failed servers are retried soon.
         rest.patch("/settings", &json!({"retry_backoff_ms": [200, 200, 200]}));
         Self { rest, engine, lease: None }
     }
@@ -73,8 +73,8 @@ impl<'a> ContainerFixture<'a> {
         self.rest.wait_for_status(name, "connected")
     }
 
-    /// Registers a fake server over HTTP in the network of the machine, and waits until it is connected. It is run by
-    /// `shell`, if that is given, in which it is `"$@"`.
+    /// Registers a fake server over HTTP in the host network, and waits until it is connected. If `shell` is given, it
+    /// runs the server, as `"$@"`.
     #[track_caller]
     fn connected_over_http(&self, name: &str, transport: &str, shell: Option<&str>, docker: &Value) -> Value {
         let port = free_port();
@@ -99,14 +99,14 @@ impl<'a> ContainerFixture<'a> {
         self.rest.wait_for_status(name, "connected")
     }
 
-    /// Registers one that cannot come up; what is said of it.
+    /// Registers a server that cannot connect; returns its error.
     #[track_caller]
     fn failing(&self, name: &str, transport: &str, docker: &Value) -> String {
         self.register(name, transport, docker);
         self.complaint(name)
     }
 
-    /// What is wrong with a server that does not come up.
+    /// The error of a server that cannot connect.
     #[track_caller]
     fn complaint(&self, name: &str) -> String {
         wait_until("something is said of it", || {
@@ -115,7 +115,7 @@ impl<'a> ContainerFixture<'a> {
         })
     }
 
-    /// Waits until its history tells this.
+    /// Waits until its history contains this.
     #[track_caller]
     fn wait_for_history(&self, name: &str, words: &str) {
         wait_until(&format!("the history of `{name}` says `{words}`"), || {
@@ -124,7 +124,7 @@ impl<'a> ContainerFixture<'a> {
         });
     }
 
-    /// Waits until it is connected in another container than this one; that container.
+    /// Waits until it is connected in another container than this one; returns that container.
     #[track_caller]
     fn wait_for_another(&self, name: &str, than: &Value) -> Value {
         wait_until(&format!("`{name}` lives in another container"), || {
@@ -134,7 +134,7 @@ impl<'a> ContainerFixture<'a> {
         })
     }
 
-    /// Where it keeps its registry, as its containers say it.
+    /// The instance id of its registry, as its containers are labelled.
     fn home(&self) -> String {
         let registry = self.rest.registry();
         let folder = registry.parent().and_then(|folder| folder.canonicalize().ok()).expect("its folder is there");
@@ -145,13 +145,13 @@ impl<'a> ContainerFixture<'a> {
         format!("io.mcp-aggregator.home={}", self.home())
     }
 
-    /// Its containers, as the engine sees them.
+    /// Its containers, as the engine lists them.
     #[track_caller]
     fn containers(&self) -> Vec<Value> {
         self.engine.containers(&self.label())
     }
 
-    /// Stops the service; nothing of it may be left in the engine.
+    /// Stops the service; nothing of it may remain in the engine.
     #[track_caller]
     fn finish(mut self) {
         let label = self.label();

@@ -1,5 +1,5 @@
-//! Definitions that are too deep, too large or refer too much: the list survives for everybody, and the user is told whose
-//! definition it was.
+//! Definitions that are too deep, too large or have too many references: the list stays usable, and the user learns
+//! which server sent them.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -11,18 +11,18 @@ use crate::service_cli::Home;
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
-/// A schema of so many objects within each other.
+/// A schema with this nesting of objects.
 pub(crate) fn nested(objects: usize) -> String {
     r#"{"type":"object","properties":{"a":"#.repeat(objects) + "{}" + &"}}".repeat(objects)
 }
 
-/// A schema with so many references.
+/// A schema with this many references.
 pub(crate) fn referring(references: usize) -> String {
     let properties: Vec<_> = (0..references).map(|n| format!(r##""p{n}":{{"$ref":"#/$defs/a"}}"##)).collect();
     format!(r#"{{"type":"object","$defs":{{"a":{{}}}},"properties":{{{}}}}}"#, properties.join(","))
 }
 
-/// A schema that says the same so often.
+/// A schema that repeats a part this often.
 pub(crate) fn repetitive(members: usize) -> String {
     format!(r#"{{"type":"object",{}}}"#, vec![r#""nullable":true"#; members].join(","))
 }
@@ -35,15 +35,15 @@ pub(crate) fn with_output(name: &str, schema: &str) -> String {
     format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}},"outputSchema":{schema}}}"#)
 }
 
-/// A server of such tools, and a good one.
+/// A server with such tools, and a well-behaved one.
 fn spec(tools: &[String]) -> Spec {
     tools.iter().fold(Spec::legacy().tool("good"), |spec, tool| spec.raw_tool(tool)).echoes()
 }
 
-/// How to start a program with a config.
+/// The command line of a program with a config.
 type Start = fn(&Config) -> Launch;
 
-/// Both programs over stdio; the separator of names tells which is which.
+/// Both programs over stdio; their separators differ.
 const PROGRAMS: [(Start, &str); 2] = [(Launch::aggregator, ":"), (Launch::service, ".")];
 
 fn started(launch: Start, servers: &[(&str, &Puppet)]) -> Driver {
@@ -52,7 +52,7 @@ fn started(launch: Start, servers: &[(&str, &Puppet)]) -> Driver {
     client
 }
 
-/// How many objects and arrays are within each other at most.
+/// The maximum nesting of objects and arrays.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
@@ -62,7 +62,7 @@ fn depth(value: &Value) -> usize {
 }
 
 #[test]
-fn a_deep_schema_takes_the_list_from_nobody() {
+fn a_deep_schema_breaks_no_clients_list() {
     for objects in [70, 110, 1000, 100_000] {
         let deep = nested(objects);
         let hostile = Puppet::new(spec(&[with_input("in", &deep), with_output("out", &deep)]));
@@ -76,8 +76,8 @@ fn a_deep_schema_takes_the_list_from_nobody() {
             assert_eq!(names, expected, "{objects} levels");
             assert!(tools.iter().all(|tool| depth(tool) <= 56));
             assert_eq!((&tools[1]["inputSchema"], tools[2].get("outputSchema")), (&json!({"type": "object"}), None));
-            client.wait_for_stderr("mended 1 tool: `inputSchema` is nested deeper than 56 levels (in)");
-            client.wait_for_stderr("mended 1 tool: `outputSchema` is nested deeper than 56 levels (out)");
+            client.wait_for_stderr("repaired 1 tool: `inputSchema` is nested deeper than 56 levels (in)");
+            client.wait_for_stderr("repaired 1 tool: `outputSchema` is nested deeper than 56 levels (out)");
             client.wait_for_stderr("hostile");
         }
     }
@@ -136,7 +136,7 @@ fn neighbours_are_answered_while_a_huge_list_is_read_again_and_again() {
             let asked = hostile.expect("tools/list");
             let id = asked.id().expect("it is a request");
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{huge}]}}}}"#);
-            // The list is not whole before they are answered, so none of them can wait for it.
+            // The list is not complete before they are answered, so none of them can wait for it.
             let (first, rest) = answer.split_at(answer.len() - 100);
             hostile.say_raw(first);
             call_neighbour(&mut client);
@@ -145,7 +145,7 @@ fn neighbours_are_answered_while_a_huge_list_is_read_again_and_again() {
             call_neighbour(&mut client);
             client.notice(LIST_CHANGED);
             assert!(client.ids("tools/list").contains(&format!("hostile{separator}many")));
-            // Back to the small list, so that the next change is one.
+            // Back to the small list, so that the next change is a change.
             hostile.notify(LIST_CHANGED, &json!({}));
             hostile.expect("tools/list").answer(r#"{"tools":[{"name":"good","inputSchema":{"type":"object"}}]}"#);
             client.notice(LIST_CHANGED);

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 
 use markdown::Page;
 
-/// The pages beside `docs` that are for readers.
+/// The pages outside `docs` that are for readers.
 const TOP_PAGES: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
 const README_LIMIT: u64 = 10 * 1024;
 const ARCHITECTURE_LIMIT: u64 = 16 * 1024;
 const CLICKS: usize = 2;
-/// How a page of `docs` tells what its reader can do afterwards.
+/// The sentence of a page in `docs` about what its reader can do afterwards.
 const PROMISE: &str = "After this page you ";
 
 pub(crate) fn root() -> PathBuf {
@@ -89,7 +89,7 @@ fn relative_links_and_anchors_resolve() {
     none("links that lead nowhere", &problems);
 }
 
-/// The path that a relative link on a page leads to, in the repository.
+/// The path in the repository that a relative link on a page leads to.
 fn resolved(page: &Path, link: &str) -> PathBuf {
     let mut path = page.parent().unwrap_or(Path::new("")).to_owned();
     for part in link.split('/') {
@@ -128,7 +128,7 @@ fn every_page_of_docs_starts_with_what_its_reader_can_do_afterwards() {
         let text = read(&root().join(&path));
         let is_decision = path.starts_with("docs/decisions") && !path.ends_with("README.md");
         let start = if is_decision { "## Context\n" } else { PROMISE };
-        // The page on security belongs to its own readers and starts with what it lists.
+        // The page on security has its own readers, and starts with its contents.
         let is_exempt = path.ends_with("docs/security.md");
         let second = text.split("\n\n").nth(1).unwrap_or_default().to_owned() + "\n";
         if !is_exempt && !second.starts_with(start) {
@@ -152,7 +152,7 @@ fn every_decision_has_context_decision_and_consequences() {
     assert_eq!(numbers, expected, "decisions are numbered without gaps");
 }
 
-/// Messages that the page on troubleshooting quotes are in the code, so that readers find them. `…` stands for what differs.
+/// Checks that messages quoted on the page on troubleshooting are in the code. `…` stands for variable parts.
 #[test]
 fn quoted_messages_are_in_the_code() {
     let text = read(&root().join("docs/troubleshooting.md"));
@@ -172,7 +172,7 @@ fn quoted_messages_are_in_the_code() {
     none("docs/troubleshooting.md quotes what no code says", &problems);
 }
 
-/// All code of the programs, with strings in one piece.
+/// All code of the programs, with strings joined.
 fn code() -> String {
     let mut code = String::new();
     let mut folders: Vec<PathBuf> = ["bin", "crates"].map(|group| root().join(group)).into();
@@ -182,7 +182,7 @@ fn code() -> String {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 for line in read(&path).lines() {
-                    // A string that goes on in the next line ends with a backslash.
+                    // A string that continues on the next line ends with a backslash.
                     let goes_on = line.trim_start().trim_end_matches('\\');
                     code.push_str(goes_on);
                     code.push_str(if line.ends_with('\\') { "" } else { "\n" });

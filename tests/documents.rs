@@ -1,10 +1,10 @@
 //! Markdown documents that run tools: `mcp-aggregator run` and `mcp-aggregator doc`.
 //!
-//! - [`running`]: by a running service, with its limits and its account of calls
-//! - [`configured`]: by the servers of a config, started for the run
-//! - [`bound`]: what the registry binds parts of documents to
-//! - [`watched`]: again and again, whenever it is saved
-//! - [`maps`]: what is in a document, and which server is where
+//! - [`run`]: with a running service, its limits and its records of calls
+//! - [`config_servers`]: with the servers of a config, started for the run
+//! - [`bindings`]: bindings of the registry
+//! - [`watch`]: again whenever the document is saved
+//! - [`map`]: the sections of a document and their servers
 
 mod bindings;
 mod config_servers;
@@ -25,7 +25,7 @@ fn block(server: &str, tool: &str, parameters: &str) -> String {
     format!("```{server}\ntool: {tool}\n{parameters}```\n")
 }
 
-/// What a document looks like without the results in it.
+/// A document without its results.
 pub(crate) fn without_results(text: &str) -> String {
     let mut is_inside = false;
     let mut kept = String::new();
@@ -39,7 +39,7 @@ pub(crate) fn without_results(text: &str) -> String {
     kept
 }
 
-/// What a document looks like but for how long calls took and when.
+/// A document without the durations and times of calls.
 fn without_times(text: &str) -> String {
     let word = |word: &str| {
         let is_time = word.starts_with("ms=") || word.starts_with("at=") || word.starts_with("2026-");
@@ -57,7 +57,7 @@ pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(path).expect("the document is there")
 }
 
-/// Begins to run a command, and waits until it has said this.
+/// Starts a command, and waits until it has printed this.
 pub(crate) fn begin(home: &Home, arguments: &[&str], said: &str) -> Child {
     let mut command = Command::new(program("mcp-aggregator"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).env("HOME", home.path());
@@ -66,7 +66,7 @@ pub(crate) fn begin(home: &Home, arguments: &[&str], said: &str) -> Child {
     let mut lines = BufReader::new(child.stderr.take().expect("it was asked for")).lines();
     let found = lines.by_ref().map_while(Result::ok).any(|line| line.contains(said));
     assert!(found, "{arguments:?} never said `{said}`");
-    // Read to the end, for a full pipe would block it.
+    // Read to the end, because a full pipe would block it.
     std::thread::spawn(move || lines.for_each(drop));
     child
 }

@@ -1,4 +1,4 @@
-//! Models of somebody's own choosing that make vectors: from a folder, and from elsewhere, where they may be odd.
+//! Embedding models of the user's choice: from a folder, and over HTTP with odd responses.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn whole(rest: &Rest, query: &str) -> Value {
     expect(200, &rest.serve.fetch(&HttpRequest::post("/api/v1/search", json!({"query": query}).to_string())))
 }
 
-/// Waits until so many tools have no vector, with all there are in the index.
+/// Waits until this many of all tools in the index have no vector.
 fn wait_for_lacking(rest: &Rest, tools: usize, lacking: usize) {
     wait_until(&format!("{lacking} of {tools} tools lack a vector"), || {
         let metadata = &whole(rest, "file")["metadata"];
@@ -101,7 +101,7 @@ fn a_folder_that_is_no_model_is_refused_and_the_reason_named() {
     std::fs::remove_file(folder.path().join("tiny/model.safetensors")).unwrap();
     let (code, said) = serve(&[]);
     assert!(code == Some(1) && said.contains("it has no `model.safetensors`"), "{said}");
-    assert!(said.contains("hint: --model-dir takes a sentence model"), "{said}");
+    assert!(said.contains("hint: --model-dir expects a sentence model"), "{said}");
     std::fs::write(folder.path().join("tiny/model.safetensors"), "PK").unwrap();
     let (_, said) = serve(&[]);
     assert!(said.contains("`model.safetensors` cannot be used: it has no readable header"), "{said}");
@@ -147,7 +147,7 @@ fn a_text_that_the_model_refuses_costs_no_other_its_vector() {
 }
 
 #[test]
-fn a_model_that_makes_vectors_of_another_length_makes_all_again_and_is_not_asked_for_ever() {
+fn a_changed_vector_length_recomputes_all_vectors_a_limited_number_of_times() {
     let server = ModelServer::start();
     server.answer_by(|asked| vectors(asked, 8));
     let rest = by(&server);
@@ -166,11 +166,11 @@ fn a_model_that_makes_vectors_of_another_length_makes_all_again_and_is_not_asked
     });
     expect(202, &rest.order("/servers/desk/tools/refresh"));
     wait_for_lacking(&rest, 3, 0);
-    // The searches of this test are asked about as well, as often as it looks.
+    // Embeddings of this test's searches are requested as well, as often as it searches.
     let about_tools =
         server.asked().iter().filter(|asked| texts(asked).iter().any(|text| text.contains("Send a message"))).count();
     assert!(about_tools < 10, "{about_tools}");
-    assert!(rest.serve.stderr_text().contains("the model makes vectors of another length"));
+    rest.serve.wait_for_stderr("the model returns vectors of another length");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_tool_without_a_vector_for_its_text_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_model_that_cannot_be_asked_is_seen_by_who_looks_after_the_service() {
+fn an_unreachable_model_is_reported_to_operators() {
     let server = ModelServer::start();
     server.answer_by(|_| ModelReply::refused(401, "that key is not known"));
     let rest = by(&server);
@@ -205,8 +205,8 @@ fn a_model_that_cannot_be_asked_is_seen_by_who_looks_after_the_service() {
     assert_eq!(health["checks"]["vectors"]["in_use"], "none");
     assert!(told["message"].as_str().unwrap().contains("that key is not known"), "{told}");
     let page = rest.serve.fetch(&HttpRequest::new("GET", "/system").header("Accept", "text/html"));
-    assert!(page.body.contains("found by words alone"), "{page:?}");
-    // Right answers are called right meanwhile.
+    assert!(page.body.contains("search compares words only"), "{page:?}");
+    // In the meantime, valid requests succeed.
     let found = whole(&rest, "commit changes");
     assert_eq!(
         (&found["metadata"]["by_meaning"], &found["tools"][0]["name"]),

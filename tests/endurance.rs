@@ -1,10 +1,10 @@
-//! What the service promises when things go badly or there is much of everything: killed at any moment, without its
-//! database, asked for more than it may do, with servers that fail, with many servers.
+//! The service under bad conditions: killed at any moment, without its database, overloaded, with failing servers, with many
+//! servers.
 //!
 //! - [`kills`]: nothing that was acknowledged is lost, nothing is half-written
-//! - [`outage`]: the database goes away and comes back under load
-//! - [`crowd`]: limits hold, and nobody goes without an answer
-//! - [`giving_up`]: a server that fails is tried again, switched off, and switched on again
+//! - [`outage`]: the database becomes unreachable and comes back under load
+//! - [`overload`]: limits are enforced, and every call gets a response
+//! - [`auto_disable`]: a server that fails is retried, disabled, and enabled again
 //! - [`many`]: many servers with many tools
 
 mod auto_disable;

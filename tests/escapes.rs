@@ -1,4 +1,4 @@
-//! What servers write steers no terminal and fakes no line of a log, whatever shows it.
+//! Text of servers controls no terminal and forges no log line, wherever it is displayed.
 
 use testkit::puppet::{Puppet, Spec};
 use testkit::run::run_command;
@@ -6,16 +6,17 @@ use testkit::{Config, Launch, ServerEntry, program};
 
 use crate::fixture::initialized;
 
-/// Clears the screen, sets the title, uses a one-byte control of C1, turns the text around, returns to the line's start.
+/// Clears the screen, sets the title, uses a one-byte control of C1, reverses the text, returns to the start of the
+/// line.
 const STEERING: &str = r"\033[2J\033]0;title\007\302\2332K\342\200\256turned\177\rover";
 
-/// A server that dies with that on its stderr, and with what looks like a record of our log.
+/// A server that exits with that on its stderr, and with something that looks like a line of our log.
 fn dying() -> ServerEntry {
     let script = format!(r"printf '{STEERING}\n2026-01-01T00:00:00.000001Z ERROR not ours\n' >&2; exit 3");
     ServerEntry::new("sh").args(["-c", &script])
 }
 
-/// A server whose every text is of that kind.
+/// A server whose texts are all of that kind.
 fn steering() -> Spec {
     let evil = r"\u001b[2J\u001b]0;title\u0007\u009b2K\u202eturned\u007f\rover\nnext";
     let tool = format!(
@@ -68,7 +69,7 @@ fn commands_show_what_servers_wrote_and_obey_none_of_it() {
         command.env("HOME", config.folder()).env("XDG_DATA_HOME", config.folder());
         let output = run_command(&mut command);
         assert_steers_nothing(&format!("stderr of {arguments:?}"), &output.stderr);
-        // What a tool says is data where nobody looks at it: it is written to a pipe as it is.
+        // Tool output is written to a pipe unchanged.
         if arguments[0] != "call" {
             assert_steers_nothing(&format!("stdout of {arguments:?}"), &output.stdout);
         }

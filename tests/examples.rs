@@ -1,4 +1,4 @@
-//! The examples we hand out work.
+//! The shipped examples work.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn every_example_config_is_valid() {
     assert!(configs.len() >= 2, "{configs:?}");
     for path in configs {
         let bytes = fs::read(&path).unwrap();
-        // Set, but to nothing anybody could mean: no example may depend on a value.
+        // Set to an arbitrary value: no example may depend on it.
         let config = catalog::Config::parse(&bytes, catalog::Accepted::All, |name| Some(format!("value-of-{name}")));
         let config = config.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert!(!config.servers.is_empty(), "{} starts nothing", path.display());

@@ -1,4 +1,4 @@
-//! Servers that fail: told once, with all there is to know, and to the harm of nobody else.
+//! Servers that fail: reported once, with all details, without harm to others.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,12 +13,12 @@ use crate::fixture::{Journal, START_TIMEOUT, connected, error_of, initialized, p
 
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
-/// A config with this server, called `bad one`, beside a healthy one.
+/// A config with this server, called `bad one`, next to a healthy one.
 fn beside_a_healthy_one(bad: ServerEntry) -> Config {
     Config::new().server("bad one", bad).server("good", fake().args(["--only-generated", "--tools", "1"]))
 }
 
-/// Runs a client through a config whose server `bad one` does not start; returns what was said about it.
+/// Runs a client with a config whose server `bad one` does not start; returns what was reported about it.
 #[track_caller]
 fn report_of(launch: Launch) -> String {
     let mut client = initialized(launch);
@@ -48,7 +48,7 @@ fn signal(pid: u32, signal: Signal) {
 }
 
 #[test]
-fn a_server_that_exits_while_starting_is_reported_with_status_and_last_words() {
+fn a_server_that_exits_while_starting_is_reported_with_status_and_stderr() {
     for phase in ["start", "initialize", "initialized", "list"] {
         assert_reported(
             fake().args(["--fail-at", phase]),
@@ -107,7 +107,7 @@ fn what_cannot_be_executed_is_distinguished() {
     assert_reported(ServerEntry::new(&plain), &["failed during startup", "is not executable"]);
     let orphan = script("orphan", "#!/no/such/interpreter\n", 0o755);
     assert_reported(ServerEntry::new(&orphan), &["failed during startup", "interpreter"]);
-    // As in a shell, a file that is no program is read as a script; that it is none shows a moment later.
+    // As in a shell, a file that is not a program is run as a script; a moment later this fails.
     let noise = script("noise", "\u{1}\u{2}\u{3}", 0o755);
     assert_reported(ServerEntry::new(&noise), &["failed during initialization", "status 127"]);
     assert_reported(ServerEntry::new(folder.path()), &["failed during startup", "is not executable"]);
@@ -119,7 +119,7 @@ fn a_working_directory_that_is_not_there_is_reported() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_in_time_is_told_and_ended() {
+fn a_server_that_times_out_is_reported_and_stopped() {
     for (phase, method) in [("initialize", "`initialize`"), ("list", "`tools/list`")] {
         let bad = fake().args(["--hang-at", phase, "--stderr-line", "thinking"]);
         let stderr = report_of(Launch::aggregator(&beside_a_healthy_one(bad)).env(START_TIMEOUT, "5"));
@@ -148,12 +148,12 @@ fn a_server_that_is_no_server_is_reported() {
         Launch::aggregator(&beside_a_healthy_one(ServerEntry::new("sleep").arg("600"))).env(START_TIMEOUT, "5"),
     );
     assert!(stderr.contains("`initialize`"), "{stderr}");
-    // Echoes our own requests back at us.
+    // Echoes our own requests back to us.
     report_of(Launch::aggregator(&beside_a_healthy_one(ServerEntry::new("cat"))).env(START_TIMEOUT, "5"));
 }
 
 #[test]
-fn a_flood_on_stderr_blocks_nobody() {
+fn a_flood_on_stderr_blocks_nothing() {
     let config = Config::new().server("flood", fake().args(["--flood-stderr", "10000000"])).server("good", fake());
     let mut client = connected(&config);
     client.tool_names();
@@ -166,7 +166,7 @@ fn a_flood_on_stderr_blocks_nobody() {
 }
 
 #[test]
-fn a_line_on_stderr_without_an_end_is_no_trouble() {
+fn a_stderr_line_without_an_end_is_accepted() {
     let script = "head -c 5000000 /dev/zero | tr '\\0' x >&2; exit 5";
     let stderr = report_of(Launch::aggregator(&beside_a_healthy_one(ServerEntry::new("sh").args(["-c", script]))));
     assert!(stderr.contains("status 5") && stderr.len() < 20_000, "{} bytes", stderr.len());
@@ -207,13 +207,13 @@ fn lines_that_are_almost_answers_fail_the_call_they_answer() {
 }
 
 #[test]
-fn answers_twice_or_under_wrong_ids_reach_nobody() {
+fn duplicate_responses_and_wrong_ids_reach_no_client() {
     let mut client = connected(&Config::new().server("one", fake()).server("two", fake()));
     let hanging = client.start_call("two:hang", json!({}));
     for tool in ["twice", "wrong_id", "null_id"] {
         assert_eq!(text_of(&client.call(&format!("one:{tool}"), json!({}))), "done");
     }
-    // An answer under a number that another server's call has is not that call's answer.
+    // A response with the id of another server's call is not the response to that call.
     for number in 1..10 {
         let line = format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{"content":[]}}}}"#);
         client.start_call("one:raw_line", json!({"line": line}));
@@ -233,7 +233,8 @@ fn a_server_that_cannot_read_a_call_and_so_not_its_id_answers_it_all_the_same() 
     let unread = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"too deep for me"}}"#;
     let answer = client.call("one:raw_line", json!({"line": unread}));
     assert_eq!(error_of(&answer), (-32700, "too deep for me"));
-    // With two calls there it cannot be told which one is meant, and nobody gets what may be somebody else's.
+    // With two pending calls it is unknown which one is meant, and no client gets a response that may belong to
+    // another.
     let unanswered = client.start_call("two:raw_line", json!({"line": unread}));
     assert_eq!(text_of(&client.call("two:echo", json!({"text": "end"}))), "end");
     let ids = [hanging.to_string(), unanswered.to_string()];
@@ -299,7 +300,7 @@ fn a_server_that_closes_its_output_is_down() {
 }
 
 #[test]
-fn a_server_that_stops_reading_stalls_nobody_else() {
+fn a_server_that_stops_reading_stalls_no_other() {
     let mut client = connected(&Config::new().server("deaf", fake()).server("good", fake()));
     let pid = pid_in(&client.call("deaf:pid", json!({})));
     signal(pid, Signal::STOP);
@@ -329,7 +330,7 @@ fn a_client_that_reads_slowly_gets_everything_and_costs_no_memory() {
     let ids: Vec<u64> = (0..150)
         .map(|number| client.start_call(["one:blob", "two:blob"][number % 2], json!({"bytes": 1 << 20})))
         .collect();
-    // Nothing is read for a while; there is no event to wait for, so give the servers the time to answer.
+    // Nothing is read for a while. There is no event to wait for, so this gives the servers time to respond.
     assert!(client.exit_within(Duration::from_millis(700)).is_none());
     let peak = peak_rss_kb(client.pid());
     assert!(peak < 48 << 10, "{peak} kB for a client that does not read");
@@ -343,7 +344,7 @@ fn a_server_may_ask_and_gets_an_answer() {
     let journal = Journal::new();
     let mut client = connected(&Config::new().server("one", journal.fake().arg("--asks")));
     client.tool_names();
-    // The server asked before it listed its tools, but we may still be answering.
+    // The server sent its request before it listed its tools, but we may still be answering.
     let answers = testkit::wait_until("the server's three questions are answered", || {
         let answers: Vec<Value> = journal
             .lines()
@@ -369,7 +370,7 @@ fn servers_of_every_revision_are_taken() {
 }
 
 #[test]
-fn all_servers_may_fail_and_the_program_goes_on() {
+fn the_program_keeps_running_if_all_servers_fail() {
     let config = (0..5).fold(Config::new(), |config, number| {
         config.server(&format!("bad{number}"), fake().args(["--fail-at", ["start", "initialize", "list"][number % 3]]))
     });
@@ -389,7 +390,7 @@ fn fifty_servers_start_together() {
             .server(&format!("s{number}"), fake().args(["--only-generated", "--tools", "2", "--start-delay-ms", "500"]))
     });
     let mut client: Driver = connected(&config);
-    // Were they started one after another, half of them would miss the list's ten seconds.
+    // If they were started one after another, half of them would miss the ten seconds of the list.
     assert_eq!(client.tool_names().len(), 100);
     assert_eq!(text_of(&client.call("s49:tool_1", json!({"text": "last"}))), "last");
 }
@@ -418,7 +419,7 @@ fn a_server_that_closes_its_input_fails_its_calls_instead_of_losing_them() {
 }
 
 #[test]
-fn a_server_with_a_hundred_thousand_tools_delays_nobody() {
+fn a_server_with_a_hundred_thousand_tools_delays_no_other() {
     let huge = fake().args(["--only-generated", "--tools", "100000", "--start-delay-ms", "100"]);
     let mut client = connected(&Config::new().server("huge", huge).server("good", fake()));
     client.call("good:echo", json!({}));
@@ -436,7 +437,7 @@ fn a_server_with_a_hundred_thousand_tools_delays_nobody() {
             break;
         }
     }
-    // Building such a list takes its time, but nothing that grows with the square of it.
+    // Building such a list takes time, but not quadratic time.
     assert!(slowest < Duration::from_secs(60), "a ping took {slowest:?}");
 }
 
@@ -454,7 +455,7 @@ fn a_server_that_lists_its_tools_and_closes_its_output_in_the_same_breath_is_dow
 }
 
 #[test]
-fn a_server_whose_tools_change_without_end_is_asked_for_them_now_and_then() {
+fn a_server_whose_tools_keep_changing_is_listed_at_intervals() {
     let journal = Journal::new();
     let config = Config::new().server("restless", journal.fake().arg("--restless")).server("good", fake());
     let mut client = connected(&config);

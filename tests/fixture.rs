@@ -1,4 +1,4 @@
-//! What most tests begin with: a program that runs, a client that has introduced itself, a server that keeps a journal.
+//! Common setups of tests: a running program, an initialized client, a server with a journal.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use testkit::run::run_command;
 use testkit::{Config, Driver, Launch, Output, ServerEntry, fake, program, raw, wait_until};
 
-/// Seconds a server may take to become ready; see the program's help.
-/// How long servers may take to start, in seconds. One beside those that do not start must, on a busy machine too.
+/// The start timeout of servers, in seconds; see the help of the program. A server next to those that do not start must
+/// connect in time, also on a busy machine.
 pub(crate) const START_TIMEOUT: &str = "MCP_AGGREGATOR_START_TIMEOUT";
 
 /// Starts the program and initializes.
@@ -20,7 +20,7 @@ pub(crate) fn connected(config: &Config) -> Driver {
     initialized(Launch::aggregator(config))
 }
 
-/// Starts the program as described and initializes.
+/// Starts the program with this launch, and initializes.
 #[track_caller]
 pub(crate) fn initialized(launch: Launch) -> Driver {
     let mut client = launch.start();
@@ -28,7 +28,7 @@ pub(crate) fn initialized(launch: Launch) -> Driver {
     client
 }
 
-/// The usual: one fake server called `one`.
+/// The default: one fake server called `one`.
 #[track_caller]
 pub(crate) fn with_one_server() -> Driver {
     connected(&Config::new().server("one", fake()))
@@ -104,11 +104,11 @@ impl Journal {
         fs::read(self.path()).unwrap_or_default()
     }
 
-    /// The complete lines so far, without their newline.
+    /// The complete lines so far, without their newlines.
     pub(crate) fn lines(&self) -> Vec<Vec<u8>> {
         let bytes = self.bytes();
         let mut lines: Vec<Vec<u8>> = bytes.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
-        // What follows the last newline is nothing, or not yet a line.
+        // The text after the last newline is empty, or an incomplete line.
         lines.pop();
         lines
     }

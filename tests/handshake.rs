@@ -1,4 +1,4 @@
-//! The first words between client and aggregator.
+//! The handshake between client and aggregator.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ fn a_second_initialize_is_answered_like_the_first() {
 }
 
 #[test]
-fn an_initialize_that_makes_no_sense_is_told_so() {
+fn an_invalid_initialize_is_refused() {
     let mut client = Driver::start(&Config::new());
     for params in [json!({}), json!({"protocolVersion": 5}), json!([]), json!(null), json!("2025-11-25")] {
         let id = client.request("initialize", params.clone());
@@ -149,7 +149,7 @@ fn a_start_timeout_that_is_no_number_is_refused() {
 }
 
 #[test]
-fn nothing_is_sent_that_was_not_asked_for() {
+fn nothing_unrequested_is_sent() {
     let mut client = with_one_server();
     client.tool_names();
     client.expect_silence(Duration::from_millis(50));

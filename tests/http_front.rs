@@ -1,11 +1,12 @@
-//! The HTTP front of `mcp-aggregator serve`: sessions, streams, limits and who is let in.
+//! The HTTP server of `mcp-aggregator serve`: sessions, streams, limits and access.
 //!
-//! - [`sessions`]: from `initialize` to DELETE; [`requests`]: what a POST may be, and what it gets
-//! - [`streams`]: answers as events, and coming back for them
-//! - [`modern`]: 2026-07-28: headers that mirror the body; [`older`]: HTTP+SSE of 2024-11-05
-//! - [`guard`]: Host, Origin and tokens; [`access`]: users of this machine, without tokens; [`attempts`]: wrong tokens
+//! - [`sessions`]: from `initialize` to DELETE; [`requests`]: valid and invalid POST requests
+//! - [`streams`]: responses as events, and resuming a stream
+//! - [`modern`]: 2026-07-28: headers that mirror the body; [`http_sse`]: HTTP+SSE of 2024-11-05
+//! - [`admission`]: Host, Origin and tokens; [`access`]: local users, without tokens; [`refused_requests`]: wrong tokens;
+//!   [`rotation`]: replaced tokens
 //! - [`limits`]: too much, too slow, too many
-//! - [`crowds`]: many clients, slow ones and ones that vanish; [`endings`]: servers that die, and the drain
+//! - [`many_clients`]: many, slow and disappearing clients; [`shutdown`]: servers that exit, and graceful shutdown
 
 mod access;
 mod admission;
@@ -23,10 +24,10 @@ mod streams;
 use serde_json::{Value, json};
 use testkit::ClientSession;
 
-/// A message that asks for something and needs nothing.
+/// A request without parameters.
 pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":"ping","method":"ping"}"#;
 
-/// The tool `s.t` echoes.
+/// The tool `s.t` echoes its arguments.
 #[track_caller]
 pub(crate) fn assert_echoes(client: &mut dyn ClientSession, tool: &str) {
     let answer = client.ask("tools/call", json!({"name": tool, "arguments": {"text": "still here"}}));

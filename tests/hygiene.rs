@@ -15,7 +15,7 @@ const CYCLES: usize = 200;
 /// Enough to overlap, few enough for two cores.
 const AT_ONCE: usize = 4;
 
-/// One life of the program; how it ends depends on `number`.
+/// One run of the program; how it ends depends on `number`.
 fn live_and_end(number: usize, mark: &str) {
     let first = if number % 7 == 3 { fake().args(["--fail-at", "initialize"]) } else { fake() };
     let launch = Launch::aggregator(&Config::new().server("a", first).server("b", fake()));
@@ -40,13 +40,13 @@ fn live_and_end(number: usize, mark: &str) {
         }
     }
     let status = client.wait_exit();
-    // Told to stop before it listened for signals, it ends by the signal; killed, it always does.
+    // A stop before it handles signals ends it by the signal; SIGKILL always does.
     let may_be_signalled = number % 4 == 2 || number.is_multiple_of(5);
     assert!(status.code() == Some(0) || may_be_signalled, "cycle {number}: {status}, {}", client.stderr_text());
 }
 
-/// Sends a signal, at whatever moment, unless it would be lost: a test that runs in the background of a script ignores
-/// SIGINT, and so does a program that it starts until the program listens.
+/// Sends a signal at any moment, unless it would be lost: a test in the background of a script ignores SIGINT, and so
+/// does a program that it starts, until the program handles signals.
 #[track_caller]
 fn tell_to_stop(client: &Driver, signal: Signal) {
     if ignores_signal(std::process::id(), signal) {
@@ -56,7 +56,7 @@ fn tell_to_stop(client: &Driver, signal: Signal) {
 }
 
 #[test]
-fn two_hundred_lives_leave_nothing_behind() {
+fn two_hundred_restarts_leave_nothing_behind() {
     let mark = format!("hygiene-{}", std::process::id());
     std::thread::scope(|scope| {
         for lane in 0..AT_ONCE {
@@ -69,7 +69,7 @@ fn two_hundred_lives_leave_nothing_behind() {
 }
 
 #[test]
-fn a_long_life_keeps_no_zombies_and_no_files() {
+fn many_restarts_leave_no_zombies_and_no_open_files() {
     let config = (0..10).fold(Config::new(), |config, number| config.server(&format!("s{number}"), fake()));
     let mut client = connected(&config);
     client.tool_names();
@@ -103,13 +103,14 @@ fn servers_inherit_one_pipe_of_ours_and_nothing_of_each_other() {
     client.tool_names();
     let mut counts: Vec<usize> = descendants(client.pid()).into_iter().map(open_fds).collect();
     counts.sort_unstable();
-    // Whoever runs the tests may have left files open for everybody; a server that we start ourselves has those too.
+    // The process that runs the tests may have left inheritable files open; a server that the test starts itself has
+    // those, too.
     let mut direct = Launch::program(program("fake-server")).start();
     direct.initialize();
     let of_a_server = open_fds(direct.pid());
-    // A fake server has a copy of its stdout besides the usual three; the watchdog has just the three.
+    // A fake server has a copy of its stdout besides the usual three; the watchdog has only the three.
     assert_eq!(counts[0], of_a_server - 1, "the watchdog");
-    // By the pipe the kernel knows when to kill it.
+    // The pipe shows the kernel when to kill it.
     assert_eq!(counts[1..], [of_a_server + 1; 5]);
 }
 

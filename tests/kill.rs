@@ -1,4 +1,4 @@
-//! Whatever is killed or stopped by force, program, watchdog or both, no server is left.
+//! If the program, the watchdog or both are killed or stopped, no server is left.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
+use testkit::processes::awaits_signal;
 use testkit::{
     Config, Driver, Launch, ServerEntry, descendants, fake, process_exists, process_state, processes_with_env, program,
     wait_gone_or_zombie, wait_until,
@@ -14,12 +15,12 @@ use testkit::{
 
 use crate::fixture::{connected, initialized, pid_in};
 
-/// A server that ends only if it is killed.
+/// A server that ends only by SIGKILL.
 fn stubborn() -> ServerEntry {
     fake().args(["--ignore-eof", "--ignore-term"])
 }
 
-/// A shell with a server behind it, neither of which ends by itself.
+/// A shell with a server as its child; neither ends by itself.
 fn stubborn_behind_a_shell() -> ServerEntry {
     let server = program("fake-server");
     let script = format!("trap '' TERM; exec 3<&0; '{}' --ignore-eof --ignore-term <&3 & wait; wait", server.display());
@@ -35,7 +36,7 @@ fn is_watchdog(process: u32) -> bool {
     fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| line.starts_with(b"mcp-aggregator-watchdog"))
 }
 
-/// The watchdog that runs now, once it is one.
+/// The current watchdog, once it runs.
 #[track_caller]
 fn watchdog_of(program: u32) -> u32 {
     wait_until("a watchdog runs", || descendants(program).into_iter().find(|&process| is_watchdog(process)))
@@ -55,7 +56,7 @@ fn the_program_and_its_watchdog_killed_at_once_leave_nothing() {
         client.call("shell:pid", json!({}));
         let watchdog = watchdog_of(client.pid());
         let processes = descendants(client.pid());
-        // Either may be the first to go.
+        // Either may end first.
         let order = if round % 2 == 0 { [client.pid(), watchdog] } else { [watchdog, client.pid()] };
         order.into_iter().for_each(|process| signal(process, Signal::KILL));
         client.wait_exit();
@@ -101,6 +102,8 @@ fn a_stopped_watchdog_is_woken() {
     let watchdog = watchdog_of(client.pid());
     for _ in 0..20 {
         signal(watchdog, Signal::STOP);
+        // On a busy machine it takes a while until it stops.
+        wait_until("the signal has reached it", || (!awaits_signal(watchdog, Signal::STOP)).then_some(()));
         wait_until("it runs again", || process_state(watchdog).filter(|state| !"Tt".contains(*state)));
     }
     assert!(is_watchdog(watchdog), "it is the same one");
@@ -116,7 +119,7 @@ fn a_watchdog_that_is_killed_twenty_times_still_watches() {
         wait_until("it is gone", || (!is_watchdog(watchdog)).then_some(()));
     }
     assert!(process_exists(server), "servers do not depend on it");
-    // What only a watchdog finds: a session of its own is out of reach of the process group.
+    // Only a watchdog finds it: a process in its own session is not in the process group.
     let grandchild = pid_in(&client.call("one:grandchild", json!({"setsid": true, "ignore_term": true})));
     watchdog_of(client.pid());
     let processes = [descendants(client.pid()), vec![grandchild]].concat();
@@ -140,7 +143,7 @@ fn a_watchdog_ignores_signals_that_ask_it_to_end() {
     }
 }
 
-/// Copies of the programs that everybody may run, and somebody who is not root, if we are.
+/// Copies of the programs that everybody may run, and a user other than root, if we are root.
 struct OtherUser {
     folder: TempDir,
     user: Option<u32>,

@@ -1,4 +1,4 @@
-//! Messages of 50 MB, both ways.
+//! Messages of 50 MB, in both directions.
 
 use serde_json::json;
 use testkit::processes::peak_rss_kb;
@@ -7,10 +7,10 @@ use testkit::{Config, Driver, fake};
 use crate::fixture::{Journal, connected, text_of};
 
 const LENGTH: usize = 50_000_000;
-/// How much more memory a message may take than its own length, as a ratio of hundredths.
+/// The allowed memory growth per message length, in hundredths.
 const MAX_GROWTH_PERCENT: usize = 220;
 
-/// Runs `exchange` and says by how much of [`LENGTH`] the memory of the program grew at most.
+/// Runs `exchange`, and returns the largest memory growth of the program as a share of [`LENGTH`].
 fn growth_percent(client: &mut Driver, exchange: impl FnOnce(&mut Driver)) -> usize {
     let before = peak_rss_kb(client.pid());
     exchange(client);
@@ -72,7 +72,7 @@ fn memory_is_given_back_after_a_large_message() {
     client.tool_names();
     let id = client.start_call("one:blob", json!({"bytes": LENGTH}));
     client.response_line(id);
-    // The answer to a small call shows that the large one is done with.
+    // The response to a small call shows that the large one is finished.
     client.call("one:echo", json!({}));
     let now = testkit::rss_kb(client.pid());
     assert!(now < 25 << 10, "{now} kB are still held");

@@ -1,4 +1,4 @@
-//! `tools/list`: every tool of every server, under its prefixed name and otherwise as its server wrote it.
+//! `tools/list`: every tool of every server, under its prefixed name and otherwise as its server sent it.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -114,7 +114,7 @@ fn a_definition_keeps_every_byte_but_the_name() {
 }
 
 #[test]
-fn a_tool_without_a_usable_name_is_left_out_and_the_user_is_told() {
+fn a_tool_without_a_usable_name_is_omitted_and_reported() {
     let (_folder, entry) =
         with_definitions(&[r#"{"name":"\ud800"}"#, r#"{"name":5}"#, "{}", r#"{"name":""}"#, "7", r#"{"name":"good"}"#]);
     let mut client = connected(&Config::new().server("one", entry));
@@ -123,7 +123,7 @@ fn a_tool_without_a_usable_name_is_left_out_and_the_user_is_told() {
 }
 
 #[test]
-fn what_clients_would_refuse_the_whole_list_for_is_mended_or_left_out_and_the_user_is_told_once() {
+fn invalid_definitions_are_repaired_or_omitted_and_reported_once() {
     let good = r#"{"name":"good","inputSchema":{"type":"object"}}"#;
     let (_folder, entry) = with_definitions(&[
         r#"{"name":"bare"}"#,
@@ -142,9 +142,9 @@ fn what_clients_would_refuse_the_whole_list_for_is_mended_or_left_out_and_the_us
             &good.replace("good", "s:good"),
         ]
     );
-    client.wait_for_stderr("mended 2 tools: `inputSchema` is missing (bare, mute)");
+    client.wait_for_stderr("repaired 2 tools: `inputSchema` is missing (bare, mute)");
     client.wait_for_stderr("left out 1 tool: `inputSchema.type` is not `object` (list)");
-    client.wait_for_stderr("mended 1 tool: `annotations.readOnlyHint` is not true or false (sure)");
+    client.wait_for_stderr("repaired 1 tool: `annotations.readOnlyHint` is not true or false (sure)");
     assert_eq!(text_of(&client.call("s:bare", json!({"text": "called"}))), "called");
 }
 
@@ -235,8 +235,8 @@ fn a_list_does_not_wait_for_ever() {
 }
 
 #[test]
-fn after_ten_seconds_a_list_goes_without_the_late_who_come_by_list_changed() {
-    // Much later than ten seconds, so that a busy machine does not make it one that is in time.
+fn after_ten_seconds_a_list_omits_late_servers_which_are_announced_by_list_changed() {
+    // Much later than ten seconds, so that it is late even on a busy machine.
     let config =
         Config::new().server("late", with_tools(1).args(["--start-delay-ms", "25000"])).server("quick", with_tools(1));
     let begun = Instant::now();
@@ -267,11 +267,11 @@ fn a_server_that_changes_its_tools_changes_our_list() {
 }
 
 #[test]
-fn a_change_that_changes_nothing_is_not_news() {
+fn a_change_without_effect_is_not_announced() {
     let mut client = connected(&Config::new().server("one", fake()).server("two", fake()));
     client.tool_names();
     client.call("one:change_tools", json!({"names": []}));
-    // The second server's change comes later and is news; the first's would have come before it.
+    // The second server's change comes later and is announced; the first one's would have come before it.
     client.call("two:change_tools", json!({"names": ["x"]}));
     client.notification(LIST_CHANGED);
     client.expect_silence(Duration::from_millis(50));

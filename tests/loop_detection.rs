@@ -1,4 +1,4 @@
-//! Aggregators behind aggregators: fine, unless one would start itself.
+//! Aggregators behind aggregators work, unless one would start itself.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -95,7 +95,7 @@ fn a_harmless_nesting_works() {
     assert_eq!(unknown["error"]["code"], -32601);
 }
 
-/// What registers an address as a server.
+/// The body that registers an address as a server.
 fn at(name: &str, serve: &Serve, transport: &str, path: &str) -> serde_json::Value {
     let config = json!({"url": format!("http://{}{path}", serve.address())});
     json!({"name": name, "transport_type": transport, "connection_config": config})
@@ -124,7 +124,7 @@ fn a_service_cannot_be_added_to_itself() {
 }
 
 #[test]
-fn a_circle_of_services_is_not_closed_and_what_stood_before_stands() {
+fn a_connection_that_would_close_a_loop_is_refused_and_older_ones_stay() {
     let first = Rest::start();
     first.register("one", &["--only-generated", "--tools", "1"]);
     let second = Rest::start();
@@ -134,12 +134,12 @@ fn a_circle_of_services_is_not_closed_and_what_stood_before_stands() {
     expect(201, &third.post("/servers", &at("second", &second.serve, "http", "/mcp")));
     third.wait_for_status("second", "connected");
 
-    // The first hears that the third uses it with the next request that it gets.
+    // The first learns with its next request that the third uses it.
     expect(200, &third.call("second.first.one.tool_0", &json!({})));
     for (name, link) in [("second", &second), ("third", &third)] {
         expect(201, &first.post("/servers", &at(name, &link.serve, "http", "/mcp")));
         let server = first.wait_for_status(name, "error");
-        assert!(server["error_message"].as_str().expect("a reason").contains("that would be a circle"), "{server}");
+        assert!(server["error_message"].as_str().expect("a reason").contains("that would be a loop"), "{server}");
     }
     assert_eq!(first.serve.session("/mcp").ids("tools/list"), ["one.tool_0"]);
     assert_eq!(third.serve.session("/mcp").ids("tools/list"), ["second.first.one.tool_0"]);

@@ -1,12 +1,12 @@
-//! Everything a server offers reaches a client of its own era, and everything either says to the other.
+//! Everything of a server reaches a client of the same era, in both directions.
 //!
-//! - [`lists`]: what is listed: order, bytes, pages, collisions, instructions
-//! - [`resources`]: read from whoever has them; [`subscriptions`]: updates to whoever asked for them
+//! - [`lists`]: order, bytes, pages, collisions, instructions
+//! - [`resources`]: read from the server that has them; [`subscriptions`]: updates for subscribers
 //! - [`prompts`]: prompts and completion; [`logging`]: log messages and their level
-//! - [`running`]: progress, cancellation and pings of what is under way; [`changes`]: lists that change
-//! - [`questions`]: roots, sampling, elicitation; [`tasks`]: calls that outlive their request
-//! - [`unknown`]: methods and notifications nobody here has heard of
-//! - [`isolation`]: several clients, one server: nothing crosses
+//! - [`in_flight`]: progress, cancellation and pings of pending requests; [`changes`]: list changes
+//! - [`server_requests`]: roots, sampling, elicitation; [`tasks`]: calls that outlive their request
+//! - [`unknown`]: unknown methods and notifications
+//! - [`isolation`]: several clients of one server
 
 mod changes;
 mod in_flight;
@@ -35,7 +35,8 @@ pub(crate) fn config(servers: &[(&str, &Puppet)]) -> Config {
 #[track_caller]
 pub(crate) fn serving(servers: &[(&str, &Puppet)]) -> Serve {
     let serve = Serve::start(&config(servers));
-    // A list waits for them too, but not for ever: on a busy machine it may be answered before all are up.
+    // A list also waits for them, but only for a limited time: on a busy machine it may be answered before all are
+    // connected.
     wait_until("all servers are connected", || {
         let state = serve.fetch(&HttpRequest::new("GET", "/api/v1/aggregator/state")).json();
         (state["connected_servers"] == servers.len()).then_some(())
@@ -44,7 +45,7 @@ pub(crate) fn serving(servers: &[(&str, &Puppet)]) -> Serve {
     serve
 }
 
-/// `mcp-aggregator stdio` with these servers and a legacy client that answers questions of every kind.
+/// `mcp-aggregator stdio` with these servers, and a legacy client that supports every kind of server request.
 #[track_caller]
 pub(crate) fn connected(servers: &[(&str, &Puppet)]) -> Driver {
     connected_with(servers, &all_capabilities())
@@ -55,7 +56,7 @@ pub(crate) fn connected(servers: &[(&str, &Puppet)]) -> Driver {
 pub(crate) fn connected_with(servers: &[(&str, &Puppet)], capabilities: &Value) -> Driver {
     let mut client = Launch::service(&config(servers)).start();
     introduce(&mut client, capabilities);
-    // All servers are up when this is answered.
+    // When this is answered, all servers are connected.
     client.ids("tools/list");
     client
 }

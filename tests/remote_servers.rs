@@ -1,15 +1,15 @@
-//! Servers that run elsewhere, reached by `mcp-aggregator stdio` over HTTP.
+//! Remote servers, reached by `mcp-aggregator stdio` over HTTP.
 //!
-//! - [`calls`]: tools are listed and called, and nothing changes on the way
-//! - [`sessions`]: the session with a server, from its beginning to its end
-//! - [`renewals`]: a session that the server forgot is begun anew, and nothing that was told in it is lost
+//! - [`calls`]: tools are listed and called unchanged
+//! - [`sessions`]: the session with a server, from start to end
+//! - [`session_renewal`]: a session that the server ended is established again, and nothing sent in it is lost
 //! - [`headers`]: credentials go to the server and nowhere else
-//! - [`troubles`]: what goes wrong with a request, and what a client hears of it
-//! - [`streams`]: what comes on streams: progress, changes, answers after a break
-//! - [`questions`]: what a server asks on the stream of a call
-//! - [`legacy`]: the older HTTP+SSE
+//! - [`errors`]: failed requests, and what a client gets
+//! - [`streams`]: progress, changes, responses after a reconnect
+//! - [`server_requests`]: requests of a server on the stream of a call
+//! - [`legacy`]: the older HTTP+SSE transport
 //! - [`modern`]: servers of 2026-07-28
-//! - [`absence`]: servers that are not there, go away, come back or never answer
+//! - [`unreachable`]: servers that are unreachable, disappear, come back or never respond
 
 mod calls;
 mod errors;
@@ -40,13 +40,13 @@ fn connected_to(servers: &Value) -> Driver {
     initialized(servers, |launch| launch)
 }
 
-/// The same, with more to say about the launch.
+/// The same with a changed launch.
 #[track_caller]
 fn initialized(servers: &Value, adjust: impl FnOnce(Launch) -> Launch) -> Driver {
     let config = Config::new().raw(json!({"mcpServers": servers}).to_string()).write();
     let launch = Launch::program(program("mcp-aggregator")).arg("stdio").arg("--config").arg(config.path());
     let mut client = adjust(launch).start();
-    // When it answers, it has read the file.
+    // When it responds, it has read the file.
     client.initialize();
     client
 }

@@ -1,16 +1,15 @@
-//! The REST API of `mcp-aggregator serve`: every endpoint, and every way to fail.
+//! The REST API of `mcp-aggregator serve`: every endpoint, and every error.
 //!
-//! - [`servers`]: registered, changed, connected, tried, removed; [`config_file`]: those that a file names
-//! - [`away`]: those elsewhere that are gone
-//! - [`story`]: the whole of it, with restarts in between, on either database
-//! - [`tools`]: what there is, and calls; [`executions`]: the account of them; [`skills`]: what tools are for
+//! - [`servers`]: registered, changed, connected, tested, removed; [`config_file`]: those of a config file
+//! - [`unreachable_servers`]: remote servers that are unreachable
+//! - [`lifecycle`]: from registration to removal, with restarts in between, on either database
+//! - [`tools`]: listing and calling; [`executions`]: the records of calls; [`skills`]: the skills of tools
 //! - [`items`]: prompts, resources, connected clients and restarts
-//! - [`documents`]: Markdown documents that run tools; [`assistant`]: what an assistant may use
-//! - [`expensive`]: documents and schemas that would take for ever
-//! - [`overview`]: state, health, settings, audit, metrics; [`events`]: what happens, as it happens
-//! - [`audit`]: who did what, whatever happens; [`registry_file`], [`database_wait`]: a registry that is lost, or not there
-//!   yet
-//! - [`mistakes`]: what makes no sense, in one shape; [`document`]: what the OpenAPI document promises
+//! - [`documents`]: Markdown documents that run tools; [`assistant`]: the assistant and its tools
+//! - [`resource_limits`]: documents and schemas that would take too long
+//! - [`overview`]: state, health, settings, audit, metrics; [`events`]: the event stream
+//! - [`audit`]: the audit log; [`registry_file`], [`database_wait`]: a lost registry, or an unreachable database
+//! - [`errors`]: invalid and forbidden requests; [`document`]: the OpenAPI document
 
 mod assistant;
 mod audit;
@@ -43,7 +42,7 @@ pub(crate) const PREFIX: &str = "/api/v1/aggregator";
 pub(crate) struct Rest {
     pub(crate) serve: Serve,
     pub(crate) folder: TempDir,
-    /// Where its registry is, if not in its folder.
+    /// The location of its registry, unless it is in its folder.
     database: Option<String>,
 }
 
@@ -67,13 +66,13 @@ impl Rest {
         Self { database: Some(url.to_owned()), ..rest }
     }
 
-    /// Ends it, and starts another with the same registry.
+    /// Stops it, and starts another one with the same registry.
     #[track_caller]
     pub(crate) fn restarted(self, kill: bool) -> Self {
         self.restarted_as(kill, |launch| launch)
     }
 
-    /// The same with more to say about the launch.
+    /// The same with a changed launch.
     #[track_caller]
     pub(crate) fn restarted_as(self, kill: bool, adjust: impl FnOnce(Launch) -> Launch) -> Self {
         let Self { mut serve, folder, database } = self;
@@ -137,7 +136,7 @@ impl Rest {
         self.post("/tools/call", &json!({"name": name, "arguments": arguments}))
     }
 
-    /// Makes a call that takes for ever, and waits until the server has it. Its id, and the call.
+    /// Makes a call that never ends, and waits until the server has received it. Returns its id, and the call.
     #[track_caller]
     pub(crate) fn begin_to_hang(&self, server: &str) -> (String, Begun) {
         let mut connection = self.serve.connect();
@@ -151,7 +150,7 @@ impl Rest {
     }
 }
 
-/// A call whose answer is still to come.
+/// A call without a response so far.
 pub(crate) struct Begun(pub(crate) Connection);
 
 impl Begun {
@@ -163,21 +162,21 @@ impl Begun {
     }
 }
 
-/// What registers a fake server.
+/// The body that registers a fake server.
 pub(crate) fn fake(name: &str, arguments: &[&str]) -> Value {
     let command = program("fake-server");
     let config = json!({"command": command.to_str().expect("our folders are UTF-8"), "args": arguments});
     json!({"name": name, "transport_type": "stdio", "connection_config": config})
 }
 
-/// The body of an answer that has this status.
+/// The body of a response, which must have this status.
 #[track_caller]
 pub(crate) fn expect(status: u16, answer: &Fetched) -> Value {
     assert_eq!(answer.status, status, "{answer:?}");
     if answer.body.is_empty() { Value::Null } else { answer.json() }
 }
 
-/// The `context` of an answer that is an error with this status and code.
+/// The `context` of an error response, which must have this status and code.
 #[track_caller]
 pub(crate) fn expect_error(status: u16, code: &str, answer: &Fetched) -> Value {
     let body = expect(status, answer);
@@ -189,7 +188,7 @@ pub(crate) fn expect_error(status: u16, code: &str, answer: &Fetched) -> Value {
     body["context"].clone()
 }
 
-/// The places and kinds of what is wrong with a request.
+/// The locations and kinds of the problems in a request.
 #[track_caller]
 pub(crate) fn expect_problems(answer: &Fetched) -> Vec<(String, String)> {
     let context = expect_error(422, "VALIDATION_ERROR", answer);

@@ -1,13 +1,13 @@
-//! Clients and servers of different eras understand each other; of the same era, nothing is translated.
+//! Clients and servers of different eras work together; within an era, nothing is translated.
 //!
 //! - [`legacy_client`]: a client with `initialize` in front of a server of 2026-07-28
-//! - [`rounds`]: what that server wants to know before it answers, asked of that client
+//! - [`input_rounds`]: input requests of that server, sent to that client
 //! - [`modern_client`]: a client of 2026-07-28 in front of a server with `initialize`
-//! - [`parked`]: what that server asks in the middle of a call, offered to that client
-//! - [`last_word`]: clients that are not asked, or not any more
-//! - [`listening`]: `subscriptions/listen` on either side
-//! - [`dual`]: servers that speak both eras, each client in its own
-//! - [`same_era`]: modern on both sides; [`discovery`]: what a modern client is told of all servers at once
+//! - [`parked`]: requests of that server during a call, sent to that client
+//! - [`closed_clients`]: clients that cannot be asked, or not any more
+//! - [`listen_streams`]: `subscriptions/listen` on either side
+//! - [`dual`]: servers of both eras, each client in its own
+//! - [`same_era`]: modern on both sides; [`discovery`]: `server/discover` for all servers at once
 
 mod closed_clients;
 mod discovery;
@@ -29,11 +29,12 @@ pub(crate) const INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// `mcp-aggregator stdio` with these servers, all up, and a modern client that answers questions of every kind.
+/// `mcp-aggregator stdio` with these servers, all connected, and a modern client that supports every kind of server
+/// request.
 #[track_caller]
 pub(crate) fn modern_over_stdio(servers: &[(&str, &Puppet)]) -> ModernStdio {
     let mut client = ModernStdio::new(Launch::service(&config(servers)).start()).interactive();
-    // All servers are up when this is answered.
+    // When this is answered, all servers are connected.
     client.ids("tools/list");
     client
 }

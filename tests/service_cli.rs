@@ -1,8 +1,8 @@
-//! The verbs of `mcp-aggregator` for registered servers, by a running service and on the registry itself.
+//! The commands of `mcp-aggregator` for registered servers, with a running service and on the registry itself.
 //!
-//! - [`running`]: what a running service is asked to do; [`alone`]: what can be done while none runs
-//! - [`verbs`]: what else there is to do: logs, settings, clients, prompts, resources
-//! - [`import`]: the servers of other programs; [`backup`]: the whole registry, out and in
+//! - [`with_service`]: commands to a running service; [`without_service`]: commands while none runs
+//! - [`verbs`]: further commands: logs, settings, clients, prompts, resources
+//! - [`import`]: the servers of other programs; [`backup`]: export and import of the registry
 
 mod backup;
 mod import;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use testkit::run::run_command;
 use testkit::{Launch, Output, Serve, program};
 
-/// A user's folder, with a registry in it and nothing else.
+/// A user's home with an empty registry.
 pub(crate) struct Home {
     folder: TempDir,
 }
@@ -37,7 +37,7 @@ impl Home {
         self.path().join(".local/share/mcp-aggregator")
     }
 
-    /// A file below the folder.
+    /// A file in the home.
     pub(crate) fn write(&self, path: &str, text: &str) -> String {
         let path = self.path().join(path);
         fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder can be made");
@@ -55,7 +55,7 @@ impl Home {
         Serve::in_folder(&self.data(), |launch| adjust(launch.env_remove("MCP_AGGREGATOR_TOKEN")))
     }
 
-    /// Runs a command as this user, in an empty folder of theirs.
+    /// Runs a command as this user, in an empty folder.
     #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.run_with(arguments, &[])
@@ -66,7 +66,7 @@ impl Home {
         run_command(self.command(arguments).envs(environment.iter().copied()))
     }
 
-    /// The same, to be started by somebody else.
+    /// The same, to be started by the caller.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let here = self.path().join("project");
         fs::create_dir_all(&here).expect("a folder can be made");
@@ -78,7 +78,7 @@ impl Home {
         command
     }
 
-    /// Runs a command that must go well; what it printed.
+    /// Runs a command that must succeed; returns its stdout.
     #[track_caller]
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -92,7 +92,8 @@ impl Home {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
     }
 
-    /// Runs a command that must fail like this; what it said, and nothing was printed but, with `--json`, the same.
+    /// Runs a command that must fail with this status; returns the error, which with `--json` is also on stdout and
+    /// otherwise nothing is.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -117,7 +118,7 @@ pub(crate) fn fake() -> String {
     program("fake-server").to_str().expect("our folders are UTF-8").to_owned()
 }
 
-/// The line of a table that begins with this word.
+/// The row of a table that starts with this word.
 #[track_caller]
 pub(crate) fn row<'t>(table: &'t str, name: &str) -> Vec<&'t str> {
     let words = |line: &'t str| line.split_whitespace().collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! However the program ends, nothing it started is left.
+//! However the program ends, none of its processes remain.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use testkit::{
 
 use crate::fixture::{Journal, connected, error_of, initialized, pid_in, text_of};
 
-/// How the end begins.
+/// How the shutdown starts.
 #[derive(Clone, Copy, Debug)]
 enum End {
     StdinCloses,
@@ -36,7 +36,7 @@ impl End {
     }
 }
 
-/// Ends the program in this way and shows that `others` and all it had started are gone.
+/// Ends the program in this way, and checks that `others` and all its processes have ended.
 #[track_caller]
 fn assert_nothing_is_left(mut client: Driver, end: End, others: &[u32]) {
     let mut processes = descendants(client.pid());
@@ -90,7 +90,7 @@ fn servers_that_ignore_their_input_and_termination_are_killed() {
 #[test]
 fn grandchildren_end_with_us() {
     for end in [End::StdinCloses, End::Terminated, End::KilledHard] {
-        // Stubborn ones take seconds to be rid of, so all sorts go at once.
+        // Stubborn ones take seconds to stop, so all kinds are stopped at once.
         std::thread::scope(|scope| {
             for arguments in [
                 json!({}),
@@ -177,7 +177,7 @@ fn a_stop_right_after_the_start_leaves_nothing() {
 
 #[test]
 fn a_second_signal_means_now() {
-    // Being asked once, the server would have had a second.
+    // After one signal, the server would have had a second.
     takes_less_than(Duration::from_millis(950), || {
         let stubborn = fake().args(["--ignore-term", "--ignore-eof"]);
         let mut client = connected(&Config::new().server("stubborn", stubborn));
@@ -225,7 +225,7 @@ fn a_call_that_never_ends_does_not_keep_us_for_ever() {
 }
 
 #[test]
-fn calls_in_flight_when_we_are_told_to_stop_get_an_error() {
+fn calls_in_flight_at_shutdown_get_an_error() {
     let journal = Journal::new();
     let mut client = connected(&Config::new().server("one", journal.fake()));
     let hanging = client.start_call("one:hang", json!({}));
@@ -240,7 +240,7 @@ fn calls_in_flight_when_we_are_told_to_stop_get_an_error() {
 
 #[test]
 fn a_client_that_dies_takes_everything_with_it() {
-    // Both ends close at once and nobody reads the answer that is on its way.
+    // Both ends close at once, and nobody reads the response that is on its way.
     let file = Config::new().server("one", fake()).write();
     let mut child = Command::new(program("mcp-simple-aggregator"))
         .arg("--config")
@@ -296,7 +296,7 @@ fn a_signal_to_the_whole_group_ends_in_order_too() {
         let processes = descendants(child.id());
         (processes.len() == 2).then_some(processes)
     });
-    // Signals are listened for before the first line is read.
+    // Signals are handled before the first line is read.
     let mut stdin = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut stdin, b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").unwrap();
     let mut first = [0_u8; 1];
@@ -311,7 +311,7 @@ fn a_signal_to_the_whole_group_ends_in_order_too() {
 }
 
 #[test]
-fn a_client_that_no_longer_listens_is_gone() {
+fn a_client_that_no_longer_listens_is_disconnected() {
     let file = Config::new().server("one", fake()).write();
     let mut child = Command::new(program("mcp-simple-aggregator"))
         .arg("--config")
@@ -362,15 +362,15 @@ fn killed_in_the_first_moments_we_leave_nothing() {
 }
 
 #[test]
-fn told_twice_we_do_not_wait_for_a_client_that_does_not_read() {
-    // Told once, we wait five seconds for it to read.
+fn a_second_signal_does_not_wait_for_a_client_that_does_not_read() {
+    // After one signal, we wait five seconds for it to read.
     takes_less_than(Duration::from_secs(3), || {
         let mut client = initialized(Launch::aggregator(&Config::new().server("one", fake())).read_ahead(1));
         let server = pid_in(&client.call("one:pid", json!({})));
         for _ in 0..20 {
             client.start_call("one:blob", json!({"bytes": 1 << 20}));
         }
-        // Enough for the way to the client to be full; there is no event to wait for, so give it the time.
+        // Enough to fill the path to the client. There is no event to wait for, so this waits for a time.
         assert!(client.exit_within(Duration::from_millis(300)).is_none());
         client.signal(Signal::TERM);
         wait_gone(server);
@@ -381,15 +381,15 @@ fn told_twice_we_do_not_wait_for_a_client_that_does_not_read() {
     });
 }
 
-/// What is started in the background of a script ignores SIGINT until it listens for it.
+/// A program in the background of a script ignores SIGINT until it handles it.
 #[test]
-fn a_signal_that_was_ignored_is_heard_before_anything_is_started() {
+fn an_ignored_signal_is_handled_again_before_anything_starts() {
     for _ in 0..10 {
         let file = Config::new().server("one", fake()).write();
         let script = "trap '' INT; exec \"$0\" \"$@\"";
         let launch = Launch::program("sh").args(["-c", script]).arg(program("mcp-simple-aggregator"));
         let mut client = launch.arg("--config").arg(file.path()).start();
-        // Without a pause: what matters is the moment in which the first process is started.
+        // Without a pause: the moment in which the first process starts matters.
         let children = format!("/proc/{0}/task/{0}/children", client.pid());
         let deadline = Instant::now() + DEADLINE;
         while std::fs::read_to_string(&children).unwrap().is_empty() {
@@ -402,7 +402,7 @@ fn a_signal_that_was_ignored_is_heard_before_anything_is_started() {
 }
 
 #[test]
-fn a_list_that_waits_for_a_server_is_answered_as_it_stands_when_the_client_leaves() {
+fn a_list_that_waits_for_a_server_is_answered_when_the_client_closes_its_input() {
     let quick = fake().args(["--only-generated", "--tools", "1"]);
     let config = Config::new().server("late", fake().args(["--start-delay-ms", "20000"])).server("quick", quick);
     let mut client = connected(&config);
@@ -416,7 +416,7 @@ fn a_list_that_waits_for_a_server_is_answered_as_it_stands_when_the_client_leave
 }
 
 #[test]
-fn a_watchdog_without_a_mark_ends_nobody() {
+fn a_watchdog_without_a_mark_ends_nothing() {
     let mut client = connected(&Config::new().server("bystander", fake()));
     let bystander = pid_in(&client.call("bystander:pid", json!({})));
     for arguments in [&["__watchdog"][..], &["__watchdog", ""], &["__watchdog", "nonsense"]] {

@@ -1,4 +1,4 @@
-//! Whatever stands at our stdin and stdout: pipes, sockets, files, or nothing at all.
+//! Any kind of stdin and stdout: pipes, sockets, files, or none.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -130,7 +130,7 @@ fn a_full_disk_as_stdout_does_not_hang_the_program() {
 fn a_terminal_that_takes_no_more_does_not_hang_the_program() {
     for ends_by_signal in [false, true] {
         let file = Config::new().server("one", fake()).write();
-        // A terminal whose output nobody takes, as after Ctrl-S.
+        // A terminal that accepts no output, as after Ctrl-S.
         let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&screen).unwrap();
         unlockpt(&screen).unwrap();
@@ -146,7 +146,7 @@ fn a_terminal_that_takes_no_more_does_not_hang_the_program() {
             let processes = descendants(child.id());
             (processes.len() == 2).then_some(processes)
         });
-        // The answers begin to arrive: everything of the start is done, and the large one is on its way.
+        // The first responses arrive: the start is complete, and the large response is on its way.
         std::io::Read::read_exact(&mut &File::from(screen.try_clone().unwrap()), &mut [0]).unwrap();
         match ends_by_signal {
             true => kill_process(Pid::from_child(&child), Signal::TERM).unwrap(),
@@ -158,7 +158,7 @@ fn a_terminal_that_takes_no_more_does_not_hang_the_program() {
     }
 }
 
-/// The program behind a shell that arranges its stderr; `$0` is the program, `$@` its arguments.
+/// The program started by a shell that redirects its stderr; `$0` is the program, `$@` its arguments.
 fn behind_a_shell(arrangement: &str, folder: &Path, config: &Path) -> Launch {
     let script = format!("{arrangement} exec \"$0\" \"$@\" 2>&3");
     let launch = Launch::program("sh").args(["-c", &script]).arg(program("mcp-simple-aggregator"));
@@ -166,7 +166,7 @@ fn behind_a_shell(arrangement: &str, folder: &Path, config: &Path) -> Launch {
 }
 
 #[test]
-fn a_stderr_that_nobody_reads_holds_nobody_up() {
+fn an_unread_stderr_blocks_nothing() {
     let file = Config::new().server("loud", fake()).server("good", fake()).write();
     // Open for reading as well, so that writing blocks when it is full instead of failing.
     let launch = behind_a_shell("mkfifo log; exec 3<>log;", file.folder(), file.path());
@@ -179,7 +179,7 @@ fn a_stderr_that_nobody_reads_holds_nobody_up() {
 }
 
 #[test]
-fn a_stderr_that_is_the_same_pipe_as_stdout_is_no_trouble() {
+fn stderr_may_be_the_same_pipe_as_stdout() {
     let file = Config::new().server("loud", fake()).write();
     let mut client = initialized(behind_a_shell("exec 3>&1;", file.folder(), file.path()));
     assert_eq!(text_of(&client.call("loud:blob", json!({"bytes": 2_000_000}))).len(), 2_000_000);

@@ -1,4 +1,4 @@
-//! Tools found by what they do: over REST, and by clients that see a small surface instead of every tool.
+//! Tool search over REST, and by clients with the small surface.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -34,7 +34,7 @@ fn mail() -> Puppet {
     )
 }
 
-/// What one of our tools said.
+/// The text of one of our meta tools.
 fn said(answer: &Value) -> (String, bool) {
     let result = &answer["result"];
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {answer}"));
@@ -45,7 +45,7 @@ fn call(client: &mut impl ClientSession, name: &str, arguments: &Value) -> Value
     client.ask("tools/call", json!({"name": name, "arguments": arguments}))
 }
 
-/// The names a search gives, best first.
+/// The names in a search result, best first.
 fn found(client: &mut impl ClientSession, arguments: &Value) -> Vec<String> {
     let (text, is_error) = said(&call(client, "search_tools", arguments));
     assert!(!is_error, "{text}");
@@ -53,7 +53,7 @@ fn found(client: &mut impl ClientSession, arguments: &Value) -> Vec<String> {
     lines.map(|line| line.split('(').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// Searches until the first one found is this one: what was just discovered is not yet in the index.
+/// Searches until this is the first result: a newly discovered tool is not in the index immediately.
 fn wait_until_found_first(client: &mut impl ClientSession, query: &str, tool: &str) {
     wait_until(&format!("`{query}` finds `{tool}`"), || {
         found(client, &json!({"query": query})).first().is_some_and(|first| first == tool).then_some(())
@@ -61,7 +61,7 @@ fn wait_until_found_first(client: &mut impl ClientSession, query: &str, tool: &s
 }
 
 #[test]
-fn the_small_surface_is_three_tools_that_say_what_is_behind_them() {
+fn the_small_surface_is_three_tools_that_describe_the_hidden_ones() {
     let (files, mail) = (files(), mail());
     let serve = serving(&[("files", &files), ("mail", &mail)]);
     let mut legacy = serve.session("/mcp?surface=search");
@@ -78,7 +78,7 @@ fn the_small_surface_is_three_tools_that_say_what_is_behind_them() {
 }
 
 #[test]
-fn a_tool_is_found_by_what_it_does_and_called_by_clients_of_both_eras() {
+fn a_tool_is_found_by_purpose_and_called_by_legacy_and_modern_clients() {
     let (files, mail) = (files(), mail());
     let serve = serving(&[("files", &files), ("mail", &mail)]);
     let mut legacy = serve.session("/mcp?surface=search");
@@ -150,7 +150,7 @@ fn what_makes_no_sense_is_reported_to_the_model_so_that_it_can_do_better() {
 }
 
 #[test]
-fn our_tools_are_nobodys_who_sees_everything() {
+fn clients_with_the_full_surface_do_not_see_the_search_tools() {
     let files = files();
     let serve = serving(&[("files", &files)]);
     let answer = call(&mut serve.session("/mcp"), "search_tools", &json!({"query": "read"}));
@@ -253,7 +253,7 @@ fn what_was_found_is_on_the_list_from_then_on_where_that_is_wanted() {
     assert!(listed.contains(&"mail.send_message".to_owned()), "{listed:?}");
     let answer = call(&mut client, "files.read_file", &json!({"path": "b"}));
     assert_eq!(answer["result"]["structuredContent"]["path"], "b");
-    // Others have their own list.
+    // Other clients have their own list.
     assert_eq!(serve.session("/mcp?surface=grow").ids("tools/list"), OWN);
     let mut still = serve.session("/mcp?surface=search");
     found(&mut still, &json!({"query": "read a file"}));
@@ -307,7 +307,7 @@ fn a_server_is_searched_while_it_can_be_called() {
 }
 
 #[test]
-fn a_search_over_rest_is_narrowed_and_tells_how_it_went() {
+fn a_search_over_rest_has_filters_and_metadata() {
     let rest = Rest::start();
     rest.register("one", &[]);
     rest.register("two", &["--tools", "1"]);

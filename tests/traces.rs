@@ -1,4 +1,4 @@
-//! Traces: what a collector gets to see of calls, what servers are told of it, and that nobody waits for it.
+//! Traces: what a collector receives about calls, what servers receive, and that no call waits for it.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use testkit::{ClientSession, Collector, Config, Launch, Puppet, Serve, Signal, S
 const THEIRS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Arguments that no parser would give back as they are.
+/// Arguments that a parser would change.
 const ODD: &str = r#"{ "n" : 1e400,"twice":1,"twice":1.0, "s":"\ud800\u0041/","traceparent":"mine" }"#;
 
 /// A service with one server, `s`.
@@ -32,13 +32,13 @@ fn traced(puppet: &Puppet, collector: &Collector) -> Serve {
     serving(puppet, |launch| launch.env(ENDPOINT, collector.url()))
 }
 
-/// What is set where the tests run has nothing to do with them.
+/// Environment variables of the test run must not matter.
 fn without_variables(launch: Launch) -> Launch {
     let ours = std::env::vars_os().map(|(name, _)| name);
     ours.filter(|name| name.to_string_lossy().starts_with("OTEL_")).fold(launch, Launch::env_remove)
 }
 
-/// A call over REST, answered by the puppet; what that got.
+/// A call over REST, answered by the puppet; returns what the puppet received.
 #[track_caller]
 fn call_over_rest(serve: &Serve, puppet: &Puppet, headers: &[(&str, &str)]) -> Received {
     let body = format!(r#"{{"name":"s.t","arguments":{ODD}}}"#);
@@ -54,7 +54,7 @@ fn call_over_rest(serve: &Serve, puppet: &Puppet, headers: &[(&str, &str)]) -> R
     received
 }
 
-/// A call of an MCP client with that `_meta`, answered by the puppet; what that got.
+/// A call of an MCP client with that `_meta`, answered by the puppet; returns what the puppet received.
 #[track_caller]
 fn call(client: &mut dyn ClientSession, puppet: &Puppet, meta: &Value) -> Received {
     let params = client.dress(json!({"name": "s.t", "arguments": {"a": 1}, "_meta": meta}));
@@ -66,7 +66,7 @@ fn call(client: &mut dyn ClientSession, puppet: &Puppet, meta: &Value) -> Receiv
     received
 }
 
-/// Whom the server was told as the cause of a request.
+/// The trace context that the server received.
 fn told(received: &Received) -> String {
     received.text_param(&["_meta", "traceparent"]).unwrap_or_default()
 }
@@ -83,7 +83,7 @@ fn last_two(collector: &Collector, count: usize) -> (Span, Span) {
 }
 
 #[test]
-fn a_trace_goes_from_the_client_through_us_to_the_server_whatever_their_eras() {
+fn a_trace_passes_from_client_to_server_whatever_their_revisions() {
     for spec in [Spec::legacy().tool("t"), Spec::modern().tool("t")] {
         let (puppet, collector) = (Puppet::new(spec), Collector::start());
         let serve = traced(&puppet, &collector);
@@ -122,7 +122,7 @@ fn a_call_without_a_trace_begins_one() {
 }
 
 #[test]
-fn a_call_over_rest_tells_its_trace_in_a_header() {
+fn a_call_over_rest_returns_its_trace_in_a_header() {
     let (puppet, collector) = (Puppet::new(Spec::legacy().tool("t")), Collector::start());
     let serve = traced(&puppet, &collector);
     let received = call_over_rest(&serve, &puppet, &[("traceparent", THEIRS), ("tracestate", "a=1")]);
@@ -137,7 +137,7 @@ fn a_call_over_rest_tells_its_trace_in_a_header() {
 #[test]
 fn nothing_of_a_request_is_different_but_its_cause() {
     let collector = Collector::start();
-    // What a server gets of this line, with its number replaced by 7.
+    // What a server receives of this line, with its number replaced by 7.
     let relayed = |collector: Option<&Collector>, line: &str| {
         let puppet = Puppet::new(Spec::legacy().tool("t"));
         let serve = match collector {
@@ -173,7 +173,7 @@ fn nothing_of_a_request_is_different_but_its_cause() {
 }
 
 #[test]
-fn a_trace_told_over_rest_is_passed_on_where_nothing_is_traced() {
+fn a_trace_context_over_rest_is_passed_on_even_without_tracing() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&puppet, |launch| launch);
     assert_eq!(told(&call_over_rest(&serve, &puppet, &[("traceparent", THEIRS)])), THEIRS);
@@ -182,7 +182,7 @@ fn a_trace_told_over_rest_is_passed_on_where_nothing_is_traced() {
 }
 
 #[test]
-fn a_collector_is_told_who_sends_and_what_it_wants_to_know() {
+fn a_collector_gets_the_service_name_and_the_configured_headers() {
     let (puppet, collector) = (Puppet::new(Spec::legacy().tool("t")), Collector::start());
     let serve = serving(&puppet, |launch| {
         launch
@@ -203,7 +203,7 @@ fn a_collector_is_told_who_sends_and_what_it_wants_to_know() {
 }
 
 #[test]
-fn what_is_not_sampled_is_not_sent_and_the_server_is_told_so() {
+fn unsampled_traces_are_not_exported_and_the_server_gets_the_flag() {
     let (puppet, collector) = (Puppet::new(Spec::legacy().tool("t")), Collector::start());
     let serve = serving(&puppet, |launch| {
         launch.env(ENDPOINT, collector.url()).env("OTEL_TRACES_SAMPLER", "parentbased_always_off")
@@ -229,10 +229,10 @@ fn the_last_spans_are_sent_before_the_end() {
 }
 
 #[test]
-fn a_collector_that_is_dead_or_silent_holds_nobody_up() {
+fn a_dead_or_silent_collector_delays_no_call() {
     let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let silent = Collector::silent();
-    for (url, complaint) in [(format!("http://{gone}"), "could not send traces"), (silent.url(), "not sent in time")] {
+    for (url, complaint) in [(format!("http://{gone}"), "failed to send traces"), (silent.url(), "not sent in time")] {
         takes_less_than(Duration::from_secs(8), || {
             let puppet = Puppet::new(Spec::legacy().tool("t"));
             let mut serve = serving(&puppet, |launch| launch.env(ENDPOINT, &url));
@@ -240,7 +240,7 @@ fn a_collector_that_is_dead_or_silent_holds_nobody_up() {
             for _ in 0..20 {
                 call_over_rest(&serve, &puppet, &[]);
             }
-            // A collector may take ten seconds for each request, so for all these calls more than three minutes.
+            // A collector may take ten seconds for each request, so all these calls would take more than three minutes.
             assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
             if url == silent.url() {
                 silent.wait_for_requests(1);

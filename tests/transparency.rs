@@ -1,4 +1,4 @@
-//! Bytes in = bytes out: whatever stands in arguments, results and errors leaves as it came.
+//! Bytes in = bytes out: the bytes of arguments, results and errors pass unchanged.
 
 use testkit::{Config, Driver, fake, raw};
 
@@ -76,7 +76,7 @@ const STRINGS: &[&str] = &[
     r#""]}""#,
 ];
 
-/// Shapes: order, repetition, white space, emptiness.
+/// Structure: order, repetition, white space, emptiness.
 const SHAPES: &[&str] = &[
     "null",
     "true",
@@ -119,7 +119,7 @@ const SHAPES: &[&str] = &[
     r#"{"isError":"maybe","content":null,"resultType":"input_required"}"#,
 ];
 
-/// Error objects, proper and improper.
+/// Error objects, valid and invalid.
 const ERRORS: &[&str] = &[
     r#"{"code":-32603,"message":"x"}"#,
     r#"{"code":-32000,"message":"x","data":null}"#,
@@ -149,7 +149,7 @@ const ERRORS: &[&str] = &[
     "{}",
 ];
 
-/// Whole lines that a server may write, `{id}` being the request's.
+/// Whole lines that a server may write, with `{id}` for the id of the request.
 const LINES: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":{id},"result":{}}"#,
     r#"{"result":{},"jsonrpc":"2.0","id":{id}}"#,
@@ -191,7 +191,7 @@ const IDS: &[&str] = &[
     r#""a\/b""#,
 ];
 
-/// Values of every sort, small and large.
+/// Values of every kind, small and large.
 fn values() -> Vec<String> {
     let mut values: Vec<String> = [NUMBERS, STRINGS, SHAPES].concat().into_iter().map(str::to_owned).collect();
     values.push(format!("[{}]", NUMBERS.join(",")));
@@ -206,7 +206,7 @@ fn values() -> Vec<String> {
     values
 }
 
-/// Sizes around the edges of buffers, where a message arrives in pieces.
+/// Sizes around the limits of buffers, where a message arrives in pieces.
 fn awkward_sizes() -> impl Iterator<Item = usize> {
     [4096, 8192, 16384, 65536, 131072].into_iter().flat_map(|size| (size - 120..size + 8).step_by(16))
 }
@@ -250,7 +250,7 @@ fn arguments_reach_the_server_byte_for_byte() {
     client.tool_names();
     let mut expected = Vec::new();
     for value in corpus() {
-        // The members after the id and after the name are as much the client's own as the arguments.
+        // The members after the id and after the name belong to the client as much as the arguments.
         let (before, between, after) = (
             r#"{ "jsonrpc":"2.0", "id": "#,
             r#" ,"x":[1.0],"method":"tools/call","params":{"name" : "#,
@@ -316,7 +316,7 @@ fn whole_lines_keep_their_order_blanks_and_unknown_members() {
                 raw::quote(template)
             );
             let answer = String::from_utf8(exchange(&mut client, &line)).unwrap();
-            // Only the envelope's id is ours to replace; inside the result stands what the server wrote there.
+            // Only the id of the envelope is ours to replace; the result is the server's.
             let at = template.find("\"id\"").or_else(|| template.find("\"\\u0069d\"")).unwrap();
             let at = if template.contains(r#""unknown":{"id":5}"#) { template.rfind("\"id\"").unwrap() } else { at };
             let (before, after) = template.split_at(at);
@@ -334,7 +334,7 @@ fn whole_lines_keep_their_order_blanks_and_unknown_members() {
 }
 
 #[test]
-fn ids_come_back_as_they_were_written() {
+fn ids_are_returned_as_they_were_written() {
     let mut client = connected(&Config::new().server("one", fake()));
     client.tool_names();
     for id in IDS {

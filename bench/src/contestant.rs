@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bench::protected::{ACCESS_TOKEN, PROTECTED_PATH};
 
 use crate::call::Check;
 use crate::connection::Connection;
@@ -51,6 +52,15 @@ impl Servers {
     }
 }
 
+/// How we get to the token that a protected server wants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Credentials {
+    /// It stands in the config, as a header.
+    Header,
+    /// We get it from the token endpoint, by `client_credentials`: nobody is needed for that.
+    SignIn,
+}
+
 /// Where the programs are, and room for config files.
 pub(crate) struct Programs {
     pub(crate) server: PathBuf,
@@ -85,6 +95,22 @@ impl Programs {
     pub(crate) fn write_remote_config(&self, address: SocketAddr) -> Result<PathBuf> {
         let entry = serde_json::json!({ "type": "http", "url": format!("http://{address}/mcp") });
         self.write_entries("remote.json", &[(server_key(0), entry)].into_iter().collect())
+    }
+
+    /// A config of one server that wants a token, and gets it in this way.
+    pub(crate) fn write_protected_config(&self, address: SocketAddr, credentials: Credentials) -> Result<PathBuf> {
+        let mut entry = serde_json::json!({ "type": "http", "url": format!("http://{address}{PROTECTED_PATH}") });
+        match credentials {
+            Credentials::Header => {
+                entry["headers"] = serde_json::json!({ "Authorization": format!("Bearer {ACCESS_TOKEN}") });
+            }
+            Credentials::SignIn => {
+                let grant = "client_credentials";
+                entry["oauth"] = serde_json::json!({ "grant": grant, "client_id": "bench", "client_secret": "bench" });
+            }
+        }
+        let name = format!("protected-{credentials:?}.json");
+        self.write_entries(&name, &[(server_key(0), entry)].into_iter().collect())
     }
 
     fn write_entries(&self, name: &str, entries: &serde_json::Map<String, serde_json::Value>) -> Result<PathBuf> {
@@ -192,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_config_path_goes_where_the_command_line_wants_it() {
+    fn the_config_path_replaces_its_placeholder() {
         let line = fill_in("npx some-proxy --config {config} --stdio", Path::new("/x/c.json"));
         assert_eq!(line, "npx some-proxy --config /x/c.json --stdio");
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::contestant::{Contestant, Kind, Programs, Servers};
+use crate::contestant::{Contestant, Credentials, Kind, Programs, Servers};
 use crate::http_connection::HttpConnection;
 use crate::processes::{relay_processes, wait_until_calm};
 use crate::service::Service;
@@ -21,6 +21,7 @@ enum Way {
     Proxy,
     UsToStdio,
     UsToHttp,
+    UsToProtected(Credentials),
 }
 
 pub(crate) struct HttpContestant {
@@ -49,6 +50,14 @@ pub(crate) fn accountants() -> [HttpContestant; 2] {
         HttpContestant { contestant, way: Way::UsToStdio, arguments }
     };
     [us("without an account", &["--no-history"]), us("every call recorded", &[])]
+}
+
+/// Us with a token in the config, and with one from a token endpoint, in front of a server over HTTP.
+pub(crate) fn credential_holders() -> [HttpContestant; 2] {
+    [("static header", Credentials::Header), ("signed in", Credentials::SignIn)].map(|(name, credentials)| {
+        let contestant = Contestant { name: name.to_owned(), kind: Kind::Us };
+        HttpContestant { contestant, way: Way::UsToProtected(credentials), arguments: &[] }
+    })
 }
 
 /// The test server that all of them reach, but for `us → stdio`, which starts one of its own.
@@ -89,6 +98,7 @@ impl HttpContestant {
             }
             Way::UsToStdio => programs.write_config(Servers::plain(1))?,
             Way::UsToHttp => programs.write_remote_config(server.address)?,
+            Way::UsToProtected(credentials) => programs.write_protected_config(server.address, credentials)?,
         };
         let mut command = Command::new(&programs.service);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(fresh_folder_beside(&config));

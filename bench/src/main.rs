@@ -101,6 +101,7 @@ fn measure(section: Section, run: &mut Run) -> Result<()> {
         Section::Listing => sections::listing::measure(run),
         Section::Isolation => sections::isolation::measure(run),
         Section::Http => sections::http::measure(run),
+        Section::SignIn => sections::sign_in::measure(run),
         Section::History => sections::history::measure(run),
         Section::Registry => sections::registry::measure(run),
     }

@@ -10,7 +10,8 @@ Measures direct, the parse-nothing floor, us, and other aggregators, side by sid
 
 usage: cargo run --profile dist -p bench -- [OPTIONS]
   --quick                a short run that shows that everything works; its numbers are noise
-  --only SECTION         latency, throughput, startup, memory, listing, isolation, http, history or registry; repeatable
+  --only SECTION         latency, throughput, startup, memory, listing, isolation, http, sign-in,
+                         history or registry; repeatable
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
   --program PATH         measure this program as `us` over stdio instead of building mcp-simple-aggregator
   --service PATH         measure this program as `us` over HTTP instead of building mcp-aggregator
@@ -27,12 +28,13 @@ pub(crate) enum Section {
     Listing,
     Isolation,
     Http,
+    SignIn,
     History,
     Registry,
 }
 
 impl Section {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Latency,
         Self::Throughput,
         Self::Startup,
@@ -40,6 +42,7 @@ impl Section {
         Self::Listing,
         Self::Isolation,
         Self::Http,
+        Self::SignIn,
         Self::History,
         Self::Registry,
     ];
@@ -53,6 +56,7 @@ impl Section {
             Self::Listing => "listing",
             Self::Isolation => "isolation",
             Self::Http => "http",
+            Self::SignIn => "sign-in",
             Self::History => "history",
             Self::Registry => "registry",
         }
@@ -61,7 +65,7 @@ impl Section {
 
 impl Section {
     fn is_over_http(self) -> bool {
-        matches!(self, Self::Http | Self::History | Self::Registry)
+        matches!(self, Self::Http | Self::SignIn | Self::History | Self::Registry)
     }
 }
 
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_measured_unless_told_otherwise() {
+    fn everything_is_measured_by_default() {
         let options = parse(&[]).unwrap();
         assert_eq!(options.sections, Section::ALL);
         assert_eq!(options.effort, Effort::Full);

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_what_is_answered() {
+    fn tool_names_describe_their_results() {
         assert_eq!(Tool::from_name("text_100"), Some(Tool::Text(100)));
         assert_eq!(Tool::from_name("text_10k"), Some(Tool::Text(10_000)));
         assert_eq!(Tool::from_name("json_1m"), Some(Tool::Json(1_000_000)));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_are_json_of_the_asked_size_without_an_id() {
+    fn payloads_are_json_of_the_requested_size_without_an_id() {
         for tool in [Tool::Text(100), Tool::Text(10_000), Tool::Json(10_000)] {
             let (Tool::Text(size) | Tool::Json(size)) = tool else {
                 continue;

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_kept_up_to_its_limit() {
+    fn a_promise_holds_up_to_its_limit() {
         let promise = |measured| Promise { what: String::new(), limit: Measure::Ratio(1.5), measured };
         assert_eq!(verdict(&promise(Some(Measure::Ratio(1.5)))), "kept");
         assert_eq!(verdict(&promise(Some(Measure::Ratio(1.51)))), "**missed**");

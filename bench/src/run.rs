@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everyone_has_one_turn_per_round_and_goes_first_in_one() {
+    fn every_contestant_has_one_turn_per_round_and_is_first_once() {
         assert_eq!(turns(0, 3).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(turns(1, 3).collect::<Vec<_>>(), [1, 2, 0]);
         assert_eq!(turns(5, 3).collect::<Vec<_>>(), [2, 0, 1]);

@@ -7,5 +7,6 @@ pub(crate) mod latency;
 pub(crate) mod listing;
 pub(crate) mod memory;
 pub(crate) mod registry;
+pub(crate) mod sign_in;
 pub(crate) mod startup;
 pub(crate) mod throughput;

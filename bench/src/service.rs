@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_found_whatever_stands_around_it() {
+    fn the_address_is_found_in_any_line() {
         let address = Some(SocketAddr::from(([127, 0, 0, 1], 8808)));
         assert_eq!(address_in("listening on http://127.0.0.1:8808"), address);
         assert_eq!(address_in("info: listening on http://127.0.0.1:8808/mcp with 2 servers"), address);

@@ -14,6 +14,7 @@ npm_parts=(
   zod@4.6.7
   @modelcontextprotocol/inspector@2.12.0
   @modelcontextprotocol/conformance@0.2.0-alpha.12
+  oidc-provider@9.13.3
 )
 python_parts=(
   mcp==2.3.0
@@ -82,6 +83,9 @@ install_missing_tools() {
   command -v git >/dev/null || packages+=(git)
   # For the live view, which wants a terminal.
   command -v tmux >/dev/null || packages+=(tmux)
+  # For their completion scripts.
+  command -v zsh >/dev/null || packages+=(zsh)
+  command -v fish >/dev/null || packages+=(fish)
   python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
   ((${#packages[@]} > 0)) || return 0
   if [[ $EUID != 0 ]] || ! command -v apt-get >/dev/null; then

@@ -1,4 +1,4 @@
-//! Servers that list, say, ask or answer more than they may.
+//! Servers that list, send, request or answer more than allowed.
 
 use serde_json::json;
 use testkit::http_client::HttpRequest;
@@ -9,14 +9,14 @@ use testkit::{ClientSession, Config, HttpSession, Launch, Serve, fake, rss_kb, w
 use super::{BASELINE_KB, assert_well, message_of, set};
 use crate::fixture::{Journal, initialized, text_of};
 
-/// A service with a hostile server and one that is well.
+/// A service with a hostile server and a well-behaved one.
 #[track_caller]
 fn beside_well(name: &str, arguments: &[&str]) -> Serve {
     Serve::start(&Config::new().server(name, fake().args(arguments.iter().copied())).server("well", fake()))
 }
 
 #[test]
-fn a_list_without_end_fails_its_server_and_nobody_else() {
+fn an_endless_list_fails_only_its_server() {
     let lists = ["tools", "prompts", "resources", "templates"];
     let entry = |list: &str| fake().args(["--endless-list", list, "--page-bytes", "1048576"]);
     let config =
@@ -28,7 +28,7 @@ fn a_list_without_end_fails_its_server_and_nobody_else() {
     serve
         .wait_for_stderr("but it lists more than 32 MB, which is the limit; the setting `server_catalog_kb` raises it");
     assert_well(&mut serve.session("/mcp"));
-    // Each of four may hold what it listed so far.
+    // Each of four may keep what it listed so far.
     let peak = peak_rss_kb(serve.pid());
     assert!(peak < 2 * BASELINE_KB, "{peak} kB");
 }
@@ -46,7 +46,7 @@ fn the_small_program_has_the_same_bounds_and_names_its_variable() {
 }
 
 #[test]
-fn the_number_of_pages_is_bounded_and_a_cursor_that_comes_again_ends_the_list() {
+fn the_number_of_pages_is_bounded_and_a_repeated_cursor_ends_the_list() {
     let endless = || fake().args(["--endless-list", "tools", "--page-bytes", "1"]);
     let config = Config::new().server("pages", endless()).server("circle", endless().arg("--repeat-cursors"));
     let launch = Launch::aggregator(&config).env("MCP_AGGREGATOR_SERVER_LIST_PAGES", "5");
@@ -54,7 +54,16 @@ fn the_number_of_pages_is_bounded_and_a_cursor_that_comes_again_ends_the_list() 
     client.wait_for_stderr(
         "the list has more than 5 pages, which is the limit; MCP_AGGREGATOR_SERVER_LIST_PAGES raises it",
     );
-    client.wait_for_stderr("it answered `tools/list` with the same cursor again and again");
+    client.wait_for_stderr("it answered `tools/list` with the same cursor repeatedly");
+}
+
+#[test]
+fn a_cursor_that_is_too_large_ends_the_list() {
+    let puppet = testkit::Puppet::new(testkit::Spec::legacy().leaves("tools/list"));
+    let client = initialized(Launch::aggregator(&Config::new().server("wordy", puppet.entry())));
+    let page = json!({"tools": [], "nextCursor": "x".repeat(70_000)});
+    puppet.expect("tools/list").answer(&page.to_string());
+    client.wait_for_stderr("a cursor of 68 kB; at most 64 are read");
 }
 
 #[test]
@@ -63,19 +72,19 @@ fn the_lists_of_all_servers_are_bounded_together() {
     let config = Config::new().server("one", many()).server("other", many());
     let mut client = initialized(Launch::aggregator(&config).env("MCP_AGGREGATOR_ALL_CATALOGS_KB", "250"));
     client.wait_for_stderr("with it, all servers together list more than 250 kB, which is the limit");
-    // The one that came first has all its tools.
+    // The first one has all its tools.
     wait_until("the tools of one server are listed", || (client.tool_names().len() == 300).then_some(()));
 }
 
 #[test]
-fn a_limit_that_makes_no_sense_is_told_at_the_start() {
+fn an_invalid_limit_is_reported_at_the_start() {
     let mut client = Launch::aggregator(&Config::new()).env("MCP_AGGREGATOR_SERVER_CATALOG_KB", "lots").start();
     client.wait_for_stderr("MCP_AGGREGATOR_SERVER_CATALOG_KB is \"lots\"; it must be a whole number from 1 to");
     assert!(!client.wait_exit().success());
 }
 
 #[test]
-fn a_huge_handshake_fails_its_server_and_nobody_else() {
+fn a_huge_handshake_fails_only_its_server() {
     for hostile in [["--instructions-bytes", "60000000"], ["--info-bytes", "20000000"]] {
         let serve = beside_well("loud", &hostile);
         serve.wait_for_stderr("server `loud` failed during initialization: it answered `initialize`, but");
@@ -106,7 +115,7 @@ fn instructions_are_bounded_for_one_server_and_for_all() {
 }
 
 #[test]
-fn a_log_line_of_100_mb_reaches_nobody_and_is_kept_for_nobody() {
+fn a_log_message_of_100_mb_is_neither_delivered_nor_stored() {
     let serve = beside_well("loud", &["--hostile"]);
     let mut sessions: Vec<HttpSession> = (0..40).map(|_| serve.session("/mcp")).collect();
     sessions[0].ids("tools/list");
@@ -116,9 +125,9 @@ fn a_log_line_of_100_mb_reaches_nobody_and_is_kept_for_nobody() {
     }
     assert_eq!(text_of(&sessions[0].answer_to(begun)), "done");
     serve.wait_for_stderr("dropped a notification");
-    assert!(serve.stderr_text().contains("server_notification_kb"), "{}", serve.stderr_text());
+    serve.wait_for_stderr("server_notification_kb");
     let (peak, now) = (peak_rss_kb(serve.pid()), rss_kb(serve.pid()));
-    // The line itself is read whole, in a buffer that grows.
+    // The line itself is read completely, into a buffer that grows.
     assert!(peak < BASELINE_KB + 220_000 && now < BASELINE_KB, "{peak} kB at most, {now} kB now");
 }
 
@@ -133,16 +142,16 @@ fn sessions_share_the_bytes_of_a_log_line() {
         sessions[0].ask("tools/call", json!({"name": "loud.log_bytes", "arguments": {"bytes": 3_000_000, "times": 5}}));
     assert_eq!(text_of(&done), "done");
     let grown = rss_kb(serve.pid()).saturating_sub(before);
-    // A copy for each would be 300 MB.
+    // A copy for each client would be 300 MB.
     assert!(grown < 60_000, "grew by {grown} kB");
-    // Whoever comes for it gets it.
+    // A client that reads gets it.
     sessions[7].listen();
     let message = sessions[7].notice("notifications/message");
     assert_eq!(message["params"]["data"].as_str().map(str::len), Some(3_000_000));
 }
 
 #[test]
-fn progress_that_is_too_large_is_dropped_and_the_call_goes_on() {
+fn too_large_progress_is_dropped_and_the_call_continues() {
     let serve = beside_well("loud", &["--hostile"]);
     let mut session = serve.session("/mcp");
     session.ids("tools/list");
@@ -163,7 +172,7 @@ fn a_request_of_a_server_that_is_too_large_is_refused() {
         let lines = journal.lines().into_iter().map(|line| String::from_utf8_lossy(&line).into_owned());
         lines.into_iter().find(|line| line.contains("server_requests_kb"))
     });
-    assert!(refused.contains("server `asking` asks too much at once") && refused.contains("32 MB"), "{refused}");
+    assert!(refused.contains("server `asking` sends too many requests") && refused.contains("32 MB"), "{refused}");
     assert_well(&mut session);
 }
 
@@ -191,7 +200,7 @@ fn a_result_that_is_too_large_fails_with_the_limit_that_a_setting_raises() {
         let answer = session.ask("tools/call", call);
         let message = message_of(&answer);
         assert!(
-            message.starts_with("server `large` sent an answer that cannot be passed on: it is more than 2 MB"),
+            message.starts_with("server `large` sent a response that cannot be passed on: it is more than 2 MB"),
             "{message}"
         );
         assert!(message.contains("the setting `server_message_kb` raises it"), "{message}");
@@ -203,7 +212,7 @@ fn a_result_that_is_too_large_fails_with_the_limit_that_a_setting_raises() {
 }
 
 #[test]
-fn what_nobody_reads_is_bounded_for_all_servers_and_counts_until_it_is_read() {
+fn unread_messages_are_bounded_for_all_servers_and_count_until_read() {
     let serve = beside_well("large", &[]);
     let mut reading = serve.session("/mcp");
     reading.ids("tools/list");
@@ -211,7 +220,7 @@ fn what_nobody_reads_is_bounded_for_all_servers_and_counts_until_it_is_read() {
     let idle = serve.session("/mcp");
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"large.blob","arguments":{"bytes":50000000}}}"#;
     let mut blob = || reading.ask("tools/call", json!({"name": "well.blob", "arguments": {"bytes": 20_000_000}}));
-    // Whichever comes last is refused: only if that is the second one, the first is still there.
+    // The last one is refused: if that is the second one, the first still works.
     let (connection, refused) = wait_until("a second large result is refused", || {
         let mut connection = serve.connect();
         connection.send(&idle.post(call));
@@ -220,7 +229,7 @@ fn what_nobody_reads_is_bounded_for_all_servers_and_counts_until_it_is_read() {
     });
     let message = message_of(&refused);
     assert!(message.contains("server `well`") && message.contains("`all_undelivered_kb`"), "{message}");
-    // Small ones are not concerned.
+    // Small ones are not affected.
     drop(connection);
     wait_until("large results pass again", || blob()["result"].is_object().then_some(()));
     assert_well(&mut reading);
@@ -261,7 +270,7 @@ fn a_stderr_line_without_end_is_read_and_not_kept() {
 }
 
 #[test]
-fn settings_tell_what_may_be_set() {
+fn settings_list_what_can_be_set() {
     let serve = beside_well("other", &[]);
     let ask = HttpRequest::new("PATCH", "/api/v1/aggregator/settings").header("Content-Type", "application/json");
     let refused = serve.fetch(&ask.body(json!({"server_catalog_kb": 0}).to_string()));

@@ -1,5 +1,5 @@
-//! Every page, at a desk and on a phone, in light and dark: nothing forbidden, nothing that sticks out, nothing that some
-//! people could not use.
+//! Every page on a desktop and on a phone, in light and dark mode: no policy violations, no overflow, no accessibility
+//! problems.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::chromium::{self, Browser, DESK, Look, PHONE};
 use super::{at, with_browsers};
 use crate::rest::{Rest, expect};
 
-/// Every page, with the name of its picture.
+/// Every page, with the name of its screenshot.
 const PAGES: [(&str, &str); 14] = [
     ("overview", "/"),
     ("server", "/servers/calc"),
@@ -57,12 +57,12 @@ fn every_page_can_be_used_by_everybody_at_every_width_and_breaks_no_rule() {
     });
 }
 
-/// A document with something to run.
+/// A document with blocks to run.
 const DOCUMENT: &str = "# Friday\n\nWhat the trip costs, and how long it is until then.\n\n## Money\n<!-- mcp: calc -->\n\n\
     ```mcp\ntool: evaluate\nexpression: (3 * 84 + 40) / 2\n```\n\n```mcp\ntool: evaluate\nexpression: 12 / (4 - 4)\n```\n\n\
     ## Notes\n\n```notes\ntool: list\n```\n\n### For later\n\n- [ ] tickets\n- [x] somewhere to sleep\n";
 
-/// A service with something to see.
+/// A service with data on every page.
 fn furnished() -> (Rest, TempDir) {
     let documents = TempDir::with_prefix("documents-").expect("a temporary folder can be made");
     std::fs::write(documents.path().join("friday.md"), DOCUMENT).expect("the test can write there");
@@ -88,7 +88,7 @@ fn furnished() -> (Rest, TempDir) {
     (rest, documents)
 }
 
-/// What is seriously wrong with a page for some people.
+/// The serious accessibility problems of a page.
 pub(super) async fn found_by(browser: &Browser, axe: &str) -> Vec<String> {
     browser.run(axe).await;
     browser.run("window.found = null; axe.run(document, {resultTypes: ['violations']}).then((result) => { window.found = result.violations })").await;
@@ -99,7 +99,7 @@ pub(super) async fn found_by(browser: &Browser, axe: &str) -> Vec<String> {
 
 async fn keep_picture(browser: &Browser, name: &str, look: Look) {
     let Some(folder) = std::env::var_os("MCP_SCREENSHOTS").map(PathBuf::from) else { return };
-    // Relative to the repository, like everything else that is said to a test.
+    // Relative to the repository, like all paths that tests take.
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
     std::fs::create_dir_all(&folder).expect("a folder can be made");
     let look = if look.is_dark { "phone-dark" } else { "desk" };

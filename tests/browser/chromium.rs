@@ -1,4 +1,4 @@
-//! A real browser, driven by a test: Chromium without a window, through chromedriver.
+//! A real browser for tests: headless Chromium through chromedriver.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -13,14 +13,14 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// So often something may be replaced between being found and being clicked.
+/// How often an element may be replaced between being found and being clicked.
 const STALE: usize = 5;
-/// How long a page may take to become what it should be. A busy machine is slow.
+/// How long a page may take to reach a state. A busy machine is slow.
 const PATIENCE: Duration = testkit::DEADLINE;
-/// What is printed when it listens, followed by the port.
+/// Printed when it listens, followed by the port.
 const LISTENING: &str = "started successfully on port ";
 
-/// How a browser presents itself.
+/// The kind of screen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     pub(super) width: u32,
@@ -31,11 +31,11 @@ pub(super) struct Look {
 pub(super) const DESK: Look = Look { width: 1280, height: 900, is_dark: false };
 pub(super) const PHONE: Look = Look { width: 390, height: 844, is_dark: true };
 
-/// chromedriver. It and its browsers end when this is dropped.
+/// chromedriver. It and its browsers end on drop.
 pub(super) struct Driver {
     child: Child,
     port: u16,
-    /// Where browsers put what they need for a while: they leave it behind when they are killed.
+    /// The temporary folder of browsers, which they leave behind when they are killed.
     _folder: TempDir,
 }
 
@@ -50,7 +50,7 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    /// Starts it; nothing, said loudly, where there is no browser. With `CI=true` that is a failure.
+    /// Starts it; `None`, with a loud message, if no browser is installed. With `CI=true` that is a failure.
     #[track_caller]
     pub(super) fn start() -> Option<Self> {
         let folder = TempDir::with_prefix("browser-").expect("a temporary folder can be made");
@@ -71,7 +71,7 @@ impl Driver {
             port.trim_end_matches('.').parse().ok()
         });
         let port = port.expect("chromedriver says where it listens");
-        // Nobody reads on, and a full pipe would stop it: what it prints afterwards is little.
+        // Nobody reads the rest, and a full pipe would block it: it prints little after this.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Self { child, port, _folder: folder })
     }
@@ -105,16 +105,16 @@ impl Driver {
     }
 }
 
-/// Says loudly that something is not tested.
+/// Reports loudly that something is not tested.
 #[track_caller]
 pub(super) fn skipped(why: &str) {
     let message = format!("SKIPPED: the console in a browser: {why}; run scripts/test, which installs what it needs");
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{message}");
-    // Not by a macro, for those are silent in a test that passes.
+    // Not by a macro, because their output is hidden in tests that pass.
     writeln!(std::io::stderr(), "\n{message}").expect("stderr can be written");
 }
 
-/// The script that looks for what people cannot use, if it is installed.
+/// The script that finds accessibility problems, if it is installed.
 pub(super) fn axe() -> Option<String> {
     let folder = PathBuf::from(std::env::var_os("MCP_TEST_PARTS")?);
     std::fs::read_to_string(folder.join("browser/node_modules/axe-core/axe.min.js")).ok()
@@ -128,18 +128,18 @@ impl Browser {
         self.0.goto(url).await.expect("the page loads");
     }
 
-    /// Opens another tab, and looks at that from now on.
+    /// Opens another tab, and switches to it.
     pub(super) async fn new_tab(&self) {
         let tab = self.0.new_window(true).await.expect("a tab opens");
         self.look_at(tab.handle).await;
     }
 
-    /// The tab that is looked at.
+    /// The current tab.
     pub(super) async fn tab(&self) -> WindowHandle {
         self.0.window().await.expect("a tab is looked at")
     }
 
-    /// Looks at another tab, as who clicks on it.
+    /// Switches to another tab, as a click on it does.
     pub(super) async fn look_at(&self, tab: WindowHandle) {
         self.0.switch_to_window(tab).await.expect("a tab can be looked at");
         self.0.issue_cmd(BringToFront).await.expect("a tab can be brought to the front");
@@ -155,7 +155,7 @@ impl Browser {
         let script = format!("try {{ return Boolean({expression}) }} catch {{ return false }}");
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
-            // The page may just be changing; then there is nothing to ask.
+            // The page may just be changing, so that the script fails.
             if self.0.execute(&script, Vec::new()).await.is_ok_and(|value| value == true) {
                 return;
             }
@@ -177,7 +177,7 @@ impl Browser {
             let found = self.0.wait().at_most(PATIENCE).for_element(Locator::Css(selector)).await;
             match found.unwrap_or_else(|error| panic!("{selector}: {error}")).click().await {
                 Ok(()) => return,
-                // The page has been brought up to date in between: a person would not have seen the difference.
+                // The page was updated in between; a person would not have noticed.
                 Err(error) if error.to_string().contains("stale element") => {}
                 Err(error) => panic!("{selector}: {error}"),
             }
@@ -193,7 +193,7 @@ impl Browser {
         found.send_keys(text).await.expect("it can be typed into");
     }
 
-    /// Everything the browser complained about since it was last asked: errors of scripts, and what our policy forbade.
+    /// All errors of the browser since the last call: of scripts, and violations of our policy.
     pub(super) async fn log(&self) -> Vec<String> {
         let entries = self.0.issue_cmd(Log).await.expect("the log can be read");
         let entries = entries.as_array().cloned().unwrap_or_default();
@@ -204,7 +204,7 @@ impl Browser {
             .collect()
     }
 
-    /// A picture of the page, as it is seen.
+    /// A screenshot of the page.
     pub(super) async fn picture(&self) -> Vec<u8> {
         self.0.screenshot().await.expect("a picture can be taken")
     }
@@ -214,7 +214,7 @@ impl Browser {
     }
 }
 
-/// Makes a tab the one that is seen, which only Chromium can be told.
+/// Brings a tab to the front, which only Chromium supports.
 #[derive(Debug)]
 struct BringToFront;
 

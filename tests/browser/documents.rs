@@ -1,4 +1,5 @@
-//! Documents in a browser: blocks are run one by one, by section and all, results appear, and a run can be stopped.
+//! Documents in a browser: blocks run one by one, by section and all together, results appear, and a run can be
+//! stopped.
 
 use std::fs;
 
@@ -77,7 +78,7 @@ fn pictures_and_errors_are_shown_refusals_explained_and_a_run_is_stopped() {
     });
 }
 
-/// Two blocks that say what they are.
+/// Two blocks that echo their names.
 const TWO: &str = "# Two\n\n```one\ntool: echo\ntext: first\n```\n\n```one\ntool: echo\ntext: second\n```\n";
 
 #[test]
@@ -94,7 +95,7 @@ fn a_page_runs_the_block_that_it_shows_or_none_and_follows_its_file() {
         browser.run("window.followed = refresh; refresh = () => {};").await;
         write(&longer);
         browser.click("#block-run-2").await;
-        browser.wait_for_text("The document was changed meanwhile").await;
+        browser.wait_for_text("The document changed while it ran").await;
         browser.wait("document.getElementById('run-status').innerText === '1 not run'").await;
         assert_eq!(fs::read_to_string(&file).unwrap(), longer, "nothing is written");
         assert_eq!(rest.get("/executions?source=user-codeblock").json(), json!([]), "and nothing was called");
@@ -108,7 +109,7 @@ fn a_page_runs_the_block_that_it_shows_or_none_and_follows_its_file() {
         let written = fs::read_to_string(&file).unwrap();
         assert!(written.find("text: second").unwrap() < written.find("<!-- mcp-result ").unwrap(), "{written}");
 
-        // What is written around the blocks is no reason to run none.
+        // Text around the blocks does not prevent a run.
         browser.run("window.followed = refresh; refresh = () => {};").await;
         write(&format!("{TWO}\nA new paragraph.\n"));
         browser.click("#block-run-1").await;
@@ -116,7 +117,7 @@ fn a_page_runs_the_block_that_it_shows_or_none_and_follows_its_file() {
         let written = fs::read_to_string(&file).unwrap();
         assert!(written.contains("<!-- mcp-result ") && written.ends_with("A new paragraph.\n"), "{written}");
 
-        // And a file may be away for a moment.
+        // A file may be missing for a moment.
         browser.run("refresh = window.followed; refresh()").await;
         browser.wait_for_text("A new paragraph.").await;
         fs::remove_file(&file).expect("it is there");
@@ -125,7 +126,7 @@ fn a_page_runs_the_block_that_it_shows_or_none_and_follows_its_file() {
         browser
             .wait("document.getElementById('gone').hidden && !document.body.innerText.includes('A new paragraph.')")
             .await;
-        // The browser notes every refusal of a request.
+        // The browser logs every refused request.
         let log = browser.log().await;
         assert!(log.iter().all(|line| line.contains("409") || line.contains("404")), "{log:?}");
         browser.close().await;

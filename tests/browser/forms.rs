@@ -1,5 +1,4 @@
-//! Forms made from schemas: what libraries write is understood, nothing is chosen for anybody, and what nobody touched
-//! stays as it is.
+//! Forms from schemas: generated schemas work, nothing is chosen for the user, and untouched values stay unchanged.
 
 use serde_json::{Value, json};
 use testkit::puppet::{Puppet, Spec};
@@ -9,7 +8,7 @@ use super::{at, with_browsers};
 use crate::console::add_puppet;
 use crate::rest::Rest;
 
-/// The field of a name, as an expression.
+/// The form field with this name, as an expression.
 fn field(name: &str) -> String {
     let name = json!(name);
     format!(
@@ -17,13 +16,13 @@ fn field(name: &str) -> String {
     )
 }
 
-/// Types into the field of a name.
+/// Types into the field with this name.
 async fn fill(browser: &Browser, name: &str, value: &str) {
     let (field, value) = (field(name), json!(value));
     browser.run(&format!("const it = {field}; it.value = {value}; it.dispatchEvent(new Event('input'))")).await;
 }
 
-/// Types JSON beside the form.
+/// Types into the JSON editor.
 async fn write(browser: &Browser, text: &str) {
     let text = json!(text);
     browser
@@ -33,13 +32,13 @@ async fn write(browser: &Browser, text: &str) {
         .await;
 }
 
-/// The JSON beside the form, without what is only for the eye.
+/// The content of the JSON editor, without formatting.
 async fn written(browser: &Browser) -> Value {
     browser.run("return compact(document.getElementById('raw').value)").await
 }
 
 #[test]
-fn forms_understand_what_libraries_write_and_change_nothing_that_nobody_touched() {
+fn forms_understand_schemas_of_libraries_and_change_only_edited_values() {
     const TOOL: &str = r##"{"name":"pyd","inputSchema":{"type":"object","required":["item"],"$defs":{"Item":{"type":"object","required":["size"],"properties":{"size":{"$ref":"#/$defs/Size"},"next":{"anyOf":[{"$ref":"#/$defs/Item"},{"type":"null"}]}}},"Size":{"enum":["small","large"]}},"properties":{"item":{"allOf":[{"$ref":"#/$defs/Item"}]},"since":{"anyOf":[{"type":"string"},{"type":"null"}],"default":null},"tags":{"type":"array","items":{"type":"string"}},"line":{"type":"string"},"count":{"type":"integer"}}}}"##;
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(TOOL));
@@ -92,7 +91,7 @@ fn every_kind_of_value_has_a_field_that_writes_only_itself() {
         assert_eq!(written(&browser).await, r#"{"kind":"k"}"#, "who wipes must say so");
         assert_eq!(browser.run(&format!("return {}.readOnly", field("kind"))).await, true);
 
-        // What the form cannot show stays, in its place, and is said to be there.
+        // Values that the form cannot show stay in their positions, and are mentioned.
         let odd = r#"{"zz":1.0,"line":null,"sizes":[1.0,2.50],"picks":["b","c"],"ratio":"much","mode":9"#;
         write(&browser, &format!("{odd}}}")).await;
         assert_eq!(browser.run(&format!("return {}.value", field("sizes"))).await, "1.0\n2.50");
@@ -111,10 +110,10 @@ fn every_kind_of_value_has_a_field_that_writes_only_itself() {
         assert_eq!(written(&browser).await, expected);
 
         fill(&browser, "any", "{\"a\":").await;
-        browser.wait_for_text("any: this is no JSON").await;
+        browser.wait_for_text("any: invalid JSON").await;
         fill(&browser, "any", "").await;
 
-        // A form that cannot read the JSON does not write over it.
+        // A form that cannot parse the JSON does not overwrite it.
         write(&browser, "{\"line\":").await;
         browser.wait("document.getElementById('fields').inert").await;
         write(&browser, "{\"line\":\"ab\"}").await;
@@ -130,7 +129,7 @@ fn every_kind_of_value_has_a_field_that_writes_only_itself() {
 }
 
 #[test]
-fn who_is_asked_agrees_to_nothing_by_doing_nothing() {
+fn no_form_field_agrees_by_default() {
     const TOOL: &str = r#"{"name":"ask","inputSchema":{"type":"object"}}"#;
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(TOOL));

@@ -1,4 +1,4 @@
-//! What happens elsewhere is seen at once, and what servers say is never obeyed.
+//! External changes appear at once, and text of servers is never interpreted.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::console::usage::register_beside;
 use crate::rest::Rest;
 
 #[test]
-fn what_one_browser_does_another_sees_without_being_asked() {
+fn a_change_in_one_browser_appears_in_another() {
     let rest = Rest::start();
     with_browsers(async |driver| {
         let (watching, working) = (driver.open(DESK).await, driver.open(DESK).await);
@@ -26,7 +26,7 @@ fn what_one_browser_does_another_sees_without_being_asked() {
         working.fill("#f-name", "fake").await;
         working.fill("#f-command", program("fake-server").to_str().expect("our folders are UTF-8")).await;
         working.click("button[value=save]").await;
-        working.wait_for_text("fake is added.").await;
+        working.wait_for_text("Added fake.").await;
         watching.wait("document.querySelector('#servers').innerText.includes('connected')").await;
 
         working.click("button[formaction$=disable]").await;
@@ -40,7 +40,7 @@ fn what_one_browser_does_another_sees_without_being_asked() {
         rest.call("fake.echo", &json!({"text": "hi"}));
         watching.wait("document.querySelector('#list').innerText.includes('echo')").await;
         watching.click("a[data-drawer]").await;
-        watching.wait("document.querySelector('dialog.drawer').innerText.includes('At the server')").await;
+        watching.wait("document.querySelector('dialog.drawer').innerText.includes('On the server')").await;
         assert_eq!((watching.log().await, working.log().await), (Vec::new(), Vec::new()));
         watching.close().await;
         working.close().await;
@@ -67,7 +67,7 @@ fn a_drawer_follows_its_call_and_nothing_moves_while_a_text_is_marked() {
 
         browser.run("getSelection().selectAllChildren(document.querySelector('#list th'))").await;
         rest.call("fake.echo", &json!({"text": "hi"}));
-        browser.wait("document.getElementById('live').textContent.includes('marked')").await;
+        browser.wait("document.getElementById('live').textContent.includes('while text is selected')").await;
         assert_eq!(browser.run("return document.querySelector('#list').innerText.includes('echo')").await, false);
         browser.run("getSelection().removeAllRanges()").await;
         browser.wait("document.querySelector('#list').innerText.includes('echo')").await;
@@ -101,7 +101,7 @@ fn hostile_names_descriptions_and_results_do_nothing() {
 }
 
 #[test]
-fn what_a_server_writes_is_seen_as_it_is_written_and_never_too_much_of_it() {
+fn server_output_is_displayed_live_and_bounded() {
     let rest = Rest::start();
     let file = rest.folder.path().join("said");
     let said = |text: &str| {

@@ -1,5 +1,5 @@
-//! What a newcomer does after a clone: the commands of the README's beginning, and then the page that the second one names,
-//! up to the first tool that is called in the playground.
+//! Follows the start of the README like a new user: its commands, and then the page that the second one prints, up to
+//! the first tool call in the playground.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ fn a_newcomer_follows_the_readme_to_the_first_tool_in_the_playground() {
     assert_eq!(third, "scripts/test");
     let programs = program("mcp-aggregator").parent().unwrap().to_owned();
 
-    // The programs are built already, and may be elsewhere.
+    // The programs are already built, and may be in another folder.
     let (build, call) = first.split_once(" && ").expect("build, then call");
     assert_eq!(build, "cargo build --release");
     let mut shell = Command::new("sh");

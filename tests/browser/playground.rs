@@ -1,4 +1,4 @@
-//! The playground: a form and JSON that say the same, progress, questions, cancellation, history.
+//! The playground: form and JSON with the same content, progress, server requests, cancellation, history.
 
 use serde_json::json;
 use testkit::puppet::{Puppet, Spec};
@@ -46,7 +46,7 @@ fn a_tool_is_run_by_form_shows_progress_asks_and_answers() {
         assert_eq!(puppet.response(77)["result"], json!({"action": "accept", "content": {"side": "window"}}));
         call.answer(r#"{"content":[{"type":"text","text":"seat 12A"}]}"#);
         browser.wait_for_text("seat 12A").await;
-        browser.wait("document.getElementById('times').innerText.includes('at the server')").await;
+        browser.wait("document.getElementById('times').innerText.includes('on the server')").await;
         browser.wait("document.querySelector('#history').innerText.includes('rail.book')").await;
 
         browser.click("#history button").await;
@@ -195,7 +195,7 @@ fn a_server_that_is_unreachable_is_connected_from_here_and_what_was_typed_stays(
 }
 
 #[test]
-fn a_session_that_the_service_forgot_is_begun_again_and_the_call_made_once() {
+fn an_expired_session_is_renewed_and_the_call_made_once() {
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
     add_puppet(&rest, "rail", &puppet);

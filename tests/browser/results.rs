@@ -1,5 +1,5 @@
-//! What comes of a call in the playground: sounds, files and addresses can be used, what a server logs is kept, and a call
-//! that is cancelled before its server is there is never made.
+//! Results of calls in the playground: sounds, files and links work, log messages of the server are kept, and a call
+//! that is cancelled before its server started is never made.
 
 use serde_json::json;
 use testkit::puppet::{Puppet, Spec};
@@ -27,7 +27,7 @@ fn what_is_cancelled_before_its_server_is_there_is_never_called() {
         browser.click("#run").await;
         browser.wait_for_text("Waiting until slow is ready").await;
         browser.click("#cancel").await;
-        browser.wait_for_text("before it was called").await;
+        browser.wait_for_text("before the call").await;
         browser.wait("document.querySelector('#history').innerText.includes('cancelled')").await;
 
         begun.answer(
@@ -38,7 +38,7 @@ fn what_is_cancelled_before_its_server_is_there_is_never_called() {
         browser.click("#run").await;
         puppet.expect("tools/call").answer(r#"{"content":[{"type":"text","text":"now"}]}"#);
         browser.wait_for_text("now").await;
-        browser.wait("document.getElementById('times').innerText.includes('until it was ready')").await;
+        browser.wait("document.getElementById('times').innerText.includes('connecting ')").await;
         assert_eq!(puppet.count("tools/call"), 1);
         assert_eq!(browser.log().await, Vec::<String>::new());
         browser.close().await;
@@ -50,7 +50,7 @@ fn sounds_are_played_files_are_saved_addresses_are_links_and_nothing_else_is_ope
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(TOOL));
     add_puppet(&rest, "m", &puppet);
-    // A second of nothing, as a sound.
+    // One second of silence.
     let wav = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
     let content = json!({"content": [
         {"type": "audio", "mimeType": "audio/wav", "data": wav},
@@ -70,7 +70,7 @@ fn sounds_are_played_files_are_saved_addresses_are_links_and_nothing_else_is_ope
         call.progress(r#""progress":1,"message":"half""#);
         browser.wait_for_text("half").await;
         call.answer(&content.to_string());
-        browser.wait_for_text("What it said while it ran (2)").await;
+        browser.wait_for_text("Messages during the run (2)").await;
         browser.wait_for_text("warning · l · {\"n\":1}").await;
         browser.wait("document.querySelector('#outcome audio')").await;
         let links = browser.run("return [...document.querySelectorAll('#outcome .block a, #outcome .result > p a')].map((it) => it.href).filter((it) => it.includes('example'))").await;
@@ -99,7 +99,7 @@ fn a_question_by_address_is_opened_by_a_person_and_letters_can_be_read() {
         browser.click("#run").await;
         let call = puppet.expect("tools/call");
         call.ask("5", "elicitation/create", &question("javascript:alert(1)"));
-        browser.wait_for_text("This is no address that can be opened here").await;
+        browser.wait_for_text("This address cannot be opened here").await;
         assert_eq!(browser.run("return document.querySelectorAll('#question a').length").await, 0);
         browser
             .run("[...document.querySelectorAll('#question button')].find((it) => it.innerText === 'Decline').click()")

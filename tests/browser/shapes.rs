@@ -1,5 +1,5 @@
-//! Lists of objects, maps, unions and what leads to itself, filled in by form: nobody has to write JSON, nothing is filled
-//! in for anybody, and what nobody touched stays as it is.
+//! Lists of objects, maps, unions and recursive schemas as forms: nobody has to write JSON, no value is filled in for
+//! the user, and untouched values stay unchanged.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::{appearance, at, with_browsers};
 use crate::console::add_puppet;
 use crate::rest::{Rest, expect};
 
-/// What pydantic and zod write for such things.
+/// Schemas that pydantic and zod generate.
 const TOOL: &str = r##"{"name":"shop","annotations":{"destructiveHint":true},"inputSchema":{"type":"object","required":["people","pet","note"],
     "$defs":{"Person":{"type":"object","required":["name"],"properties":{"name":{"type":"string","minLength":1},"friends":{"type":"array","items":{"$ref":"#/$defs/Person"}},"address":{"anyOf":[{"$ref":"#/$defs/Address"},{"type":"null"}],"default":null}}},
         "Address":{"type":"object","properties":{"town":{"type":"string"}}},
@@ -23,7 +23,7 @@ const TOOL: &str = r##"{"name":"shop","annotations":{"destructiveHint":true},"in
         "at":{"type":"array","prefixItems":[{"type":"number"},{"type":"number"}]},"when":{"type":"string","format":"date"},
         "note":{"anyOf":[{"type":"string"},{"type":"null"}]}}}}"##;
 
-/// A service with that tool, and what its server hears.
+/// A service with that tool, and its server.
 fn shop() -> (Rest, Puppet) {
     let rest = Rest::start();
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(&TOOL.replace('\n', " ")));
@@ -31,7 +31,7 @@ fn shop() -> (Rest, Puppet) {
     (rest, puppet)
 }
 
-/// The JSON beside the form, without what is only for the eye.
+/// The content of the JSON editor, without formatting.
 async fn written(browser: &Browser) -> Value {
     browser.run("return compact(document.getElementById('raw').value)").await
 }
@@ -44,13 +44,13 @@ async fn write(browser: &Browser, text: &str) {
     browser.run(&script).await;
 }
 
-/// Types into what has the focus, as who uses no mouse.
+/// Types into the focused element, as a keyboard user does.
 async fn typed(browser: &Browser, text: &str) {
     let text = json!(text);
     browser.run(&format!("const it = document.activeElement; it.value = {text}; it.dispatchEvent(new Event('input', {{ bubbles: true }}))")).await;
 }
 
-/// Chooses what is called so.
+/// Selects the option with this label.
 async fn choose(browser: &Browser, title: &str) {
     let title = json!(title);
     browser.run(&format!("const option = [...document.querySelectorAll('#fields option')].find((it) => it.textContent === {title}); const select = option.parentElement; select.value = option.value; select.dispatchEvent(new Event('input'))")).await;
@@ -66,7 +66,7 @@ fn lists_unions_and_maps_are_filled_in_without_json() {
         browser.wait("document.querySelector('#fields select')").await;
         assert_eq!(written(&browser).await, r#"{"note":null}"#, "nothing is chosen for anybody");
 
-        // What must be there is said where it is missing, and nothing is run.
+        // Missing required values are reported at their fields, and nothing runs.
         browser.click("#run").await;
         browser.wait_for_text("people is required: add one, and 1 more").await;
         assert_eq!(browser.run("return document.activeElement.ariaLabel").await, "Add one to people");
@@ -96,9 +96,9 @@ fn lists_unions_and_maps_are_filled_in_without_json() {
         let call = puppet.expect("tools/call");
         assert_eq!(call.value()["params"]["arguments"], serde_json::from_str::<Value>(whole).unwrap());
         call.answer(r#"{"content":[]}"#);
-        // Harm is told where one presses.
-        browser.wait("document.querySelector('#bench .actions').innerText.includes('may destroy')").await;
-        browser.wait("document.querySelector('#history tr').innerText.includes('may destroy')").await;
+        // A destructive tool is marked at its button.
+        browser.wait("document.querySelector('#bench .actions').innerText.includes('destructive')").await;
+        browser.wait("document.querySelector('#history tr').innerText.includes('destructive')").await;
 
         browser.click("[aria-label='Remove people 1']").await;
         browser.wait("document.activeElement.ariaLabel === 'Add one to people'").await;
@@ -106,7 +106,7 @@ fn lists_unions_and_maps_are_filled_in_without_json() {
         browser.run("const keys = [...document.querySelectorAll('#fields [aria-label=\"Add one to stock\"]')]; keys[0].click()").await;
         typed(&browser, "tea").await;
         browser.click("#run").await;
-        browser.wait_for_text("tea is there twice").await;
+        browser.wait_for_text("tea occurs twice").await;
         assert_eq!(browser.log().await, Vec::<String>::new());
         browser.close().await;
     });
@@ -128,7 +128,7 @@ fn what_is_in_the_json_is_shown_and_only_what_is_touched_changes() {
         browser.wait_for_text("in the JSON: \"many\"").await;
         browser.wait_for_text("date, as 2024-01-31").await;
 
-        // Neither a list that is none nor one that is too long is lost.
+        // Neither an invalid list nor one that is too long is lost.
         let long = vec!["{}"; 150].join(",");
         write(&browser, &format!(r#"{{"people":[{long}],"stock":[1.0],"pet":"bird"}}"#)).await;
         browser.run("const label = [...document.querySelectorAll('#fields label')].find((it) => it.firstChild.data === 'when'); label.nextElementSibling.focus()").await;
@@ -137,7 +137,7 @@ fn what_is_in_the_json_is_shown_and_only_what_is_touched_changes() {
         assert_eq!(written(&browser).await, expected);
         browser.wait("document.querySelector('[aria-label=\"Add one to people\"]').hidden").await;
 
-        // Who wants to know what its server says to it can run what is not whole.
+        // A user who wants to see the server's response can run incomplete arguments.
         write(&browser, r#"{"people":[]}"#).await;
         browser.click("#run").await;
         browser.wait_for_text("pet is required").await;
@@ -149,7 +149,7 @@ fn what_is_in_the_json_is_shown_and_only_what_is_touched_changes() {
 }
 
 #[test]
-fn a_schema_that_leads_to_itself_many_times_makes_a_small_form_that_goes_as_deep_as_one_wants() {
+fn a_recursive_schema_makes_a_small_form_that_expands_on_demand() {
     let members: serde_json::Map<String, Value> =
         (0..15).map(|number| (format!("m{number}"), json!({"$ref": "#/$defs/Node"}))).collect();
     let node = json!({"type": "object", "properties": members});

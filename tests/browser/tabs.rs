@@ -1,4 +1,4 @@
-//! Many tabs in one browser, and what happens elsewhere while a page is open: all are live, and nothing typed is lost.
+//! Many tabs in one browser, and external changes while a page is open: all are live, and no input is lost.
 
 use serde_json::json;
 use testkit::http_client::HttpRequest;
@@ -29,10 +29,10 @@ fn eight_tabs_are_live_at_once_and_learn_what_others_stop_and_remove() {
         browser.wait("document.querySelector('#list').innerText.includes('echo')").await;
         rest.order("/executions/stop");
         browser.wait_for_text("All calls are stopped.").await;
-        browser.wait("!document.body.innerText.includes('Stop everything')").await;
+        browser.wait("!document.body.innerText.includes('Stop all calls')").await;
         rest.order("/executions/reset");
         browser.wait("!document.body.innerText.includes('All calls are stopped.')").await;
-        browser.wait_for_text("Stop everything").await;
+        browser.wait_for_text("Stop all calls").await;
         assert_eq!(browser.log().await, Vec::<String>::new());
 
         browser.goto(&at(&rest.serve, "/servers/fake")).await;
@@ -44,9 +44,9 @@ fn eight_tabs_are_live_at_once_and_learn_what_others_stop_and_remove() {
 }
 
 #[test]
-fn who_is_signed_out_is_told_and_loses_nothing() {
+fn a_signed_out_user_is_informed_and_loses_no_input() {
     let rest = Rest::start_as(|launch| launch.env("MCP_AGGREGATOR_TOKEN", TOKEN));
-    // Something happens, so that pages bring themselves up to date.
+    // An event makes pages refresh.
     let happens = |what: &str| {
         let ask = HttpRequest::new("POST", &format!("{PREFIX}/executions/{what}")).header("Content-Length", "0");
         assert_eq!(rest.serve.fetch(&ask.header("Authorization", &format!("Bearer {TOKEN}"))).status, 200);
@@ -91,7 +91,7 @@ fn a_long_result_is_cut_and_a_call_has_its_own_times() {
         browser.wait(LIVE).await;
         browser.click("#run").await;
         let call = puppet.expect("tools/call");
-        // A call of somebody else to the same tool, later than ours, must not be taken for it.
+        // A later call by another client to the same tool must not be mistaken for ours.
         let other = rest.serve.session("/mcp/big");
         let mut connection = rest.serve.connect();
         connection.send(&other.post(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"long"}}"#));

@@ -1,4 +1,4 @@
-//! What can be done on the pages.
+//! The actions on the pages.
 
 use serde_json::json;
 use testkit::{Config, program};
@@ -12,35 +12,35 @@ fn a_server_is_tried_added_changed_and_removed() {
     let visitor = Visitor::new(&rest);
     let command = program("fake-server").display().to_string();
     let new = [("name", "fake"), ("kind", "stdio"), ("command", command.as_str())];
-    let with = |deed| [("deed", deed)].into_iter().chain(new).collect::<Vec<_>>();
+    let with = |action| [("action", action)].into_iter().chain(new).collect::<Vec<_>>();
     let tried = visitor.submit("/add", &with("test"));
-    assert!(tried.status == 200 && tried.body.contains("The test worked"), "{tried:?}");
+    assert!(tried.status == 200 && tried.body.contains("The test succeeded"), "{tried:?}");
     assert!(
         tried.body.contains("\necho: Gives the arguments back\n"),
         "its tools are shown, and what each does: {tried:?}"
     );
     assert_eq!(rest.get("/servers/fake").status, 404, "nothing is kept of a test");
     let wrong =
-        visitor.submit("/add", &[("deed", "save"), ("name", "fake"), ("kind", "stdio"), ("command", "/no/such")]);
+        visitor.submit("/add", &[("action", "save"), ("name", "fake"), ("kind", "stdio"), ("command", "/no/such")]);
     assert!(
         wrong.status == 422 && wrong.body.contains("value=\"/no/such\""),
         "what was written is still there: {wrong:?}"
     );
     let added = visitor.submit("/add", &with("save"));
-    assert!(added.body.contains("fake is added."), "{added:?}");
+    assert!(added.body.contains("Added fake."), "{added:?}");
 
-    let broken =
-        visitor.submit("/servers/fake/edit", &[("deed", "save"), ("transport", "stdio"), ("config", "{\"command\":")]);
-    assert!(broken.status == 422 && broken.body.contains("no JSON"), "{broken:?}");
+    let broken = visitor
+        .submit("/servers/fake/edit", &[("action", "save"), ("transport", "stdio"), ("config", "{\"command\":")]);
+    assert!(broken.status == 422 && broken.body.contains("invalid JSON"), "{broken:?}");
     let failing = visitor.submit(
         "/servers/fake/edit",
-        &[("deed", "save"), ("transport", "stdio"), ("config", "{\"command\":\"/no/such\"}")],
+        &[("action", "save"), ("transport", "stdio"), ("config", "{\"command\":\"/no/such\"}")],
     );
     assert!(failing.status == 422 && failing.body.contains("The test failed"), "{failing:?}");
     let config = json!({"command": command, "env": {"API_TOKEN": "hunter2-hunter2"}}).to_string();
     let saved = visitor.submit(
         "/servers/fake/edit",
-        &[("deed", "save"), ("transport", "stdio"), ("description", "mine"), ("config", &config)],
+        &[("action", "save"), ("transport", "stdio"), ("description", "mine"), ("config", &config)],
     );
     assert!(
         saved.body.contains("Saved.") && saved.body.contains("mine") && !saved.body.contains("hunter2"),
@@ -48,21 +48,21 @@ fn a_server_is_tried_added_changed_and_removed() {
     );
 
     let config = json!({"command": command, "evn": {"A": "b"}}).to_string();
-    let odd = [("deed", "test"), ("transport", "stdio"), ("config", config.as_str())];
+    let odd = [("action", "test"), ("transport", "stdio"), ("config", config.as_str())];
     let tried = visitor.submit("/servers/fake/edit", &odd);
-    assert!(tried.body.contains("`evn` is not known here, and changes nothing."), "{tried:?}");
+    assert!(tried.body.contains("`evn` is unknown and is ignored."), "{tried:?}");
 
-    for (deed, said) in [
+    for (action, expected) in [
         ("disconnect", "disconnected"),
-        ("connect", "It is connected"),
-        ("test", "The test worked"),
-        ("disable", "It is disabled"),
-        ("enable", "It is enabled"),
+        ("connect", "Connected."),
+        ("test", "The test succeeded"),
+        ("disable", "Disabled until"),
+        ("enable", "Enabled. The server"),
     ] {
-        let done = visitor.submit(&format!("/servers/fake/{deed}"), &[]);
-        assert!(done.body.contains(said), "{deed}: {done:?}");
+        let done = visitor.submit(&format!("/servers/fake/{action}"), &[]);
+        assert!(done.body.contains(expected), "{action}: {done:?}");
     }
-    assert!(visitor.submit("/servers/fake/remove", &[("sure", "yes")]).body.contains("fake is removed."));
+    assert!(visitor.submit("/servers/fake/remove", &[("sure", "yes")]).body.contains("Removed fake."));
     assert_eq!(visitor.get("/servers/fake").status, 404);
 }
 
@@ -74,59 +74,62 @@ fn the_config_of_a_client_is_pasted_tried_and_taken_over_and_nothing_typed_is_lo
     let fake = program("fake-server");
     let entries = json!({"One": {"command": fake}, "two": {"command": "/no/such"}, "here": {"command": fake}, "junk": {"foo": 1}});
     let config = json!({ "mcpServers": entries }).to_string();
-    let shown = visitor.submit("/add", &[("deed", "paste"), ("pasted", &config)]);
+    let shown = visitor.submit("/add", &[("action", "paste"), ("pasted", &config)]);
     assert!(shown.body.contains("<strong>one</strong>") && shown.body.contains("<strong>two</strong>"), "{shown:?}");
     assert_eq!(shown.body.matches(" checked").count(), 2, "what was pasted is ticked, if it can be added: {shown:?}");
-    assert!(shown.body.contains("There is a server of that name already."), "{shown:?}");
+    assert!(shown.body.contains("A server with this name already exists."), "{shown:?}");
 
-    let with = |deed: &'static str, picks: &[&'static str]| {
-        let fixed = [("deed", deed), ("from", "paste"), ("pasted", config.as_str())];
+    let with = |action: &'static str, picks: &[&'static str]| {
+        let fixed = [("action", action), ("from", "paste"), ("pasted", config.as_str())];
         visitor.submit("/add", &fixed.into_iter().chain(picks.iter().map(|pick| ("pick", *pick))).collect::<Vec<_>>())
     };
     let nothing = with("take", &[]);
-    assert!(nothing.status == 422 && nothing.body.contains("Tick the servers first."), "{nothing:?}");
+    assert!(nothing.status == 422 && nothing.body.contains("Select at least one server."), "{nothing:?}");
     assert!(nothing.body.contains("<strong>one</strong>") && nothing.body.contains("/no/such"), "{nothing:?}");
     let tried = with("try", &["0", "3"]);
-    assert!(tried.body.contains("The test worked") && tried.body.contains("echo"), "its tools are shown: {tried:?}");
+    assert!(tried.body.contains("The test succeeded") && tried.body.contains("echo"), "its tools are shown: {tried:?}");
     assert_eq!(rest.get("/servers/one").status, 404, "and nothing is kept yet");
     let taken = with("take", &["0", "1", "2", "3"]);
     assert!(taken.body.contains("added, with") && taken.body.contains("not added: The test failed"), "{taken:?}");
     assert_eq!(rest.get("/servers/one").status, 200);
-    assert_eq!(visitor.submit("/add", &[("deed", "paste"), ("pasted", "{{")]).status, 422);
+    assert_eq!(visitor.submit("/add", &[("action", "paste"), ("pasted", "{{")]).status, 422);
     let entry = format!("\"github\": {},", json!({"command": fake}));
-    let single = visitor.submit("/add", &[("deed", "paste"), ("pasted", &entry)]);
+    let single = visitor.submit("/add", &[("action", "paste"), ("pasted", &entry)]);
     assert!(single.body.contains("<strong>github</strong>"), "one entry as READMEs print it: {single:?}");
 }
 
 #[test]
-fn what_is_wrong_with_a_form_is_told_at_its_field_and_what_was_typed_stays() {
+fn form_problems_are_displayed_at_their_fields_and_input_stays() {
     let rest = Rest::start();
     rest.register("fake", &[]);
     let visitor = Visitor::new(&rest);
     let typed = [("timeout_ms", "4321"), ("retry_backoff_ms", "1000, x"), ("pinned_tools", "fake.echo")];
     let refused = visitor.submit("/settings", &typed);
     assert_eq!(refused.status, 422, "{refused:?}");
-    assert!(refused.body.contains("Pauses between attempts: `x` is no whole number"), "{refused:?}");
+    assert!(refused.body.contains("Delays between attempts: `x` is not a whole number"), "{refused:?}");
     assert!(refused.body.contains("value=\"1000, x\" aria-invalid=\"true\""), "{refused:?}");
     assert!(refused.body.contains("value=\"4321\"") && refused.body.contains("fake.echo"), "{refused:?}");
     let refused = visitor.submit("/settings", &[("timeout_ms", "0"), ("session_limit", "77")]);
     assert!(
-        refused.body.contains("Time limit: 0; it must be from 1 to") && refused.body.contains("value=\"77\""),
+        refused.body.contains("Timeout: 0; it must be from 1 to") && refused.body.contains("value=\"77\""),
         "{refused:?}"
     );
 
-    let new = |name, kind, more| visitor.submit("/add", &[("deed", "save"), ("name", name), ("kind", kind), more]);
+    let new = |name, kind, more| visitor.submit("/add", &[("action", "save"), ("name", name), ("kind", kind), more]);
     let taken = new("fake", "stdio", ("command", "/no/such"));
-    assert!(taken.body.contains("Name: there is a server of that name already."), "before any test: {taken:?}");
+    assert!(taken.body.contains("Name: a server with this name already exists."), "before any test: {taken:?}");
     let empty = new("x", "http", ("url", ""));
-    assert!(empty.body.contains("Address: where is it?") && empty.body.contains("aria-invalid"), "{empty:?}");
+    assert!(
+        empty.body.contains("URL: enter the URL of the server") && empty.body.contains("aria-invalid"),
+        "{empty:?}"
+    );
     let named = new("9x", "stdio", ("command", "/no/such"));
     assert!(named.body.contains("value=\"9x\"") && named.body.contains("Name: "), "{named:?}");
     assert_eq!(named.body.matches("aria-invalid").count(), 1, "{named:?}");
 }
 
 #[test]
-fn nobody_undoes_what_somebody_else_saved_without_being_told() {
+fn overwriting_somebody_elses_edit_is_reported() {
     let rest = Rest::start();
     rest.register("fake", &[]);
     let (one, other) = (Visitor::new(&rest), Visitor::new(&rest));
@@ -138,13 +141,13 @@ fn nobody_undoes_what_somebody_else_saved_without_being_told() {
     let (marked, also_marked) = (mark(&one), mark(&other));
     let config = json!({"command": program("fake-server")}).to_string();
     let save = |visitor: &Visitor<'_>, was: &str, description: &str| {
-        let fixed = [("deed", "save-untested"), ("transport", "stdio"), ("config", config.as_str())];
+        let fixed = [("action", "save-untested"), ("transport", "stdio"), ("config", config.as_str())];
         let more = [("was", was), ("description", description)];
         visitor.submit("/servers/fake/edit", &fixed.into_iter().chain(more).collect::<Vec<_>>())
     };
     assert!(save(&one, &marked, "first").body.contains("Saved."));
     let late = save(&other, &also_marked, "second");
-    assert!(late.status == 422 && late.body.contains("Somebody else has changed it"), "{late:?}");
+    assert!(late.status == 422 && late.body.contains("The server was changed since"), "{late:?}");
     assert!(late.body.contains("value=\"second\"") && late.body.contains("first"), "both are shown: {late:?}");
     assert!(save(&other, &mark(&other), "second").body.contains("Saved."));
 }
@@ -155,8 +158,8 @@ fn a_tool_that_is_disabled_is_neither_listed_nor_called_not_even_after_a_restart
     rest.register("fake", &[]);
     let before = rest.get("/state").json()["total_tools"].as_u64().expect("a number");
     let visitor = Visitor::new(&rest);
-    let off = visitor.submit("/tools", &[("deed", "off"), ("tool", "fake.echo"), ("back", "/tools")]);
-    assert!(off.body.contains("Switched off: 1 tool."), "{off:?}");
+    let off = visitor.submit("/tools", &[("action", "off"), ("tool", "fake.echo"), ("back", "/tools")]);
+    assert!(off.body.contains("Disabled: 1 tool."), "{off:?}");
     let is_off = |rest: &Rest| {
         let session = rest.serve.session("/mcp");
         let listed = rest.serve.fetch(&session.post(r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#)).body;
@@ -170,7 +173,7 @@ fn a_tool_that_is_disabled_is_neither_listed_nor_called_not_even_after_a_restart
     rest.wait_for_status("fake", "connected");
     is_off(&rest);
     let visitor = Visitor::new(&rest);
-    visitor.submit("/tools", &[("deed", "on-all"), ("server", "fake")]);
+    visitor.submit("/tools", &[("action", "on-all"), ("server", "fake")]);
     assert_eq!(rest.call("fake.echo", &json!({"text": "x"})).status, 200);
     assert!(visitor.page("/audit").contains("tool.disable"));
 }
@@ -181,8 +184,10 @@ fn calls_are_run_looked_at_cancelled_stopped_and_exported() {
     rest.register("fake", &[]);
     let visitor = Visitor::new(&rest);
     let ran = visitor.submit("/playground", &[("tool", "fake.echo"), ("arguments", "{\"text\": \"hello there\"}")]);
-    assert!(ran.body.contains("hello there") && ran.body.contains("at the server"), "{ran:?}");
-    assert!(visitor.submit("/playground", &[("tool", "fake.echo"), ("arguments", "{")]).body.contains("no JSON"));
+    assert!(ran.body.contains("hello there") && ran.body.contains("on the server"), "{ran:?}");
+    assert!(
+        visitor.submit("/playground", &[("tool", "fake.echo"), ("arguments", "{")]).body.contains("not valid JSON")
+    );
     let (id, mut hanging) = rest.begin_to_hang("fake");
     assert!(visitor.page(&format!("/executions/{id}")).contains("executing"));
     let cancelled = visitor.submit(&format!("/executions/{id}/cancel"), &[]);
@@ -193,17 +198,17 @@ fn calls_are_run_looked_at_cancelled_stopped_and_exported() {
     visitor.submit("/executions/reset", &[]);
     let filtered = visitor.page("/executions?status=cancelled");
     assert!(filtered.contains(">hang<") && !filtered.contains(">echo<"), "{filtered}");
-    assert!(visitor.page("/executions?to=2020-01-01T10:00").contains("No calls fit"));
+    assert!(visitor.page("/executions?to=2020-01-01T10:00").contains("No matching calls"));
     assert!(visitor.page("/executions?from=2020-01-01T10:00&tool=hang").contains(">hang<"));
     for odd in ["status=over", "source=nowhere", "from=yesterday"] {
         let refused = visitor.get(&format!("/executions?{odd}"));
         assert_eq!(refused.status, 422, "{odd} is not left out silently: {}", refused.body);
-        assert!(refused.body.contains("cannot be filtered by"), "{}", refused.body);
+        assert!(refused.body.contains("invalid filter value"), "{}", refused.body);
         assert_eq!(visitor.get(&format!("/executions/export.csv?{odd}")).status, 422, "{odd}");
     }
     assert_eq!(visitor.get("/playground?tool=fake.echo&from=nothing").status, 404, "what it was given is not known");
     let part = visitor.page("/executions?tool=ech");
-    assert!(part.contains("No calls fit") && part.contains("href=\"/executions?tool=echo\""), "{part}");
+    assert!(part.contains("No matching calls") && part.contains("href=\"/executions?tool=echo\""), "{part}");
     let full = visitor.get("/executions?tool=fake.echo");
     assert_eq!((full.status, full.headers["location"].as_str()), (303, "/executions?server=fake&tool=echo"));
     assert!(part.contains("<option value=\"fake\">"), "servers can be chosen: {part}");
@@ -216,7 +221,7 @@ fn calls_are_run_looked_at_cancelled_stopped_and_exported() {
 }
 
 #[test]
-fn settings_are_changed_and_everything_goes_out_and_comes_in() {
+fn settings_change_and_the_registry_is_exported_and_imported() {
     let rest = Rest::start();
     rest.register("fake", &[]);
     let visitor = Visitor::new(&rest);
@@ -225,12 +230,9 @@ fn settings_are_changed_and_everything_goes_out_and_comes_in() {
     assert!(saved.body.contains("Saved.") && saved.body.contains("value=\"1234\""), "{saved:?}");
     let settings = rest.get("/settings").json();
     assert_eq!((&settings["store_payloads"], &settings["retry_backoff_ms"]), (&json!(true), &json!([10, 20])));
-    assert!(
-        visitor.submit("/settings", &[("timeout_ms", "0")]).body.contains("Time limit: 0"),
-        "what is wrong is told"
-    );
+    assert!(visitor.submit("/settings", &[("timeout_ms", "0")]).body.contains("Timeout: 0"), "what is wrong is told");
     let pinned = visitor.submit("/settings", &[("pinned_tools", "fake.echo\nfake.ecco"), ("retry_backoff_ms", "")]);
-    assert!(pinned.body.contains("Pinned, but no server has it now: fake.ecco"), "{pinned:?}");
+    assert!(pinned.body.contains("Pinned, but unknown to all servers: fake.ecco"), "{pinned:?}");
     assert_ne!(rest.get("/settings").json()["retry_backoff_ms"], json!([10, 20]), "nothing is the default");
     let exported = visitor.submit("/export", &[("secrets", "masked")]);
     assert_eq!(exported.json()["servers"][0]["name"], "fake", "{exported:?}");
@@ -238,8 +240,9 @@ fn settings_are_changed_and_everything_goes_out_and_comes_in() {
     let taken = Visitor::new(&other).submit("/import", &[("backup", &exported.body)]);
     assert!(taken.body.contains("1 new server: fake"), "{taken:?}");
     let again = Visitor::new(&other).submit("/import", &[("backup", &exported.body)]);
-    assert!(again.body.contains("0 new servers") && again.body.contains("as they were: fake"), "{again:?}");
-    for (pasted, why) in [("[1]", "not an exported registry"), ("{", "no JSON"), ("{\"mcpServers\":{}}", "Add server")]
+    assert!(again.body.contains("0 new servers") && again.body.contains("not changed: fake"), "{again:?}");
+    for (pasted, why) in
+        [("[1]", "not an exported registry"), ("{", "Invalid JSON"), ("{\"mcpServers\":{}}", "Add server")]
     {
         let refused = visitor.submit("/import", &[("backup", pasted)]);
         assert!(
@@ -259,20 +262,20 @@ fn this_service_is_not_offered_to_itself() {
     let address = rest.serve.address();
     let entries = json!({"all": {"url": format!("http://{address}/mcp")}, "bridge": {"command": "npx", "args": ["mcp-remote", format!("http://localhost:{}/mcp", address.port())]}});
     let config = json!({ "mcpServers": entries }).to_string();
-    let shown = visitor.submit("/add", &[("deed", "paste"), ("pasted", &config)]);
+    let shown = visitor.submit("/add", &[("action", "paste"), ("pasted", &config)]);
     assert_eq!(shown.body.matches("it is this service itself").count(), 2, "{shown:?}");
-    let picked = [("deed", "take"), ("from", "paste"), ("pasted", &config), ("pick", "0"), ("pick", "1")];
+    let picked = [("action", "take"), ("from", "paste"), ("pasted", &config), ("pick", "0"), ("pick", "1")];
     assert_eq!(visitor.submit("/add", &picked).status, 422, "not even if somebody insists");
     assert_eq!(rest.get("/servers").json(), json!([]));
 }
 
 #[test]
-fn what_a_form_shows_comes_back_as_it_was() {
+fn form_values_are_displayed_unchanged() {
     let rest = Rest::start();
     rest.register("fake", &[]);
     let visitor = Visitor::new(&rest);
     let odd = "\u{645}\u{6cc}\u{200c}\u{62e} \u{1f468}\u{200d}\u{1f469} \u{202e}turned";
-    let page = visitor.submit("/add", &[("deed", "test"), ("name", "x"), ("description", odd), ("kind", "http")]);
+    let page = visitor.submit("/add", &[("action", "test"), ("name", "x"), ("description", odd), ("kind", "http")]);
     let value = odd.replace('\u{202e}', "&#8238;");
     assert!(page.body.contains(&format!("value=\"{value}\"")), "{page:?}");
     expect(200, &rest.patch("/servers/fake", &json!({ "description": odd })));
@@ -282,7 +285,7 @@ fn what_a_form_shows_comes_back_as_it_was() {
 }
 
 #[test]
-fn who_saves_settings_changes_only_what_they_changed() {
+fn saving_settings_changes_only_edited_ones() {
     let rest = Rest::start();
     let visitor = Visitor::new(&rest);
     let now = rest.get("/settings").json();
@@ -307,12 +310,12 @@ fn a_server_without_its_secrets_is_not_started() {
     let visitor = Visitor::new(&other);
     assert!(visitor.submit("/import", &[("backup", &exported)]).body.contains("1 new server"));
     assert!(visitor.page("/servers/fake").contains("its secrets are missing"));
-    assert!(visitor.page("/").contains("waits for its secrets"), "it is told where everybody looks");
-    for deed in ["enable", "test", "connect"] {
-        let done = visitor.submit(&format!("/servers/fake/{deed}"), &[]);
-        assert!(done.body.contains("its secrets are missing"), "{deed}: {done:?}");
-        assert!(!done.body.contains("It is enabled"), "{done:?}");
-        assert_ne!(other.get("/servers/fake").json()["status"], "connected", "{deed}");
+    assert!(visitor.page("/").contains("was imported without its secrets"), "it is told where everybody looks");
+    for action in ["enable", "test", "connect"] {
+        let done = visitor.submit(&format!("/servers/fake/{action}"), &[]);
+        assert!(done.body.contains("its secrets are missing"), "{action}: {done:?}");
+        assert!(!done.body.contains("Enabled. The server"), "{done:?}");
+        assert_ne!(other.get("/servers/fake").json()["status"], "connected", "{action}");
     }
 }
 
@@ -327,13 +330,13 @@ fn a_tools_page_has_the_names_that_clients_see() {
 }
 
 #[test]
-fn the_playground_knows_a_tool_by_either_name_and_says_what_may_be_meant_instead() {
+fn the_playground_accepts_either_name_of_a_tool_and_suggests_others() {
     let rest = Rest::start();
     rest.register("fake", &["--tools", "3"]);
     let visitor = Visitor::new(&rest);
     assert!(visitor.page("/playground?tool=fake__echo").contains(r#"data-name="fake.echo""#));
     let missing = visitor.page("/playground?tool=fake.ech");
-    assert!(missing.contains("has no tool of that name"), "{missing}");
+    assert!(missing.contains("has no tool with this name"), "{missing}");
     assert!(missing.contains("/playground?tool=fake.echo"), "{missing}");
     assert!(visitor.page("/playground?tool=fake").contains("/playground?tool=fake.echo"));
     assert!(visitor.page("/playground?tool=nobody.echo").contains("/playground?tool=fake.echo"), "found by its words");
@@ -341,7 +344,7 @@ fn the_playground_knows_a_tool_by_either_name_and_says_what_may_be_meant_instead
 
     visitor.submit("/servers/fake/disable", &[]);
     rest.wait_for_status("fake", "disabled");
-    assert!(visitor.page("/playground?tool=fake.ech").contains("is switched off"));
+    assert!(visitor.page("/playground?tool=fake.ech").contains("is disabled"));
     let back = visitor.submit("/servers/fake/enable", &[("back", "/playground?tool=fake.echo")]);
     assert!(back.body.contains(r#"data-name="fake.echo""#), "who tries a tool goes on with that");
     rest.wait_for_status("fake", "connected");
@@ -360,7 +363,7 @@ fn a_server_of_the_config_file_is_enabled_and_disabled_like_others() {
     let page = visitor.page("/servers/given");
     assert!(page.contains("/servers/given/disable") && !page.contains("/servers/given/remove"), "{page}");
     let disabled = visitor.submit("/servers/given/disable", &[]);
-    assert!(disabled.body.contains("It is disabled"), "{disabled:?}");
+    assert!(disabled.body.contains("Disabled until"), "{disabled:?}");
     assert_eq!(rest.wait_for_status("given", "disabled")["origin"], "config");
     assert!(visitor.page("/servers/given").contains("/servers/given/enable"));
     visitor.submit("/servers/given/enable", &[]);
@@ -371,12 +374,12 @@ fn a_server_of_the_config_file_is_enabled_and_disabled_like_others() {
 fn the_playground_lists_tools_and_finds_them_by_a_part_of_their_names() {
     let rest = Rest::start();
     let visitor = Visitor::new(&rest);
-    assert!(visitor.page("/playground").contains("No connected server offers a tool"));
+    assert!(visitor.page("/playground").contains("No connected server has a tool"));
     rest.register("fake", &["--tools", "120"]);
     let link = |tool: &str| format!(r#"<a href="/playground?tool=fake.{tool}">fake.{tool}</a>"#);
     let links = |page: &str| page.matches(r#"<a href="/playground?tool=fake."#).count();
     let page = visitor.page("/playground");
-    assert!(page.contains("Choose a tool") && page.contains("The first 100 are listed"), "{page}");
+    assert!(page.contains("Choose a tool") && page.contains("Only the first 100 are listed"), "{page}");
     assert_eq!(links(&page), 100);
     let found = visitor.page("/playground?tool=TOOL_11");
     assert!(found.contains("Tools with <code>TOOL_11</code> in their names"), "{found}");
@@ -396,8 +399,8 @@ fn a_client_file_that_cannot_be_read_is_listed_with_why() {
     let rest = Rest::start_as(|launch| launch.env("HOME", home.path()));
     let visitor = Visitor::new(&rest);
     let page = visitor.page("/add");
-    assert!(page.contains(file.to_str().unwrap()) && page.contains("The file is no JSON"), "{page}");
+    assert!(page.contains(file.to_str().unwrap()) && page.contains("The file is not valid JSON"), "{page}");
     std::fs::write(&file, r#"{"mcpServers": {"one": {"command": "one"}}}"#).unwrap();
     let page = visitor.page("/add");
-    assert!(page.contains("<strong>one</strong>") && !page.contains("The file is no JSON"), "{page}");
+    assert!(page.contains("<strong>one</strong>") && !page.contains("The file is not valid JSON"), "{page}");
 }

@@ -1,4 +1,4 @@
-//! Documents as a browser without scripts sees them: listed, read, and nothing outside of their folder.
+//! Documents in a browser without scripts: listed, read, and nothing outside of their folder.
 
 use std::fs;
 
@@ -32,10 +32,10 @@ pub(crate) fn with_documents() -> (Rest, TempDir) {
 }
 
 #[test]
-fn without_a_folder_the_page_says_how_to_give_one() {
+fn without_a_folder_the_page_explains_the_option() {
     let rest = Rest::start();
     let page = Visitor::new(&rest).page("/documents");
-    assert!(page.contains("No folder of documents is served") && page.contains("serve --documents"), "{page}");
+    assert!(page.contains("No documents folder is configured") && page.contains("serve --documents"), "{page}");
     assert_eq!(Visitor::new(&rest).get("/documents/picture?path=a.png").status, 404);
 }
 
@@ -63,7 +63,7 @@ fn a_document_is_listed_and_shown_with_the_server_of_every_section_and_why() {
 }
 
 #[test]
-fn nothing_in_a_document_is_obeyed_and_nothing_beside_its_folder_is_shown() {
+fn document_markup_is_escaped_and_files_outside_its_folder_are_hidden() {
     let (rest, _place) = with_documents();
     let visitor = Visitor::new(&rest);
     let page = visitor.page("/documents?path=work/b.md");

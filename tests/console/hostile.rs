@@ -1,11 +1,11 @@
-//! What servers say stays text, wherever it is shown.
+//! Text of servers stays text, wherever it is shown.
 
 use testkit::puppet::{Puppet, Spec};
 
 use super::{Visitor, add_puppet};
 use crate::rest::Rest;
 
-/// Names, descriptions and results that try to be more than text.
+/// Names, descriptions and results that try to be interpreted.
 pub(crate) const EVIL: &str =
     "<img src=x onerror=alert(1)>\"'</textarea></script><script>alert(2)</script>\\u202e\\u0007";
 
@@ -31,7 +31,7 @@ fn markup_in_names_descriptions_and_results_is_shown_and_not_obeyed() {
     let original = tools[0]["original_name"].as_str().expect("a name").to_owned();
     let ran = visitor.submit("/playground", &[("tool", &name), ("arguments", "{}")]);
     assert_eq!(ran.status, 200, "{ran:?}");
-    assert!(ran.body.contains("at the server"), "it ran: {}", ran.body);
+    assert!(ran.body.contains("on the server"), "it ran: {}", ran.body);
     let definition = format!("/tools/evil/{}", super::encoded(&original));
     let playground = format!("/playground?tool={}", super::encoded(&name));
     let pages = ["/", "/servers/evil", "/tools", "/tools?q=alert", &definition, &playground, "/executions"];
@@ -40,7 +40,7 @@ fn markup_in_names_descriptions_and_results_is_shown_and_not_obeyed() {
             assert!(!page.contains(sign), "{sign} in {page}");
         }
     }
-    let switched = visitor.submit("/tools", &[("deed", "off"), ("tool", &name), ("tool", "evil.gone")]);
-    assert!(switched.body.contains("Switched off: 1 tool."), "its name is sent as it is: {switched:?}");
+    let switched = visitor.submit("/tools", &[("action", "off"), ("tool", &name), ("tool", "evil.gone")]);
+    assert!(switched.body.contains("Disabled: 1 tool."), "its name is sent as it is: {switched:?}");
     assert!(visitor.page("/tools").contains("&lt;img src=x onerror=alert(1)&gt;"), "it is shown as it is");
 }

@@ -1,4 +1,4 @@
-//! Clients, prompts and resources, and times on the service's own clock.
+//! Clients, prompts and resources, and times in the service's time zone.
 
 use std::thread;
 
@@ -47,7 +47,7 @@ fn prompts_are_filled_in_and_resources_are_read() {
     assert!(form.contains("name=\"argument.id\"") && form.contains("required"), "{form}");
     let listed = visitor.page("/resources");
     assert!(listed.contains("/resources/read?uri=notes%3A%2F%2F1") && listed.contains("notes://{id}"), "{listed}");
-    // The test answers for the server while pages are waited for.
+    // The test responds for the server while pages are requested.
     thread::scope(|scope| {
         let answering = scope.spawn(|| {
             let asked = puppet.expect("prompts/get");
@@ -82,9 +82,9 @@ fn times_are_on_the_service_s_own_clock_with_utc_for_scripts() {
     assert!(title.contains("+05:30"), "{title}");
     let minutes = |text: &str| text[11..13].parse::<u32>().unwrap() * 60 + text[14..16].parse::<u32>().unwrap();
     assert_eq!(minutes(said), (minutes(utc) + 330) % (24 * 60), "{said} for {utc}");
-    // What is asked for is meant on that clock, too.
+    // Filters use the same time zone.
     let local = |ahead: &str| format!("/executions?from={}", ahead.replace(':', "%3A"));
     let hour = format!("{}T{}", &said[..10], &said[11..16]);
     assert!(visitor.page(&local(&hour)).contains("fake"), "{hour}");
-    assert!(visitor.page(&local("2100-01-01T00:00")).contains("No calls fit"));
+    assert!(visitor.page(&local("2100-01-01T00:00")).contains("No matching calls"));
 }

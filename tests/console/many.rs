@@ -1,4 +1,4 @@
-//! With fifty servers and five thousand tools every page stays small; how long each takes is printed.
+//! With fifty servers and five thousand tools every page stays small; the time of each is printed.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::rest::{Rest, expect, fake};
 
 const SERVERS: usize = 50;
 const TOOLS_EACH: &str = "100";
-/// What a page may weigh with everything it loads.
+/// The maximum size of a page with everything it loads.
 const HEAVIEST: usize = 150_000;
 const LOOKS: usize = 5;
 
@@ -53,6 +53,6 @@ fn with_fifty_servers_and_five_thousand_tools_every_page_stays_small() {
         assert!(weight < HEAVIEST, "{path} weighs {weight} bytes");
         told += &format!("{path}: {:.1} ms, {} KB\n", best.as_secs_f64() * 1e3, weight / 1000);
     }
-    // Not by a macro, for those are silent in a test that passes.
+    // Not by a macro, because their output is hidden in tests that pass.
     std::io::stderr().write_all(told.as_bytes()).expect("stderr can be written");
 }

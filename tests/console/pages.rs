@@ -1,4 +1,4 @@
-//! What every page must be: whole, small, and closed to everything that is not ours.
+//! Requirements of every page: complete, small, and restricted to our own files.
 
 use testkit::puppet::{Puppet, Spec};
 
@@ -23,7 +23,7 @@ const PAGES: [&str; 14] = [
 ];
 
 #[test]
-fn every_page_is_small_and_lets_nothing_in_but_our_own_files() {
+fn every_page_is_small_and_allows_only_our_own_files() {
     let rest = Rest::start();
     rest.register("fake", &[]);
     rest.call("fake.echo", &serde_json::json!({"text": "hi"}));
@@ -51,7 +51,7 @@ pub(super) fn assets(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn files_may_be_kept_for_ever_and_pages_that_are_not_there_say_so() {
+fn assets_are_cached_forever_and_missing_pages_are_404() {
     let rest = Rest::start();
     let visitor = Visitor::new(&rest);
     let style = assets(&visitor.page("/")).into_iter().find(|path| path.contains(".css")).expect("a page has a style");
@@ -75,7 +75,7 @@ fn many_tools_are_shown_page_by_page() {
 }
 
 #[test]
-fn a_tool_that_says_too_much_makes_no_page_heavy() {
+fn a_huge_tool_result_does_not_make_a_page_huge() {
     let word = "x".repeat(200_000);
     let tool =
         format!(r#"{{"name":"huge","description":"{word}","inputSchema":{{"type":"object","description":"{word}"}}}}"#);

@@ -1,4 +1,4 @@
-//! Who may come in, and what a session is good for.
+//! Signing in, and what a session allows.
 
 use serde_json::json;
 use testkit::http_client::HttpRequest;
@@ -30,7 +30,7 @@ fn a_token_opens_the_console_until_its_owner_leaves() {
 }
 
 #[test]
-fn what_clients_are_told_holds_the_token_for_who_asks_for_it_and_for_nobody_else() {
+fn client_snippets_contain_the_token_only_on_request() {
     let rest = guarded();
     let visitor = Visitor::new(&rest);
     visitor.submit("/login", &[("token", TOKEN)]);
@@ -46,12 +46,12 @@ fn what_clients_are_told_holds_the_token_for_who_asks_for_it_and_for_nobody_else
 }
 
 #[test]
-fn who_mistypes_an_address_in_a_browser_sees_a_page_and_programs_do_not() {
+fn unknown_paths_return_html_to_browsers_and_json_to_programs() {
     let rest = Rest::start();
     let visitor = Visitor::new(&rest);
     let lost = visitor.send(HttpRequest::new("GET", "/nosuch").header("Accept", "text/html,*/*;q=0.8"));
     assert_eq!(lost.status, 404);
-    assert!(lost.body.contains("Nothing is here"), "{}", lost.body);
+    assert!(lost.body.contains("Page not found"), "{}", lost.body);
     let program = visitor.send(HttpRequest::new("GET", "/nosuch"));
     assert!(program.status == 404 && program.body.starts_with('{'), "{}", program.body);
 }
@@ -77,7 +77,7 @@ fn a_session_speaks_for_its_owner_but_changes_need_the_secret() {
 }
 
 #[test]
-fn what_did_not_come_from_a_page_of_ours_changes_nothing() {
+fn requests_without_a_csrf_token_change_nothing() {
     let rest = Rest::start();
     rest.register("fake", &[]);
     let (visitor, other) = (Visitor::new(&rest), Visitor::new(&rest));
@@ -107,7 +107,7 @@ fn a_session_ends_at_once_when_its_token_has_another_secret() {
     let new =
         || HttpRequest::new("GET", &format!("{PREFIX}/state")).header("Authorization", "Bearer the-new-secret-of-ann");
     testkit::wait_until("the new secret opens", || (rest.serve.fetch(&new()).status == 200).then_some(()));
-    // At once: nothing more is waited for.
+    // Immediately, without waiting for anything else.
     assert_eq!(visitor.get("/tools").status, 303);
     assert_eq!(visitor.get(&format!("{PREFIX}/state")).status, 401);
     while events.next_message().is_some() {}
@@ -116,7 +116,7 @@ fn a_session_ends_at_once_when_its_token_has_another_secret() {
 }
 
 #[test]
-fn who_signs_out_hears_nothing_any_more() {
+fn event_streams_end_on_sign_out() {
     let rest = guarded();
     let visitor = Visitor::new(&rest);
     visitor.submit("/login", &[("token", TOKEN)]);

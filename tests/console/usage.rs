@@ -1,4 +1,4 @@
-//! What servers use of the machine, and what they say on the side.
+//! CPU and memory of servers, and their stderr.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use testkit::{program, wait_until};
 use super::Visitor;
 use crate::rest::{Rest, expect};
 
-/// Registers a fake server that a shell starts, which does something else besides.
+/// Registers a fake server that is started by a shell, which also runs another program.
 pub(crate) fn register_beside(rest: &Rest, name: &str, beside: &str) {
     let script = format!("{beside} exec {}", program("fake-server").display());
     let config = json!({"command": "sh", "args": ["-c", script]});
@@ -23,7 +23,7 @@ fn a_child_that_burns_a_processor_is_seen_doing_so() {
     rest.register("calm", &[]);
     let usage = wait_until("its child is seen at work", || {
         let usage = rest.get("/servers/busy").json()["usage"].clone();
-        // A machine that is busy itself gives it little.
+        // A busy machine gives it little CPU time.
         (usage["cpu_percent"].as_f64()? > 1.0).then_some(usage)
     });
     assert!(usage["processes"].as_u64().is_some_and(|count| count >= 2), "{usage}");
@@ -33,13 +33,13 @@ fn a_child_that_burns_a_processor_is_seen_doing_so() {
     assert_eq!(rest.get("/servers").json()[0]["usage"], Value::Null, "nobody asked");
     let visitor = Visitor::new(&rest);
     assert!(visitor.page("/").contains("data-name=\"Memory\">"));
-    assert!(visitor.page("/servers/busy").contains("of a processor"));
+    assert!(visitor.page("/servers/busy").contains("of one CPU"));
     rest.order("/servers/busy/disconnect");
     assert_eq!(rest.wait_for_status("busy", "disconnected")["usage"], Value::Null);
 }
 
 #[test]
-fn what_a_server_writes_to_stderr_can_be_read_and_says_nothing_to_the_page() {
+fn stderr_of_a_server_is_displayed_and_escaped() {
     let rest = Rest::start();
     let file = rest.folder.path().join("said");
     fs::write(&file, "ready\n<img src=x onerror=alert(1)>\u{202e}\n").expect("the test can write there");

@@ -1,4 +1,4 @@
-//! What scripts would do, done by pages: who has none is asked before what cannot be undone, sees results, runs documents.
+//! The console without scripts: confirmations, results and document runs as pages.
 
 use std::fs;
 
@@ -10,28 +10,28 @@ use super::{Visitor, add_puppet};
 use crate::rest::Rest;
 
 #[test]
-fn what_cannot_be_undone_is_asked_for_on_a_page_of_its_own() {
+fn irreversible_actions_have_a_confirmation_page() {
     let rest = Rest::start();
     rest.register("fake", &[]);
     let visitor = Visitor::new(&rest);
     for (path, fields, question) in [
         ("/servers/fake/remove", &[][..], "Remove fake with its tools and its history?"),
-        ("/executions/stop", &[], "Cancel every call and refuse new ones"),
-        ("/export", &[("secrets", "revealed")], "Whoever has the file has all credentials in it."),
+        ("/executions/stop", &[], "Cancel all calls and refuse new ones"),
+        ("/export", &[("secrets", "revealed")], "Anyone who has the file can read all credentials."),
     ] {
         let asked = visitor.submit(path, fields);
         assert!(asked.status == 200 && asked.body.contains(question), "{asked:?}");
-        assert!(asked.body.contains(&format!("action=\"{path}\"")) && asked.body.contains("No, go back"), "{asked:?}");
+        assert!(asked.body.contains(&format!("action=\"{path}\"")) && asked.body.contains(">Cancel</a>"), "{asked:?}");
     }
     assert_eq!(rest.get("/servers/fake").status, 200, "nothing was done yet");
     assert_eq!(rest.call("fake.echo", &json!({"text": "x"})).status, 200);
     let sure = ("sure", "yes");
     assert_eq!(visitor.submit("/export", &[("secrets", "revealed"), sure]).json()["servers"][0]["name"], "fake");
     assert!(visitor.submit("/executions/stop", &[sure]).body.contains("All calls are stopped."));
-    assert!(visitor.submit("/servers/fake/remove", &[sure]).body.contains("fake is removed."));
+    assert!(visitor.submit("/servers/fake/remove", &[sure]).body.contains("Removed fake."));
 }
 
-/// A tool of a server that always answers the same.
+/// A tool of a server that always gives the same result.
 fn with_answer(content: &serde_json::Value) -> (Rest, Puppet) {
     let rest = Rest::start();
     let tool = r#"{"name":"say","inputSchema":{"type":"object"}}"#;
@@ -42,7 +42,7 @@ fn with_answer(content: &serde_json::Value) -> (Rest, Puppet) {
 }
 
 #[test]
-fn a_result_is_cut_where_it_is_too_long_and_can_be_saved_whole_by_who_ran_it() {
+fn a_long_result_is_truncated_and_can_be_downloaded_by_its_user() {
     let (rest, _puppet) = with_answer(&json!([{"type": "text", "text": "x".repeat(3_000_000)}]));
     let (visitor, other) = (Visitor::new(&rest), Visitor::new(&rest));
     let ran = visitor.submit("/playground", &[("tool", "one.say"), ("arguments", "{}")]);
@@ -61,11 +61,11 @@ fn pictures_are_shown_and_a_question_says_what_it_needs() {
     let visitor = Visitor::new(&rest);
     let ran = visitor.submit("/playground", &[("tool", "one.say"), ("arguments", "{}")]);
     assert!(ran.body.contains("<img src=\"data:image/png;base64,aGVsbG8=\""), "{ran:?}");
-    assert!(ran.body.contains("can be answered here only with JavaScript"), "{ran:?}");
+    assert!(ran.body.contains("Answering it requires JavaScript"), "{ran:?}");
 }
 
 #[test]
-fn a_document_is_run_by_a_form_and_nothing_somebody_wrote_is_lost() {
+fn a_document_runs_from_a_form_and_edits_are_kept() {
     let (rest, place) = with_documents();
     let visitor = Visitor::new(&rest);
     let file = place.path().join("notes/friday.md");
@@ -88,7 +88,7 @@ fn a_document_is_run_by_a_form_and_nothing_somebody_wrote_is_lost() {
     let edited = read().replacen("<!-- /mcp-result", "and what I think of it\n<!-- /mcp-result", 1);
     fs::write(&file, edited).expect("the test can write there");
     let kept = run("1 3", &[]);
-    assert!(kept.body.contains("The result of block 1 was edited. Replace it?"), "{kept:?}");
+    assert!(kept.body.contains("The result of block 1 was edited by hand. Replace it?"), "{kept:?}");
     assert!(read().contains("what I think of it"), "nothing is replaced yet");
     let replaced = run("1", &[("sure", "yes")]);
     assert!(replaced.body.contains("1 done") && !read().contains("what I think of it"), "{replaced:?}");
@@ -96,6 +96,6 @@ fn a_document_is_run_by_a_form_and_nothing_somebody_wrote_is_lost() {
     fs::write(&file, format!("# New\n\n```one\ntool: echo\n```\n\n{}", read())).expect("the test can write there");
     let before = read();
     let changed = run("1", &[]);
-    assert!(changed.body.contains("Nothing was run: the document was changed"), "{changed:?}");
+    assert!(changed.body.contains("Nothing was run, because the document changed"), "{changed:?}");
     assert_eq!(read(), before);
 }

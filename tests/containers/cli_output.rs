@@ -1,4 +1,4 @@
-//! What the command line tells of servers in containers.
+//! The command line with servers in containers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::on;
 use crate::service_cli::{Home, row};
 
 #[test]
-fn list_show_and_status_tell_which_container_it_is_and_what_it_uses() {
+fn list_show_and_status_print_the_container_and_its_usage() {
     let Some(engine) = Engine::shared() else { return };
     let home = Home::new();
     let _serve = home.serve_as(|launch| on(&engine, launch));
@@ -37,7 +37,7 @@ fn list_show_and_status_tell_which_container_it_is_and_what_it_uses() {
 }
 
 #[test]
-fn whoever_waits_for_an_image_is_told_how_far_it_is() {
+fn waiting_for_an_image_displays_its_progress() {
     let Some(engine) = Engine::shared() else { return };
     let image_registry = ImageRegistry::open_slow("/bin/fake-server", Duration::from_millis(2500));
     let home = Home::new();

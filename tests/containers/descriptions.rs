@@ -1,4 +1,4 @@
-//! What is wrong with how a server in a container is described.
+//! Invalid configs of servers in containers.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn every_mistake_is_reported_with_its_field() {
 }
 
 #[test]
-fn who_runs_a_server_follows_from_how_it_is_reached() {
+fn the_deployment_of_a_server_follows_from_its_connection() {
     let rest = Rest::start_as(|launch| launch.env("DOCKER_HOST", "unix:///nowhere/engine.sock"));
     let register = |name: &str, transport: &str, config: Value| {
         let body = json!({"name": name, "transport_type": transport, "connection_config": config, "enabled": false});

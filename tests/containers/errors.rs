@@ -1,4 +1,4 @@
-//! What keeps a container from being made or from lasting, and what people hear of it.
+//! Why a container cannot be created or ends, and the messages about it.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use super::ContainerFixture;
 use crate::rest::{Rest, expect};
 
 #[test]
-fn without_an_engine_it_is_said_where_it_was_looked_for() {
+fn without_an_engine_the_searched_paths_are_reported() {
     let rest = Rest::start_as(|launch| launch.env("DOCKER_HOST", "unix:///nowhere/engine.sock"));
     let config = json!({"docker": {"image": IMAGE}});
     let body = json!({"name": "box", "transport_type": "stdio", "connection_config": config});
@@ -22,26 +22,26 @@ fn without_an_engine_it_is_said_where_it_was_looked_for() {
 }
 
 #[test]
-fn an_image_that_is_not_there_is_reported_with_the_words_of_the_engine() {
+fn a_missing_image_is_reported_with_the_engines_message() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let told = fixture.failing("never", "stdio", &json!({"image": "nobody/nothing:1"}));
-    assert!(told.contains("there is no image `nobody/nothing:1` here"), "{told}");
+    assert!(told.contains("image `nobody/nothing:1` does not exist locally"), "{told}");
     let told = fixture.failing("missing", "stdio", &json!({"image": "localhost:1/nothing", "pull": "missing"}));
-    assert!(told.contains("image `localhost:1/nothing` could not be pulled: "), "{told}");
+    assert!(told.contains("failed to pull image `localhost:1/nothing`: "), "{told}");
     assert!(told.contains("refused"), "the engine's own words: {told}");
     fixture.finish();
 }
 
 #[test]
-fn a_name_that_is_taken_is_told_and_its_owner_left_alone() {
+fn a_container_name_in_use_is_reported_and_its_container_untouched() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let other = json!({"Image": IMAGE, "Cmd": ["/bin/sleep", "1000"]});
     fixture.engine.ask("POST", "/containers/create?name=mcp-test-taken", Some(&other));
     let docker = json!({"command": "/bin/fake-server", "containerName": "mcp-test-taken"});
     let told = fixture.failing("box", "stdio", &docker);
-    assert!(told.contains("there is another container named `mcp-test-taken`"), "{told}");
+    assert!(told.contains("another container is named `mcp-test-taken`"), "{told}");
     assert!(told.contains("already in use"), "the engine's own words: {told}");
-    assert!(told.contains(&format!("of image `{IMAGE}` has it, and it does not run")), "who has it: {told}");
+    assert!(told.contains(&format!("of image `{IMAGE}` has this name, and it is not running")), "who has it: {told}");
     assert!(told.contains("containerName"), "a hint: {told}");
     fixture.engine.ask("DELETE", "/containers/mcp-test-taken", None);
     fixture.rest.order("/servers/box/enable");
@@ -50,13 +50,13 @@ fn a_name_that_is_taken_is_told_and_its_owner_left_alone() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_before_anything_is_started() {
+fn a_port_in_use_is_reported_before_anything_starts() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let taken = TcpListener::bind("127.0.0.1:0").expect("the loopback has ports");
     let port = taken.local_addr().expect("it is bound").port();
     let docker = json!({"command": "/bin/fake-http-server", "network": "host", "ports": [port]});
     let told = fixture.failing("web", "http", &docker);
-    assert!(told.contains(&format!("port {port} is in use already")), "{told}");
+    assert!(told.contains(&format!("port {port} is already in use")), "{told}");
     assert!(told.contains(&format!("process {} (`", std::process::id())), "who has it: {told}");
     fixture.finish();
 }
@@ -72,7 +72,7 @@ fn an_image_without_the_command_is_reported_by_both() {
 }
 
 #[test]
-fn a_container_that_exits_at_once_is_reported_with_its_status_and_its_last_words() {
+fn a_container_that_exits_immediately_is_reported_with_status_and_stderr() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let docker = json!({"command": "/bin/sh", "args": ["-c", "echo out of milk >&2; exit 4"]});
     fixture.register("box", "stdio", &docker);
@@ -83,11 +83,11 @@ fn a_container_that_exits_at_once_is_reported_with_its_status_and_its_last_words
 }
 
 #[test]
-fn what_a_server_does_itself_is_blamed_on_nobody_else() {
+fn an_exit_of_the_server_itself_has_no_outside_cause() {
     let Some(fixture) = ContainerFixture::start() else { return };
     for (name, script, told) in [
         ("minus-one", "exit 255", "its container exited with status 255"),
-        ("crash", "kill -SEGV $$", "its server was ended by signal 11 (SIGSEGV)"),
+        ("crash", "kill -SEGV $$", "its server was terminated by signal 11 (SIGSEGV)"),
         ("no-helper", "/bin/no-such-helper; exit 127", "its container exited with status 127; it said: "),
     ] {
         fixture.register(name, "stdio", &json!({"command": "/bin/sh", "args": ["-c", script]}));
@@ -97,13 +97,13 @@ fn what_a_server_does_itself_is_blamed_on_nobody_else() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_told_and_not_made() {
+fn a_missing_folder_is_reported_and_not_created() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let misspelt = folder.path().join("ntoes");
     let volume = format!("{}:/notes", misspelt.display());
     let told = fixture.failing("box", "stdio", &json!({"command": "/bin/fake-server", "volumes": [volume]}));
-    assert!(told.contains("ntoes") && told.contains("make that folder first"), "{told}");
+    assert!(told.contains("ntoes") && told.contains("create that folder first"), "{told}");
     assert!(!misspelt.exists(), "nothing was made on this machine");
     std::fs::create_dir(&misspelt).expect("a folder can be made");
     fixture.rest.order("/servers/box/enable");
@@ -112,21 +112,21 @@ fn a_folder_that_is_not_there_is_told_and_not_made() {
 }
 
 #[test]
-fn a_server_whose_child_ran_out_of_memory_tells_how_it_ended_itself() {
+fn a_server_whose_child_ran_out_of_memory_is_reported_with_its_own_exit() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let script = "(more=xxxxxxxx; while :; do more=$more$more; done); exec /bin/fake-server";
     fixture.register("box", "stdio", &json!({"memory": "48m", "command": "/bin/sh", "args": ["-c", script]}));
     fixture.rest.wait_for_status("box", "connected");
     let answer = fixture.rest.call("box.crash", &json!({"code": 3}));
     assert!(
-        answer.body.contains("its container exited with status 3, after something in it had run out"),
+        answer.body.contains("its container exited with status 3, after a process in it had run out"),
         "{answer:?}"
     );
     fixture.finish();
 }
 
 #[test]
-fn a_crash_is_told_and_the_server_gets_another_container() {
+fn a_crash_is_reported_and_the_server_gets_a_new_container() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let container = fixture.connected("box", &json!({}))["container"].clone();
     let answer = fixture.rest.call("box.crash", &json!({"code": 3}));
@@ -137,11 +137,11 @@ fn a_crash_is_told_and_the_server_gets_another_container() {
 }
 
 #[test]
-fn a_server_that_runs_out_of_memory_is_told_its_limit() {
+fn a_server_that_runs_out_of_memory_is_reported_with_its_limit() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let container = fixture.connected("greedy", &json!({"memory": "48m"}))["container"].clone();
     let answer = fixture.rest.call("greedy.blob", &json!({"bytes": 400_000_000}));
-    assert!(answer.body.contains("ran out of memory: it may use 48 MB"), "{:.500}", answer.body);
+    assert!(answer.body.contains("ran out of memory; the limit is 48 MB"), "{:.500}", answer.body);
     fixture.wait_for_another("greedy", &container);
     fixture.finish();
 }

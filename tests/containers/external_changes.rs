@@ -1,4 +1,4 @@
-//! Somebody else stops or removes a container; we are killed; the engine goes away.
+//! A container is stopped or removed externally; the service is killed; the engine becomes unreachable.
 
 use serde_json::{Value, json};
 use testkit::engine::{IMAGE, Relay};
@@ -9,17 +9,17 @@ use super::{ContainerFixture, id, on};
 use crate::rest::expect;
 
 #[test]
-fn a_container_that_is_stopped_or_removed_by_somebody_else_is_missed_at_once() {
+fn a_container_stopped_or_removed_from_outside_is_noticed_immediately() {
     let Some(fixture) = ContainerFixture::start() else { return };
-    // Nobody looks whether it is well before the test is over.
+    // No health check runs before the test is over.
     expect(200, &fixture.rest.patch("/settings", &json!({"health_check_interval_s": 3600})));
     let first = fixture.connected("box", &json!({}))["container"].clone();
     fixture.engine.ask("POST", &format!("/containers/{}/stop?t=0", id(&first)), None);
-    fixture.wait_for_history("box", "stopped from outside");
+    fixture.wait_for_history("box", "stopped externally");
     let second = fixture.wait_for_another("box", &first);
 
     fixture.engine.ask("DELETE", &format!("/containers/{}?force=1", id(&second)), None);
-    fixture.wait_for_history("box", "removed from outside");
+    fixture.wait_for_history("box", "removed externally");
     fixture.wait_for_another("box", &second);
     let answer = fixture.rest.call("box.echo", &json!({"text": "hello"}));
     assert!(answer.body.contains("hello"), "{answer:?}");
@@ -27,21 +27,21 @@ fn a_container_that_is_stopped_or_removed_by_somebody_else_is_missed_at_once() {
     fixture.finish();
 }
 
-/// It runs again before anybody can look, but what was said to it is lost.
+/// It runs again before a health check, but messages sent to it are lost.
 #[test]
-fn a_container_that_somebody_else_restarts_is_missed_and_not_taken_for_one_that_closed_its_output() {
+fn a_container_restarted_from_outside_is_not_mistaken_for_a_closed_output() {
     let Some(fixture) = ContainerFixture::start() else { return };
     expect(200, &fixture.rest.patch("/settings", &json!({"health_check_interval_s": 3600})));
     let first = fixture.connected("box", &json!({}))["container"].clone();
     fixture.engine.ask("POST", &format!("/containers/{}/restart?t=0", id(&first)), None);
     fixture.wait_for_another("box", &first);
-    // Restarted or stopped: that is a matter of how fast the engine is.
-    fixture.wait_for_history("box", "ed from outside");
+    // Restarted or stopped, depending on how fast the engine is.
+    fixture.wait_for_history("box", "ed externally");
     assert_eq!(fixture.containers().len(), 1);
     fixture.finish();
 }
 
-/// Whatever is done to it, in whichever way it is talked to: nobody looks whether it is well, and it is missed.
+/// Whatever happens to it, over either transport, is noticed without a health check.
 #[test]
 fn a_container_is_missed_however_it_is_talked_to() {
     let Some(fixture) = ContainerFixture::start() else { return };
@@ -50,14 +50,14 @@ fn a_container_is_missed_however_it_is_talked_to() {
     fixture.connected_over_http("web", "http", None, &json!({}));
     fixture.connected_over_http("older", "sse", None, &json!({}));
     for name in ["pipe", "web", "older"] {
-        for (method, deed, words) in [
-            ("POST", "/kill", "stopped from outside: signal 9"),
-            ("POST", "/stop?t=0", "stopped from outside"),
-            ("POST", "/pause", "paused from outside"),
-            ("DELETE", "?force=1", "removed from outside"),
+        for (method, action, words) in [
+            ("POST", "/kill", "stopped externally: signal 9"),
+            ("POST", "/stop?t=0", "stopped externally"),
+            ("POST", "/pause", "paused externally"),
+            ("DELETE", "?force=1", "removed externally"),
         ] {
             let container = fixture.rest.get(&format!("/servers/{name}")).json()["container"].clone();
-            fixture.engine.ask(method, &format!("/containers/{}{deed}", id(&container)), None);
+            fixture.engine.ask(method, &format!("/containers/{}{action}", id(&container)), None);
             let another = fixture.wait_for_another(name, &container);
             fixture.wait_for_history(name, words);
             assert_ne!(another["id"], container["id"]);
@@ -68,18 +68,18 @@ fn a_container_is_missed_however_it_is_talked_to() {
 }
 
 #[test]
-fn a_call_to_a_server_over_http_hears_how_its_container_ended() {
+fn a_call_to_a_server_over_http_reports_how_its_container_ended() {
     let Some(fixture) = ContainerFixture::start() else { return };
     expect(200, &fixture.rest.patch("/settings", &json!({"failure_threshold": 1000})));
-    // Ends by itself, with a status of its own, when it is told so.
+    // Ends by itself with its own status, on request.
     let exits = r#"trap 'exit 7' USR1; "$@" & wait"#;
-    // Takes more memory than there is.
+    // Uses more memory than allowed.
     let gorges = r#"trap 'more=xxxxxxxx; while :; do more=$more$more; done' USR1; "$@" & wait"#;
     for transport in ["http", "sse"] {
         for (shell, signal, words) in [
-            (None, "KILL", "its container was stopped from outside: signal 9"),
+            (None, "KILL", "its container was stopped externally: signal 9"),
             (Some(exits), "USR1", "its container exited with status 7"),
-            (Some(gorges), "USR1", "its container ran out of memory: it may use 48 MB"),
+            (Some(gorges), "USR1", "its container ran out of memory; the limit is 48 MB"),
         ] {
             let name = format!("{transport}-{}", words.len());
             let server = fixture.connected_over_http(&name, transport, shell, &json!({"memory": "48m"}));
@@ -102,20 +102,20 @@ fn an_engine_that_is_out_of_reach_for_a_while_is_found_again() {
     let pipe = fixture.connected("pipe", &json!({}))["container"].clone();
     let web = fixture.connected_over_http("web", "http", None, &json!({}))["container"].clone();
     relay.cut();
-    fixture.wait_for_history("pipe", "the container engine went away");
-    fixture.wait_for_history("web", "the container engine went away");
+    fixture.wait_for_history("pipe", "the container engine became unreachable");
+    fixture.wait_for_history("web", "the container engine became unreachable");
     relay.mend();
     fixture.wait_for_another("pipe", &pipe);
     let web = fixture.wait_for_another("web", &web);
     assert_eq!(fixture.containers().len(), 2, "what was out of reach was removed");
-    // It is listened to again.
+    // The event stream is open again.
     fixture.engine.ask("POST", &format!("/containers/{}/pause", id(&web)), None);
     fixture.wait_for_another("web", &web);
     fixture.finish();
 }
 
 #[test]
-fn an_engine_that_does_not_answer_holds_nobody_up() {
+fn an_unresponsive_engine_delays_nothing() {
     let Some(engine) = Engine::shared() else { return };
     let relay = Relay::to(&engine);
     let fixture = ContainerFixture::start_at(&engine, &relay.host());
@@ -124,11 +124,11 @@ fn an_engine_that_does_not_answer_holds_nobody_up() {
     fixture.connected("two", &json!({}));
     fixture.rest.register("child", &[]);
     relay.freeze();
-    // Answered in the end, although the container cannot be removed now.
+    // The request is answered in the end, although the container cannot be removed now.
     let answer = fixture.rest.order("/servers/one/disconnect");
     assert!(answer.status < 500, "{answer:?}");
     assert_eq!(fixture.rest.call("child.echo", &json!({"text": "x"})).status, 200);
-    // It ends, too, and the next start removes what was left behind.
+    // The service ends, too, and the next start removes the leftovers.
     let ContainerFixture { rest, engine, lease } = fixture;
     let fixture = ContainerFixture { rest: rest.restarted_as(false, |launch| on(engine, launch)), engine, lease };
     fixture.rest.wait_for_status("two", "connected");
@@ -191,14 +191,14 @@ fn a_registry_that_was_moved_knows_its_containers_again() {
 }
 
 #[test]
-fn what_could_not_be_removed_goes_as_soon_as_the_engine_is_back() {
+fn leftovers_are_removed_as_soon_as_the_engine_is_reachable_again() {
     let Some(engine) = Engine::shared() else { return };
     let relay = Relay::to(&engine);
     let fixture = ContainerFixture::start_at(&engine, &relay.host());
     expect(200, &fixture.rest.patch("/settings", &json!({"failure_threshold": 1, "health_check_interval_s": 3600})));
     fixture.connected("box", &json!({}));
     relay.cut();
-    fixture.wait_for_history("box", "the container engine went away");
+    fixture.wait_for_history("box", "the container engine became unreachable");
     expect(204, &fixture.rest.delete("/servers/box?force=true"));
     assert_eq!(fixture.containers().len(), 1, "nobody can remove it now");
     relay.mend();

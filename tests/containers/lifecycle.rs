@@ -1,4 +1,4 @@
-//! Started, called, shown, stopped, removed; many at once; over HTTP.
+//! Containers are started, called, shown, stopped and removed; many at once; over HTTP.
 
 use std::net::TcpListener;
 
@@ -46,7 +46,7 @@ fn a_server_in_a_container_is_called_and_shown_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_container_can_do_little_unless_more_is_asked_for() {
+fn a_container_has_few_privileges_by_default() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let settings = |name: &str| {
         let id = fixture.rest.get(&format!("/servers/{name}")).json()["container"]["id"].clone();
@@ -72,7 +72,7 @@ fn a_container_can_do_little_unless_more_is_asked_for() {
     assert_eq!((&mount["Source"], &mount["Target"]), (&json!("/tmp"), &json!("/here")));
     assert_eq!((&mount["Type"], &mount["ReadOnly"]), (&json!("bind"), &json!(true)), "one that is there");
 
-    // A trial beside it has a container of its own, which cannot have the same name.
+    // A concurrent connection test has its own container, which cannot have the same name.
     let tried = expect(200, &fixture.rest.order("/servers/asked/test"));
     assert_eq!(tried["success"], true, "{tried}");
     assert_eq!(fixture.containers().len(), 2);
@@ -80,7 +80,7 @@ fn a_container_can_do_little_unless_more_is_asked_for() {
 }
 
 #[test]
-fn what_a_server_in_a_container_says_arrives_byte_for_byte() {
+fn output_of_a_server_in_a_container_arrives_byte_for_byte() {
     let Some(fixture) = ContainerFixture::start() else { return };
     fixture.connected("box", &json!({"args": ["--flood-stderr", "200000"]}));
     let odd = r#"{"content":[],"n":1.0,"big":1e400,"z":"\ud800","a":  12345678901234567890123}"#;
@@ -160,7 +160,7 @@ fn a_server_over_http_is_reached_at_a_free_port_of_this_machine_only() {
     let port = taken.local_addr().expect("it is bound").port();
     let docker = json!({"command": "/bin/fake-http-server", "network": "mcp-test-published", "ports": {"8080": port}});
     let told = fixture.failing("late", "http", &docker);
-    assert!(told.contains(&format!("port {port} is in use already")), "{told}");
+    assert!(told.contains(&format!("port {port} is already in use")), "{told}");
     fixture.finish();
     drop(network);
 }
@@ -209,7 +209,7 @@ fn a_server_that_ignores_the_end_of_its_input_is_ended_all_the_same() {
 }
 
 #[test]
-fn an_image_that_is_not_there_is_pulled_and_everybody_hears_how_far_it_is() {
+fn a_missing_image_is_pulled_with_progress_for_all_waiting_clients() {
     let Some(fixture) = ContainerFixture::start() else { return };
     let image_registry = ImageRegistry::open("/bin/fake-server");
     let mut connection = fixture.rest.serve.connect();

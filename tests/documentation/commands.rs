@@ -1,7 +1,7 @@
-//! Every command that a page quotes is accepted by today's programs.
+//! Every command that a page quotes is accepted by the programs.
 //!
-//! A command is run with `--help` behind its arguments: the program reads all of them, complains about what it does not
-//! know, and does nothing else.
+//! A command is run with `--help` after its arguments: the program parses all of them, reports unknown ones, and does
+//! nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use super::markdown::Page;
 use super::{none, pages};
 
 const PROGRAMS: [&str; 2] = ["mcp-aggregator", "mcp-simple-aggregator"];
-/// Words that stand for what a user chooses, and something that may be chosen.
+/// Placeholders, and a value for each.
 const PLACEHOLDERS: [(&str, &str); 4] =
     [("SECONDS", "1"), ("MILLISECONDS", "1"), ("N", "1"), ("NAME=VALUE", "sessions=2000")];
 
@@ -24,7 +24,7 @@ type Quoted = (&'static str, Vec<String>);
 #[test]
 fn quoted_commands_are_accepted_by_the_programs() {
     let mut found: BTreeMap<Quoted, BTreeSet<String>> = BTreeMap::new();
-    // The reference is what the programs print themselves.
+    // The programs print the reference themselves.
     for (path, page) in pages().into_iter().filter(|(path, _)| !path.starts_with("docs/reference")) {
         for command in quoted(&page) {
             found.entry(command).or_default().insert(path.display().to_string());
@@ -49,7 +49,7 @@ fn quoted_commands_are_accepted_by_the_programs() {
     none("commands that the programs do not accept", &problems);
 }
 
-/// The arguments with `--help` before what belongs to another program, or at the end.
+/// The arguments, with `--help` before those of another program, or at the end.
 fn with_help(arguments: &[String]) -> Vec<String> {
     let mut arguments = arguments.to_vec();
     if arguments.first().is_some_and(|verb| verb == "help") {
@@ -105,7 +105,7 @@ fn in_line(line: &str) -> Vec<Quoted> {
             arguments.iter_mut().for_each(fill);
             (name, arguments)
         })
-        // `cargo install --path bin/mcp-aggregator` names a folder, and a page may name a program in passing.
+        // `cargo install --path bin/mcp-aggregator` names a folder, and a page may mention a program in passing.
         .filter(|(_, arguments)| !arguments.is_empty())
         .collect()
 }

@@ -1,4 +1,4 @@
-//! The environment variables that pages name are those that the programs read, and the other way round.
+//! The environment variables on pages are those that the programs read, and vice versa.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use testkit::program;
 
 use super::{none, pages, read, root};
 
-/// How the names of variables start that are ours, or that only few programs read.
+/// The prefixes of our variables, and of those that only few programs read.
 const PREFIXES: [&str; 8] = ["MCP_", "OTEL_", "DOCKER_", "QDRANT_", "OPENAI_", "ANTHROPIC_", "XDG_", "PG"];
 /// Variables of tests and examples, which no program of ours reads.
 const NOT_OURS: [&str; 7] = [
@@ -22,7 +22,7 @@ const NOT_OURS: [&str; 7] = [
     "QDRANT_URL",
 ];
 
-/// What `mcp-aggregator environment` prints.
+/// The output of `mcp-aggregator environment`.
 pub(super) fn groups() -> Vec<Value> {
     let output = testkit::run(program("mcp-aggregator"), ["environment"]);
     assert!(output.status.success(), "{}", output.stderr);
@@ -61,7 +61,7 @@ fn documented_variables_exist() {
     none("no program reads these variables", &problems);
 }
 
-/// Strings in shipped code that are names of variables, with a file that has them.
+/// Strings in shipped code that are names of variables, each with a file that contains it.
 fn in_code() -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     let mut folders: Vec<PathBuf> = ["bin", "crates"].map(|group| root().join(group)).into();
@@ -81,7 +81,7 @@ fn in_code() -> BTreeMap<String, PathBuf> {
 fn quoted_names(text: &str) -> BTreeSet<String> {
     let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let lines = shipped.lines().map(|line| line.split("//").next().unwrap_or_default());
-    // Whole strings only: sentences name variables, too.
+    // Whole strings only, because sentences mention variables, too.
     let strings = lines.flat_map(|line| line.split('"').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
     strings.filter(|string| variables(string).contains(string)).collect()
 }

@@ -1,8 +1,8 @@
-//! Reads a Markdown page, as far as the tests need it: links, anchors, code blocks and inline code.
+//! Parses a Markdown page as far as the tests need it: links, anchors, code blocks and inline code.
 
 use std::collections::BTreeSet;
 
-/// What is on a page.
+/// The parsed page.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     /// Relative links and images.
@@ -42,7 +42,7 @@ impl Page {
         page
     }
 
-    /// The anchor that hosts of repositories make of a heading.
+    /// The anchor that repository hosts generate for a heading.
     fn add_anchor(&mut self, title: &str) {
         let kept = title.to_lowercase().replace(' ', "-");
         let anchor: String = kept.chars().filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter)).collect();
@@ -72,7 +72,7 @@ impl Page {
     }
 }
 
-/// The targets of links and images that are no addresses.
+/// The targets of links and images, without absolute URLs.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://")).map(|target| target.trim().to_owned()).collect()

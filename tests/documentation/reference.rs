@@ -1,6 +1,7 @@
 //! The pages in `docs/reference` are generated from the programs.
 //!
-//! `UPDATE_SNAPSHOTS=1 cargo test -p behaviour documentation` writes them again; read the difference before you commit it.
+//! `UPDATE_SNAPSHOTS=1 cargo test -p behaviour documentation` regenerates them; read the difference before you commit
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,11 +19,11 @@ use super::root;
 use crate::rest::{PREFIX, Rest, expect};
 
 const UPDATE_VARIABLE: &str = "UPDATE_SNAPSHOTS";
-/// An error that at least so many endpoints have is listed once.
+/// An error of at least this many endpoints is listed once.
 const COMMON: usize = 10;
 const GENERATED: &str = "<!-- Generated: UPDATE_SNAPSHOTS=1 cargo test -p behaviour documentation -->";
 
-/// Compares a page with what it must be, or writes it.
+/// Compares a page with its generated content, or writes it.
 #[track_caller]
 fn compare(name: &str, now: &str) {
     let file = root().join("docs/reference").join(name);
@@ -46,7 +47,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// The help of a command, as wide as 100 columns.
+/// The help of a command, wrapped at 100 columns.
 fn help(name: &str, arguments: &[&str]) -> String {
     let home = TempDir::with_prefix("home-").expect("a temporary folder can be made");
     let mut command = Command::new(program(name));
@@ -56,7 +57,7 @@ fn help(name: &str, arguments: &[&str]) -> String {
     output.stdout
 }
 
-/// Every command of `mcp-aggregator`, as it is typed. Each has a manual page.
+/// Every command of `mcp-aggregator`. Each has a manual page.
 fn commands() -> Vec<String> {
     let folder = TempDir::with_prefix("man-").expect("a temporary folder can be made");
     let mut command = Command::new(program("mcp-aggregator"));
@@ -114,7 +115,7 @@ fn the_reference_of_the_environment_is_what_the_program_lists() {
 }
 
 #[test]
-fn the_reference_of_rest_is_what_the_openapi_document_says() {
+fn the_rest_reference_matches_the_openapi_document() {
     let rest = Rest::start();
     let document = expect(200, &rest.serve.fetch(&HttpRequest::new("GET", "/api/v1/openapi.json")));
     let mut page = format!(
@@ -143,10 +144,10 @@ fn the_reference_of_rest_is_what_the_openapi_document_says() {
     compare("rest.md", &(page.trim_end().to_owned() + "\n"));
 }
 
-/// A status and what it means.
+/// A status and its meaning.
 type Meaning = (String, String);
 
-/// The errors that so many endpoints have that they are listed once.
+/// The errors that are listed once.
 fn common_errors(document: &Value) -> BTreeSet<Meaning> {
     let methods = document["paths"].as_object().into_iter().flat_map(Map::values).filter_map(Value::as_object);
     let mut counts: BTreeMap<Meaning, usize> = BTreeMap::new();
@@ -207,7 +208,7 @@ fn named<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
     name.map_or(schema, |name| &document["components"]["schemas"][name])
 }
 
-/// What a value may be, in a few words.
+/// The type of a value, in a few words.
 fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! What the registry binds parts of documents to, over REST and by the command line.
+//! Bindings of the registry, over REST and on the command line.
 
 use serde_json::json;
 use testkit::http_client::HttpRequest;
@@ -40,14 +40,14 @@ fn bindings_are_made_and_removed_without_a_service_too() {
     let home = Home::new();
     home.add("one");
     home.ok(&["doc", "bind", "notes.md", "one", "--lines", "2-5", "--no-inherit"]);
-    assert!(home.ok(&["doc", "bindings"]).contains("lines 2-5  one  not for sections inside"));
+    assert!(home.ok(&["doc", "bindings"]).contains("lines 2-5  one  not for subsections"));
     assert!(home.fails(1, &["doc", "bind", "notes.md", "none", "--block-id", "x"]).contains("no server `none`"));
     home.fails(2, &["doc", "bind", "notes.md", "one"]);
     home.fails(2, &["doc", "bind", "notes.md", "one", "--lines", "5-5"]);
 }
 
 #[test]
-fn rest_takes_exactly_one_part_and_notes_who_did_what() {
+fn rest_binds_exactly_one_part_and_audits_the_actor() {
     let home = Home::new();
     let serve = home.serve();
     home.add("one");

@@ -1,4 +1,4 @@
-//! By the servers of a config, which are started for the run.
+//! Documents with the servers of a config, which are started for the run.
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Config, ServerEntry, fake};

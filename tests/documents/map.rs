@@ -1,4 +1,4 @@
-//! What is in a document, and which server is where.
+//! The map of a document: its sections and their servers.
 
 use testkit::{Config, fake};
 
@@ -6,7 +6,7 @@ use super::block;
 use crate::service_cli::Home;
 
 #[test]
-fn a_map_tells_the_server_of_every_section_and_why() {
+fn a_map_has_the_server_of_every_section_with_the_reason() {
     let home = Home::new();
     let config = Config::new().server("one", fake()).server("two", fake()).text();
     home.write("project/mcp.json", &config);
@@ -34,7 +34,7 @@ fn a_map_tells_the_server_of_every_section_and_why() {
         json["sections"].as_array().unwrap().iter().map(|it| it["server"].as_str().unwrap()).collect();
     assert_eq!(servers, ["one", "one", "two", "two", "one"], "{json:#}");
 
-    // What the map says holds for a run.
+    // A run uses the servers that the map shows.
     let said = home.fails(1, &["run", "notes.md", "--config", "mcp.json", "--dry-run"]);
     assert!(said.contains("only tools of `two` may run here"), "{said}");
     assert!(said.contains("two.echo: ready"), "{said}");
@@ -46,6 +46,6 @@ fn a_map_needs_no_service() {
     home.add("one");
     home.write("project/notes.md", "# Notes\n");
     assert!(home.ok(&["doc", "map", "notes.md"]).contains("# Notes  one"));
-    assert!(home.fails(1, &["run", "notes.md"]).contains("no service runs here"));
-    assert!(home.fails(1, &["doc", "map", "none.md"]).contains("could not read `none.md`"));
+    assert!(home.fails(1, &["run", "notes.md"]).contains("no service is running"));
+    assert!(home.fails(1, &["doc", "map", "none.md"]).contains("failed to read `none.md`"));
 }

@@ -1,4 +1,4 @@
-//! By a running service: results, limits, time-outs, and servers that go away.
+//! Documents with a running service: results, limits, timeouts, and servers that become unreachable.
 
 use std::process::Child;
 
@@ -104,7 +104,7 @@ fn a_dry_run_says_that_a_server_is_down() {
 }
 
 #[test]
-fn some_blocks_can_be_run_and_the_text_can_go_elsewhere() {
+fn some_blocks_can_run_and_the_text_can_be_written_to_another_file() {
     let home = Home::new();
     let _serve = home.serve();
     home.add("one");
@@ -140,7 +140,7 @@ fn an_edited_result_is_kept_unless_forced() {
 }
 
 #[test]
-fn limits_time_outs_and_missing_servers_are_told_in_the_document() {
+fn limits_timeouts_and_missing_servers_are_reported_in_the_document() {
     let home = Home::new();
     let serve = home.serve();
     home.add("one");
@@ -192,7 +192,7 @@ fn a_run_that_is_interrupted_keeps_what_is_over_and_cancels_the_rest() {
     assert_eq!(executions(&serve, "").len(), 2, "the third was never called");
 }
 
-/// Begins a run of which the second of three blocks hangs, and waits until that is called.
+/// Starts a run whose second of three blocks hangs, and waits until that is called.
 fn hanging_run(home: &Home, serve: &Serve) -> (String, String, Child) {
     let blocks = [block("one", "pid", ""), block("one", "hang", ""), block("other", "echo", "text: last\n")];
     let text = blocks.join("\n");
@@ -220,7 +220,7 @@ fn a_server_that_is_killed_in_the_middle_of_a_run_fails_its_block_alone() {
 }
 
 #[test]
-fn the_stop_button_ends_a_run_and_the_document_tells() {
+fn the_stop_button_ends_a_run_and_the_document_records_it() {
     let home = Home::new();
     let serve = home.serve();
     home.add("one");
@@ -256,5 +256,5 @@ fn nothing_is_called_if_the_results_could_not_be_written() {
     let config = home.write("project/mcp.json", &Config::new().server("one", fake()).text());
     home.write("project/doc.md", &block("one", "echo", "text: hello\n"));
     let said = home.fails(1, &["run", "doc.md", "--config", &config, "--output", "no/such.md"]);
-    assert!(said.contains("could not write `no/such.md`") && !said.contains("executing"), "{said}");
+    assert!(said.contains("failed to write `no/such.md`") && !said.contains("executing"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Run again whenever the document is saved.
+//! Runs a document again whenever it is saved.
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::wait_until;
@@ -7,7 +7,7 @@ use super::{begin, block, read};
 use crate::service_cli::Home;
 
 #[test]
-fn only_what_changed_is_run_again_and_our_own_writing_is_no_change() {
+fn only_changed_blocks_run_again_and_our_own_write_is_no_change() {
     let home = Home::new();
     let serve = home.serve();
     home.add("one");

@@ -1,4 +1,4 @@
-//! A server that fails is tried again after pauses, switched off with a notice, and begins anew when it is switched on.
+//! A server that fails is retried after delays, disabled with a notice, and starts over when it is enabled.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use testkit::program;
 
 use crate::rest::{PREFIX, Rest, expect};
 
-/// A server that can be started once a file is there; every attempt leaves a line in another.
+/// A server that can be started once a file exists; every attempt adds a line to another file.
 fn moody(name: &str, folder: &Path) -> Value {
     let script = r#"echo x >> "$1/attempts"; test -e "$1/well" && exec "$2"; echo "out of order" >&2; exit 3"#;
     let args = json!(["-c", script, "sh", folder, program("fake-server")]);
-    // Else a server that ends at once is started again to be spoken to as older ones are.
+    // Otherwise a server that exits immediately is started again with the legacy handshake.
     let config = json!({"command": "sh", "args": args, "era": "legacy"});
     json!({"name": name, "transport_type": "stdio", "connection_config": config})
 }
@@ -22,7 +22,7 @@ fn attempts(folder: &Path) -> usize {
     fs::read_to_string(folder.join("attempts")).unwrap_or_default().lines().count()
 }
 
-/// The states that were told about a server, in order.
+/// The announced statuses of a server, in order.
 fn states(events: &[Event]) -> Vec<String> {
     let changes = events.iter().filter(|event| event.kind.as_deref() == Some("server.status_changed"));
     changes.map(|event| event.json()["status"].as_str().expect("a status is a word").to_owned()).collect()
@@ -78,7 +78,7 @@ fn a_server_that_fails_is_tried_three_more_times_disabled_and_on_again() {
 }
 
 #[test]
-fn the_threshold_says_how_often_a_server_is_tried_again() {
+fn the_threshold_limits_reconnect_attempts() {
     let rest = Rest::start();
     for (threshold, expected) in [(1, 2), (5, 6)] {
         let folder = tempfile::tempdir().unwrap();

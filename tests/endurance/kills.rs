@@ -12,9 +12,9 @@ use serde_json::Value;
 use testkit::{Postgres, Signal};
 
 use crate::rest::{Rest, expect};
-use operations::{Chance, Deed, Kept, World};
+use operations::{Chance, Kept, Operation, World};
 
-/// Administrators that work at the same time, each with servers of its own.
+/// Administrators that work concurrently, each with its own servers.
 const ADMINISTRATORS: u64 = 4;
 /// The latest moment for a kill.
 const LATEST: Duration = Duration::from_millis(400);
@@ -25,50 +25,50 @@ fn rounds(default: u64) -> u64 {
     given.map_or(default, |text| text.parse().expect("MCP_TEST_KILLS is a number"))
 }
 
-/// What one administrator knows: what was acknowledged, and what was under way when the service died.
-struct Account {
+/// What one administrator knows: the acknowledged changes, and the one in progress when the service died.
+struct Worker {
     number: u64,
     world: World,
-    unsure: Option<Deed>,
+    unsure: Option<Operation>,
     chance: Chance,
     acknowledged: u64,
 }
 
-impl Account {
+impl Worker {
     fn new(number: u64) -> Self {
         let world = World::default();
         Self { number, world, unsure: None, chance: Chance::new(number), acknowledged: 0 }
     }
 
-    /// Does one thing after the other until nobody answers any more.
+    /// Makes one change after the other until the service is gone.
     fn work(&mut self, address: SocketAddr) {
         let Some(mut connection) = operations::connect(address) else { return };
         loop {
-            let deed = self.world.next(self.number, &mut self.chance);
-            let Some((status, body)) = connection.try_fetch(&deed.ask()) else {
-                self.unsure = Some(deed);
+            let operation = self.world.next(self.number, &mut self.chance);
+            let Some((status, body)) = connection.try_fetch(&operation.ask()) else {
+                self.unsure = Some(operation);
                 return;
             };
-            assert!((200..300).contains(&status), "{deed:?}: {status} {}", String::from_utf8_lossy(&body));
-            self.world.apply(&deed);
+            assert!((200..300).contains(&status), "{operation:?}: {status} {}", String::from_utf8_lossy(&body));
+            self.world.apply(&operation);
             self.acknowledged += 1;
         }
     }
 
-    /// Compares with what is there, and goes on from that.
+    /// Compares with the actual state, and continues from it.
     fn compare(&mut self, there: &World) {
-        let Some(deed) = self.unsure.take() else {
+        let Some(operation) = self.unsure.take() else {
             return assert_eq!(*there, self.world, "administrator {}", self.number);
         };
         let mut other = self.world.clone();
-        other.apply(&deed);
+        other.apply(&operation);
         let is_either = *there == self.world || *there == other;
-        assert!(is_either, "before or after {deed:?}\nthere: {there:#?}\nbefore: {:#?}", self.world);
+        assert!(is_either, "before or after {operation:?}\nthere: {there:#?}\nbefore: {:#?}", self.world);
         self.world = there.clone();
     }
 }
 
-/// What is there of each administrator's servers.
+/// The actual servers of each administrator.
 fn there(rest: &Rest) -> BTreeMap<u64, World> {
     let mut worlds: BTreeMap<u64, World> = (0..ADMINISTRATORS).map(|number| (number, World::default())).collect();
     let servers = expect(200, &rest.get("/servers?limit=1000&include_tools=true"));
@@ -91,7 +91,7 @@ fn there(rest: &Rest) -> BTreeMap<u64, World> {
 }
 
 fn kill_again_and_again(mut rest: Rest, rounds: u64, look: impl Fn(&Rest)) {
-    let mut accounts: Vec<Account> = (0..ADMINISTRATORS).map(Account::new).collect();
+    let mut accounts: Vec<Worker> = (0..ADMINISTRATORS).map(Worker::new).collect();
     let first = there(&rest);
     accounts[0].world = first[&0].clone();
     let mut chance = Chance::new(u64::from(std::process::id()));
@@ -102,7 +102,7 @@ fn kill_again_and_again(mut rest: Rest, rounds: u64, look: impl Fn(&Rest)) {
             for account in &mut accounts {
                 scope.spawn(|| account.work(address));
             }
-            // The moment is the point of it: any will do.
+            // Any moment is right for a kill.
             std::thread::sleep(moment);
             rest.serve.signal(Signal::KILL);
         });

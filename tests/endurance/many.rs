@@ -1,4 +1,4 @@
-//! Many servers with many tools. How fast that is, is the benchmark's business (`bench --only registry`).
+//! Many servers with many tools. `bench --only registry` measures the speed.
 
 use serde_json::json;
 use testkit::ClientSession as _;

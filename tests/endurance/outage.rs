@@ -1,4 +1,4 @@
-//! The database goes away and comes back while calls are made.
+//! The database becomes unreachable and comes back while calls are made.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use testkit::{Postgres, wait_until};
 use crate::rest::{PREFIX, Rest, expect, expect_error, fake};
 
 const CLIENTS: usize = 4;
-/// So many calls are made while the database is away.
+/// The number of calls during the outage.
 const MEANWHILE: usize = 300;
 
-/// Calls that are made again and again until it is over.
+/// Calls that are repeated until the end of the test.
 #[derive(Default)]
 struct Load {
     answered: AtomicUsize,
@@ -35,7 +35,7 @@ impl Load {
         }
     }
 
-    /// Waits until so many more were answered.
+    /// Waits until this many further calls were answered.
     #[track_caller]
     fn wait_for_more(&self, more: usize) {
         let wanted = self.answered.load(Ordering::Relaxed) + more;
@@ -45,7 +45,7 @@ impl Load {
     }
 }
 
-/// Whatever happens to the test, the load ends.
+/// The load ends, whatever happens to the test.
 struct Ending<'l>(&'l Load);
 
 impl Drop for Ending<'_> {
@@ -78,7 +78,7 @@ fn calls_go_on_without_the_database_and_everything_is_written_when_it_is_back() 
             });
             assert_ne!(health["checks"]["database"]["status"], "ok", "{health}");
             expect_error(503, "DATABASE_UNAVAILABLE", &rest.post("/servers", &fake("never", &[])));
-            // What happens to a server meanwhile is done, and written later.
+            // Changes of a server in the meantime take effect, and are stored later.
             let order = if nth == 0 { "disconnect" } else { "connect" };
             expect(200, &rest.order(&format!("/servers/two/{order}")));
             load.wait_for_more(MEANWHILE);

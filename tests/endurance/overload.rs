@@ -1,4 +1,4 @@
-//! More calls at once than may run: limits hold, and nobody goes without an answer.
+//! More calls at once than may run: limits are enforced, and every call gets a response.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::rest::{Begun, PREFIX, Rest, expect, expect_error};
 const CALLS: usize = 500;
 const LIMIT: u64 = 20;
 
-/// Makes all calls at once, each of which takes this long; their answers.
+/// Makes all calls at once, each of which takes this long; returns their responses.
 fn call_all(rest: &Rest, each: Duration) -> Vec<Fetched> {
     let mut connections: Vec<Connection> = (0..CALLS).map(|_| rest.serve.connect()).collect();
     for (number, connection) in connections.iter_mut().enumerate() {
@@ -22,12 +22,12 @@ fn call_all(rest: &Rest, each: Duration) -> Vec<Fetched> {
     connections.into_iter().map(|connection| Begun(connection).answer()).collect()
 }
 
-/// The most that the server had to do at once.
+/// The maximum number of concurrent calls at the server.
 fn most_at_once(rest: &Rest) -> Value {
     expect(200, &rest.call("one.most_open", &json!({})))["structuredContent"]["count"].clone()
 }
 
-/// How many executions there are that ended so.
+/// The number of executions with this status.
 #[track_caller]
 fn wait_for_count(rest: &Rest, status: &str, count: usize) {
     wait_until(&format!("{count} executions with {status}"), || {
@@ -37,7 +37,7 @@ fn wait_for_count(rest: &Rest, status: &str, count: usize) {
 }
 
 #[test]
-fn of_500_calls_at_once_so_many_run_as_may_and_the_others_wait() {
+fn of_500_concurrent_calls_only_the_limit_runs_and_the_others_wait() {
     let rest = Rest::start();
     rest.register("one", &[]);
     expect(200, &rest.patch("/settings", &json!({"concurrent_limit": LIMIT, "queue_limit": CALLS})));
@@ -51,7 +51,7 @@ fn of_500_calls_at_once_so_many_run_as_may_and_the_others_wait() {
 }
 
 #[test]
-fn those_for_whom_there_is_no_room_are_told_so_and_when_to_come_back() {
+fn refused_connections_get_an_error_with_retry_after() {
     let rest = Rest::start();
     rest.register("one", &[]);
     expect(200, &rest.patch("/settings", &json!({"concurrent_limit": LIMIT, "queue_limit": 30})));
@@ -65,7 +65,11 @@ fn those_for_whom_there_is_no_room_are_told_so_and_when_to_come_back() {
         assert_eq!((&context["limit"], &context["concurrent_limit"]), (&json!("queue_limit"), &json!(LIMIT)));
         let wait: u64 = answer.headers["retry-after"].parse().expect("a number of seconds");
         assert!((1..=60).contains(&wait));
-        assert!(answer.json()["detail"].as_str().unwrap().contains("20 may run, and 30 wait"), "{}", answer.body);
+        assert!(
+            answer.json()["detail"].as_str().unwrap().contains("20 may run, and 30 already wait"),
+            "{}",
+            answer.body
+        );
     }
     assert_eq!(most_at_once(&rest), LIMIT, "no more and no less");
     wait_for_count(&rest, "success", done.len());

@@ -1,4 +1,4 @@
-//! Who is served without tokens: the same user and root, by their connection; and where nobody can tell, by the local token.
+//! Access without tokens: the same user and root, by their connection; if the user is unknown, by the local token.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use super::{PING, initialize};
 
 const SERVERS: &str = "/api/v1/aggregator/servers";
 
-/// A request as it goes over the wire, by a client that closes the connection afterwards.
+/// The bytes of a request by a client that closes the connection afterwards.
 fn request(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}");
@@ -24,7 +24,7 @@ fn request(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Everything that a service answers, and what somebody who is let in reads there.
+/// Every public endpoint of a service, and what an authenticated client reads there.
 fn everything() -> Vec<(Vec<u8>, &'static str)> {
     let initialize = initialize("2025-11-25");
     vec![
@@ -39,7 +39,7 @@ fn everything() -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
-/// A service that runs as that user, with a data directory of its own.
+/// A service that runs as that user, with its own data directory.
 fn serve_as(shared: &SharedPrograms, uid: u32, listen: &str) -> Serve {
     let launch = Launch::program(shared.program("mcp-aggregator"))
         .args(["serve", "--listen", listen, "--data-dir"])
@@ -51,7 +51,7 @@ fn data_of(shared: &SharedPrograms, uid: u32) -> PathBuf {
     shared.home_of(uid).join("data")
 }
 
-/// In an environment that names no token and no folder of somebody else.
+/// Without environment variables that name tokens or folders of another user.
 fn plain(launch: Launch, home: impl AsRef<Path>) -> Launch {
     let home = home.as_ref();
     launch.cwd(home).env("HOME", home).env_remove("XDG_DATA_HOME").env_remove("MCP_AGGREGATOR_TOKEN")
@@ -62,7 +62,7 @@ fn local_token(data: &Path) -> String {
 }
 
 #[test]
-fn without_tokens_the_same_user_and_root_are_served_and_nobody_else() {
+fn without_tokens_only_the_same_user_and_root_are_served() {
     if !can_be_others("who is served without tokens") {
         return;
     }
@@ -93,7 +93,7 @@ fn without_tokens_the_same_user_and_root_are_served_and_nobody_else() {
             assert!(shared.send_as(BEN, at, &basic).starts_with("HTTP/1.1 403"));
         }
         let log = serve.stderr_text();
-        assert!(log.contains("a request was not let in") && log.contains("other_user"), "{log}");
+        assert!(log.contains("refused a request: authentication failed") && log.contains("other_user"), "{log}");
         assert!(!log.contains(&token), "{log}");
     }
     let file = data_of(&shared, ANN).join("local.token");
@@ -116,7 +116,7 @@ fn a_service_of_root_serves_root_alone() {
 }
 
 #[test]
-fn who_sends_something_and_closes_the_connection_is_not_taken_for_root() {
+fn a_closed_connection_is_not_mistaken_for_root() {
     if !can_be_others("connections that are closed early") {
         return;
     }
@@ -138,7 +138,7 @@ fn who_sends_something_and_closes_the_connection_is_not_taken_for_root() {
 }
 
 #[test]
-fn commands_of_the_same_user_and_of_root_reach_it_and_those_of_others_are_told_why_not() {
+fn commands_of_the_same_user_and_root_are_accepted_and_others_refused_with_the_reason() {
     if !can_be_others("commands of other users") {
         return;
     }
@@ -165,10 +165,10 @@ fn commands_of_the_same_user_and_of_root_reach_it_and_those_of_others_are_told_w
     }
     let refused = run(BEN, &["list", "--url", &url]);
     assert!(!refused.status.success());
-    assert!(refused.stderr.contains("serves only connections of its own user"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("accepts only connections of its own user"), "{}", refused.stderr);
 }
 
-/// A service in a user namespace that knows one user only.
+/// A service in a user namespace with only one user.
 #[test]
 fn a_user_that_has_no_number_here_needs_the_local_token() {
     if !can_be_others("users of another namespace") {
@@ -204,7 +204,7 @@ fn a_user_that_has_no_number_here_needs_the_local_token() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// A service that cannot ask the kernel, in its own home; nothing if that cannot be arranged.
+/// A service that cannot ask the kernel for users, in its own home; `None` if that is not possible here.
 fn without_netlink(home: &Path, arguments: &[&str]) -> Option<Serve> {
     let python = Command::new("python3").arg("--version").output();
     if !python.is_ok_and(|output| output.status.success()) {
@@ -220,7 +220,7 @@ fn without_netlink(home: &Path, arguments: &[&str]) -> Option<Serve> {
 }
 
 #[test]
-fn where_the_system_does_not_tell_users_apart_a_token_is_needed_and_our_commands_have_it() {
+fn on_systems_without_connection_users_a_token_is_needed_and_our_commands_send_it() {
     let home = TempDir::with_prefix("home-").expect("a temporary folder can be made");
     let data = home.path().join(".local/share/mcp-aggregator");
     let Some(serve) = without_netlink(home.path(), &[]) else { return };
@@ -257,7 +257,7 @@ fn where_the_system_does_not_tell_users_apart_a_token_is_needed_and_our_commands
 }
 
 #[test]
-fn where_users_are_told_apart_connect_writes_no_token() {
+fn on_systems_with_connection_users_connect_writes_no_token() {
     let home = TempDir::with_prefix("home-").expect("a temporary folder can be made");
     let launch = Launch::program(program("mcp-aggregator")).args(["serve", "--listen", "127.0.0.1:0"]);
     let _serve = Serve::of(plain(launch, home.path()));
@@ -295,7 +295,7 @@ fn the_link_that_serve_prints_signs_in_to_the_console_once() {
 }
 
 #[test]
-fn with_tokens_it_is_told_how_many_open_and_no_local_token_is_made() {
+fn with_tokens_their_number_is_printed_and_no_local_token_is_created() {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let tokens = folder.path().join("tokens");
     fs::write(&tokens, "ann:0123456789abcdef0\nben:0123456789abcdef1\nzoe:0123456789abcdef2\n").expect("it is ours");

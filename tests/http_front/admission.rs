@@ -1,4 +1,4 @@
-//! Who is let in: Host, Origin and tokens, each alone.
+//! Admission: Host, Origin and tokens, each alone.
 
 use std::process::{Command, Stdio};
 
@@ -22,7 +22,7 @@ fn token_file(text: &str) -> NamedTempFile {
     file
 }
 
-/// Every way in.
+/// Every endpoint.
 fn all_ways() -> [HttpRequest; 6] {
     [
         HttpRequest::post("/mcp", initialize("2025-11-25")),
@@ -132,7 +132,7 @@ fn pages_of_other_ports_of_this_machine_may_use_mcp_and_nothing_else() {
         let mcp = serve.fetch(&HttpRequest::post("/mcp", initialize("2025-11-25")).header("Origin", other));
         assert_eq!((mcp.status, mcp.headers["access-control-allow-origin"].as_str()), (200, other));
     }
-    // Browsers send no Origin for pictures, scripts and frames, and say so in another way.
+    // Browsers send no Origin for images, scripts and frames, but other headers.
     for (method, path) in private {
         for site in ["same-site", "cross-site"] {
             let answer = serve.fetch(&HttpRequest::new(method, path).header("Sec-Fetch-Site", site));
@@ -150,7 +150,7 @@ fn pages_of_other_ports_of_this_machine_may_use_mcp_and_nothing_else() {
 }
 
 #[test]
-fn with_tokens_nobody_comes_in_without_one() {
+fn with_tokens_requests_without_one_are_refused() {
     let puppet = puppet();
     let tokens = token_file("# who may\nann:secret-of-ann\n\nben:secret:of:ben\n");
     let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| {
@@ -180,7 +180,7 @@ fn with_tokens_nobody_comes_in_without_one() {
         assert_echoes(&mut SseClient::introduce(serve.address(), "/sse", &hello), "s.t");
         assert_echoes(&mut ModernHttp::new(serve.address(), "/mcp").with_token(token), "s.t");
     }
-    // In whatever case the scheme is written.
+    // The scheme is case-insensitive.
     let ask = HttpRequest::post("/mcp", initialize("2025-11-25")).header("Authorization", "bearer secret-of-ann");
     assert_eq!(serve.fetch(&ask).status, 200);
     let health = serve.fetch(&HttpRequest::new("GET", "/health"));
@@ -202,7 +202,7 @@ fn a_session_is_bound_to_the_token_it_was_opened_with() {
     assert_eq!(serve.fetch(&as_ben(HttpRequest::post(&older.endpoint, PING))).status, 404);
 }
 
-/// The keys of what we ask ourselves.
+/// The environment variables with credentials of our own.
 const KEYS: [&str; 8] = [
     "MCP_CLASSIFIER_API_KEY",
     "MCP_EMBEDDINGS_API_KEY",
@@ -242,6 +242,7 @@ fn a_token_reaches_no_server_and_no_log() {
         assert!(!String::from_utf8_lossy(&said).contains("the-one-secret"));
     }
     serve.fetch(&HttpRequest::post("/mcp", PING).header("Authorization", "Bearer a-wrong-secret"));
+    serve.wait_for_stderr("refused a request: authentication failed");
     let log = serve.stderr_text();
     assert!(!log.contains("the-one-secret") && !log.contains("a-wrong-secret"), "{log}");
 }
@@ -263,7 +264,7 @@ fn refused_start(arguments: &[&str]) -> Output {
     command.arg("--data-dir").arg(file.folder().join("data"));
     let output = run_command(command.env_remove("MCP_AGGREGATOR_TOKEN"));
     assert!(!output.status.success(), "{output:?}");
-    assert_eq!(puppet.lives().len(), 0, "no server was started");
+    assert_eq!(puppet.runs().len(), 0, "no server was started");
     output
 }
 

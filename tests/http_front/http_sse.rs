@@ -1,4 +1,4 @@
-//! HTTP+SSE of 2024-11-05: a stream for everything heard, an endpoint for everything said.
+//! HTTP+SSE of 2024-11-05: a stream for everything received, an endpoint for everything sent.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ fn closing_the_stream_ends_the_session_and_its_calls() {
 }
 
 #[test]
-fn a_session_nobody_opened_is_not_found() {
+fn an_unknown_session_is_not_found() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let client = serve.sse("/sse");
@@ -65,10 +65,10 @@ fn a_session_nobody_opened_is_not_found() {
 }
 
 #[test]
-fn answers_of_ours_do_not_wait_for_a_sign_of_life() {
+fn our_responses_do_not_wait_for_the_next_keep_alive() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
-    // Streams say every 15 s that they are alive.
+    // Streams send a keep-alive comment every 15 s.
     takes_less_than(Duration::from_secs(10), || {
         let begun = Instant::now();
         let mut client = serve.sse("/sse");

@@ -1,4 +1,4 @@
-//! Too much, too slow, too many: whoever asks for that is let go, and nobody else notices.
+//! Too much, too slow, too many: such clients are disconnected, and others are not affected.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_read() {
         connection.send(&session.post("").header("Content-Length", length));
         assert_eq!(connection.answer().status, 413, "{length}");
     }
-    // A number beyond all numbers may be taken for nonsense.
+    // A number beyond any integer may be refused as invalid.
     let mut connection = serve.connect();
     connection.send(&session.post("").header("Content-Length", "99999999999999999999999"));
     assert!((400..500).contains(&connection.answer().status));
@@ -40,7 +40,7 @@ fn a_body_without_an_announced_length_is_cut_off_at_the_limit() {
     connection.send(&session.post("").header("Transfer-Encoding", "chunked"));
     let chunk = vec![b' '; 1 << 20];
     let framed = [format!("{:x}\r\n", chunk.len()).as_bytes(), &chunk, b"\r\n"].concat();
-    // It stops taking them long before this many.
+    // It refuses them long before this many.
     let written = (0..200).take_while(|_| connection.write(&framed).is_ok()).count();
     if written == 200 {
         assert_eq!(connection.answer().status, 413);
@@ -63,7 +63,7 @@ fn a_head_that_is_too_large_is_refused() {
         Ok(None) | Err(_) => true,
     };
     let mut large = serve.connect();
-    // It may be closed before all of it is written.
+    // The connection may be closed before all of it is written.
     large.write(format!("POST /mcp HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(1 << 20)).as_bytes()).ok();
     assert!(refused(&mut large));
     let mut many = serve.connect();
@@ -83,7 +83,7 @@ fn what_is_no_http_is_let_go() {
         connection.write(nonsense.as_bytes()).expect("a socket takes that much");
         connection.wait_closed();
     }
-    // Two lengths, or a length and chunks: what one reader takes for the end is the middle to another.
+    // Two lengths, or a length and chunks: request smuggling, because two readers disagree about the end.
     for head in ["Content-Length: 4\r\nContent-Length: 5", "Content-Length: 4\r\nTransfer-Encoding: chunked"] {
         let mut connection = serve.connect();
         let request = format!(
@@ -97,7 +97,7 @@ fn what_is_no_http_is_let_go() {
 }
 
 #[test]
-fn a_client_that_dribbles_its_request_is_let_go_and_delays_nobody() {
+fn a_client_that_sends_its_request_too_slowly_is_disconnected_and_delays_no_other() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let mut session = serve.session("/mcp");
@@ -140,7 +140,7 @@ fn a_body_that_stalls_or_trickles_is_refused_and_its_connection_closed() {
         trickling.send(&ask.clone().header("Content-Length", "100000"));
         let mut writer = trickling.writer();
         let trickle = std::thread::spawn(move || {
-            // A byte every now and then, until nobody takes it any more.
+            // Sends a byte from time to time, until the connection is closed.
             while writer.write_all(b" ").is_ok() {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -164,7 +164,7 @@ fn a_request_that_is_not_let_in_does_not_keep_its_connection_by_trickling() {
 }
 
 #[test]
-fn a_request_after_a_refused_one_is_heard() {
+fn a_request_after_a_refused_one_is_processed() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp");

@@ -1,4 +1,4 @@
-//! Many clients, slow ones and ones that vanish: nobody waits for them, and nothing is left of them.
+//! Many clients, slow clients and clients that disappear: no other client waits for them, and nothing of them remains.
 
 use serde_json::json;
 use testkit::http_client::HttpRequest;
@@ -36,7 +36,7 @@ fn two_hundred_clients_at_once_each_get_their_own_answers() {
 }
 
 #[test]
-fn a_client_that_does_not_read_delays_nobody_and_fills_no_memory() {
+fn a_client_that_does_not_read_delays_no_other_and_fills_no_memory() {
     let (flooding, well) = (Puppet::new(Spec::legacy().tool("t")), Puppet::new(Spec::legacy().tool("t").echoes()));
     let serve = serving(&[("flooding", &flooding), ("well", &well)]);
     let slow = serve.session("/mcp");
@@ -62,7 +62,7 @@ fn a_client_that_does_not_read_delays_nobody_and_fills_no_memory() {
     });
     let grown = rss_kb(serve.pid()).saturating_sub(before);
     assert!(grown < 60_000, "grew by {grown} kB");
-    // When it reads at last, the answer is there.
+    // When it finally reads, the response is there.
     assert_eq!(connection.answer().message(None)["id"], 1);
 }
 
@@ -103,7 +103,7 @@ fn clients_that_vanish_leave_nothing_behind() {
         older.begin_call("s.t", json!({}));
         puppet.expect("tools/call");
         drop((modern, older));
-        // Both have left, so both calls are cancelled and the subscription ends.
+        // Both disconnected, so both calls are cancelled and the subscription ends.
         puppet.wait_for_count("notifications/cancelled", 2 * (round + 1));
         puppet.wait_for_count("resources/unsubscribe", round + 1);
     }
@@ -128,8 +128,8 @@ fn a_session_that_has_ended_leaves_nothing_behind() {
         rss_kb(serve.pid())
     };
     begin_and_end(2_000);
-    // What the service does beside (its index, its journal) may grow meanwhile, once; what sessions leave grows in
-    // every round. Even a hundred bytes of each would be 400 kB.
+    // Other memory of the service (its index, its journal) may grow once; leaked sessions would grow in every round.
+    // Even a hundred bytes for each would be 400 kB.
     let mut before = begin_and_end(1);
     let grown = (0..3).map(|_| {
         let after = begin_and_end(4_000);

@@ -1,4 +1,4 @@
-//! 2026-07-28 over HTTP: headers that mirror the body, and what only the other era may say.
+//! 2026-07-28 over HTTP: headers that mirror the body, and methods that only legacy clients may send.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -16,7 +16,7 @@ fn puppet() -> Puppet {
     Puppet::new(Spec::legacy().tool("t").raw_tool(region).prompt("p").resource("r://é").echoes())
 }
 
-/// A modern request as it should be.
+/// A valid modern request.
 fn request(client: &ModernHttp, method: &str, params: Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": client.dress(params)}).to_string()
 }
@@ -26,7 +26,7 @@ fn assert_code(answer: &Fetched, status: u16, code: i64) {
     assert_eq!((answer.status, answer.error_code()), (status, Some(code)), "{answer:?}");
 }
 
-/// Fetches and expects the mismatch of header and body that the revision has a code for.
+/// Fetches, and expects the error code for headers that do not match the body.
 #[track_caller]
 fn assert_mismatch(serve: &Serve, ask: &HttpRequest) {
     let answer = serve.fetch(ask);
@@ -67,7 +67,7 @@ fn names_beyond_ascii_are_mirrored_in_base64() {
     let encoded = read.clone().header("Mcp-Name", "=?base64?cjovL8Op?=");
     assert_eq!(serve.fetch(&encoded).status, 200);
     assert_mismatch(&serve, &read.header("Mcp-Name", "=?base64?cjovL2U=?="));
-    // What could be said plainly may be said in base64 too.
+    // A value that needs no encoding may be sent in Base64, too.
     let call = client.post(&request(&client, "tools/call", json!({"name": "s.t"})));
     assert_eq!(serve.fetch(&call.header("Mcp-Name", "=?base64?cy50?=")).status, 200);
 }
@@ -83,14 +83,14 @@ fn annotated_parameters_are_mirrored_too() {
     assert_eq!(serve.fetch(&call).status, 200);
     assert_mismatch(&serve, &call.clone().header("Mcp-Param-Region", "us"));
     assert_mismatch(&serve, &call.clone().without("Mcp-Param-Region"));
-    // One that nobody annotated is nobody's business.
+    // A header without an annotation is ignored.
     assert_eq!(serve.fetch(&call.header("Mcp-Param-Other", "x")).status, 200);
     let bare = client.post(&request(&client, "tools/call", json!({"name": "s.h", "arguments": {}})));
     assert_eq!(serve.fetch(&bare).status, 200);
 }
 
 #[test]
-fn a_request_says_who_asks_and_in_which_revision() {
+fn a_request_states_its_client_and_its_revision() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let client = serve.modern("/mcp");
@@ -110,7 +110,7 @@ fn a_request_says_who_asks_and_in_which_revision() {
 }
 
 #[test]
-fn what_is_unknown_or_of_the_other_era_is_not_found() {
+fn methods_that_are_unknown_or_of_the_other_lifecycle_are_not_found() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let client = serve.modern("/mcp");
@@ -121,13 +121,13 @@ fn what_is_unknown_or_of_the_other_era_is_not_found() {
         assert_code(&serve.fetch(&client.post(&request(&client, method, params))), 404, -32601);
     }
     assert_eq!(puppet.count("resources/subscribe"), 0);
-    // What is there but refused by its server or by us is an ordinary answer.
+    // A refusal by the server or by us is an ordinary response.
     let unknown = serve.fetch(&client.post(&request(&client, "tools/call", json!({"name": "s.nothing"}))));
     assert_code(&unknown, 200, -32601);
 }
 
 #[test]
-fn there_are_no_sessions_and_nothing_to_come_back_for() {
+fn there_are_no_sessions_and_no_resumable_streams() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.modern("/mcp");
@@ -145,7 +145,7 @@ fn there_are_no_sessions_and_nothing_to_come_back_for() {
 }
 
 #[test]
-fn both_eras_share_one_endpoint() {
+fn legacy_and_modern_clients_share_one_endpoint() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let mut modern = serve.modern("/mcp");
@@ -186,7 +186,7 @@ fn a_listen_streams_until_it_is_closed() {
     assert_eq!(answer.header("x-accel-buffering"), Some("no"));
     let first = answer.next_message().expect("a first message");
     assert_eq!(first.json()["method"], "notifications/subscriptions/acknowledged");
-    // There is no coming back, so there is nothing to come back by.
+    // Streams cannot be resumed, so events have no ids.
     assert_eq!(first.id, None);
     puppet.change(|spec| spec.tool("new"));
     puppet.notify("notifications/tools/list_changed", &json!({}));

@@ -1,4 +1,4 @@
-//! Requests that are not let in: logged, counted, and limited where they guess.
+//! Refused requests: logged, counted, and limited if they guess tokens.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn ask(serve: &Serve, path: &str, token: &str) -> Fetched {
     serve.fetch(&HttpRequest::new("GET", path).header("Authorization", &format!("Bearer {token}")))
 }
 
-/// The form of the sign-in page, without its body; and what its body begins with.
+/// The request of the sign-in form without the token, and the start of its body.
 fn sign_in_form(serve: &Serve) -> (HttpRequest, String) {
     let door = serve.fetch(&HttpRequest::new("GET", "/login"));
     let cookie = door.headers["set-cookie"].split(';').next().expect("a cookie").to_owned();
@@ -74,15 +74,17 @@ fn guesses_have_to_wait_and_a_good_token_gets_in_all_the_same() {
 }
 
 #[test]
-fn a_flood_of_wrong_tokens_is_logged_in_a_line_that_tells_none_of_them() {
+fn a_flood_of_wrong_tokens_is_logged_in_one_line_without_the_tokens() {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let serve = serving(&folder);
     for number in 0..200 {
         ask(&serve, "/mcp?key=hidden-query", &format!("hidden-guess-{number}"));
     }
     assert_eq!(ask(&serve, "/mcp", GOOD).status, 400, "no session is named");
+    serve.wait_for_stderr("refused a request: authentication failed");
     let log = serve.stderr_text();
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains("a request was not let in")).collect();
+    let lines: Vec<&str> =
+        log.lines().filter(|line| line.contains("refused a request: authentication failed")).collect();
     let [line] = lines.as_slice() else { panic!("{log}") };
     for part in ["peer=127.0.0.1", "reason=\"wrong_token\"", "path=\"/mcp\""] {
         assert!(line.contains(part), "{part} is not in {line}");
@@ -105,7 +107,7 @@ fn wrong_tokens_at_the_sign_in_of_the_console_count_as_well() {
     let statuses: Vec<u16> = (0..3).map(|_| sign_in(&serve, "hidden-guess").status).collect();
     assert_eq!(statuses, [401, 401, 429]);
     assert_eq!(sign_in(&serve, GOOD).status, 303, "all tokens are good ones");
-    assert!(serve.stderr_text().contains("path=\"/login\""));
+    serve.wait_for_stderr("path=\"/login\"");
 }
 
 #[test]
@@ -126,7 +128,7 @@ fn a_wrong_token_is_refused_and_counts_at_the_pages_of_the_console_as_well() {
 }
 
 #[test]
-fn who_has_a_token_cannot_try_others_at_the_door_of_the_console() {
+fn a_signed_in_user_cannot_guess_other_tokens_at_the_sign_in_page() {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let serve = serving(&folder);
     let (form, body) = sign_in_form(&serve);
@@ -154,7 +156,7 @@ fn a_guess_that_waits_for_its_last_byte_counts_when_it_is_whole() {
 }
 
 #[test]
-fn who_is_not_known_may_send_little_and_who_has_signed_in_as_much_as_ever() {
+fn unauthenticated_clients_may_send_little_and_signed_in_ones_much() {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let serve = serving(&folder);
     let large = "x".repeat(65 << 10);
@@ -165,6 +167,6 @@ fn who_is_not_known_may_send_little_and_who_has_signed_in_as_much_as_ever() {
     assert_eq!(inside.status, 303);
     let cookie = inside.headers["set-cookie"].split(';').next().expect("a cookie").to_owned();
     let form = HttpRequest::new("POST", "/import").header("Content-Type", "application/x-www-form-urlencoded");
-    // Read to its end, and then found to be from no page of ours.
+    // It is read to its end, and then refused because it has no valid CSRF token.
     assert_eq!(serve.fetch(&form.header("Cookie", &cookie).body(format!("csrf=wrong&x={large}"))).status, 403);
 }

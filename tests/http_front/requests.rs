@@ -1,4 +1,4 @@
-//! What a POST may be, and what it gets.
+//! Valid and invalid POST requests, and their responses.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -32,7 +32,7 @@ fn a_plain_answer_is_json_to_the_byte() {
 }
 
 #[test]
-fn a_body_may_have_line_breaks_and_come_in_chunks() {
+fn a_body_may_have_line_breaks_and_be_chunked() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp");
@@ -65,7 +65,7 @@ fn what_needs_no_answer_gets_202_and_nothing_else() {
 }
 
 #[test]
-fn the_client_says_what_it_understands() {
+fn the_client_announces_its_capabilities() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp");
@@ -120,7 +120,7 @@ fn what_is_no_json_rpc_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_raw_control_character_in_a_string_is_no_json_wherever_it_comes_in() {
+fn a_raw_control_character_in_a_string_is_invalid_json_everywhere() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp");
@@ -176,7 +176,7 @@ fn batches_belong_to_one_revision() {
 }
 
 #[test]
-fn other_methods_and_other_paths_are_told_so() {
+fn other_methods_and_paths_are_refused() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp");
@@ -189,7 +189,7 @@ fn other_methods_and_other_paths_are_told_so() {
         assert!(answer.status == 404 || answer.status == 400, "{path}: {answer:?}");
     }
     assert_eq!(serve.fetch(&HttpRequest::new("GET", "/nothing")).status, 404);
-    // There is the console, which is for people.
+    // The console is at this path.
     assert_eq!(serve.fetch(&HttpRequest::post("/", initialize("2025-11-25"))).status / 100, 4);
 }
 
@@ -211,7 +211,7 @@ fn a_connection_carries_one_request_after_the_other() {
 }
 
 #[test]
-fn the_health_of_the_service_tells_no_names() {
+fn the_public_health_report_contains_no_names() {
     let puppet = puppet();
     let serve = serving(&[("secretive", &puppet)]);
     let health = serve.fetch(&HttpRequest::new("GET", "/health"));
@@ -269,7 +269,7 @@ fn twenty_megabytes_pass_both_ways_unchanged_as_json_and_as_an_event() {
             answer.bytes()
         };
         let returned = testkit::raw::at(&body, &["result", "structuredContent"]);
-        // No message of 20 MB if it fails.
+        // Without the 20 MB in the failure message.
         assert!(returned == Some(arguments.as_str()), "{accept}: {} bytes came back", body.len());
     }
 }

@@ -1,4 +1,4 @@
-//! A token whose secret is replaced: what the old secret opened ends, and the name is still the same principal.
+//! Rotating a token: everything that the old secret opened ends, and the principal stays the same.
 
 use serde_json::json;
 use tempfile::NamedTempFile;
@@ -16,7 +16,7 @@ fn serving(puppet: &Puppet) -> (Serve, NamedTempFile) {
     let tokens = NamedTempFile::new().expect("a temporary file can be made");
     std::fs::write(tokens.path(), OLD).expect("it can be written");
     let serve = Serve::start_as(&config(&[("s", puppet)]), |launch| {
-        // The new secret is tried until it is known.
+        // Tries the new secret until it is accepted.
         launch.args(["--limit", "wrong-tokens-per-minute=100000", "--token-file"]).arg(tokens.path())
     });
     (serve, tokens)
@@ -26,7 +26,7 @@ fn bearer(ask: HttpRequest, secret: &str) -> HttpRequest {
     ask.header("Authorization", &format!("Bearer {secret}"))
 }
 
-/// Replaces the secret, and waits until the new one opens.
+/// Replaces the secret, and waits until the new one is accepted.
 fn rotate(serve: &Serve, tokens: &NamedTempFile) {
     std::fs::write(tokens.path(), NEW).expect("it can be written");
     wait_until("the new secret opens", || {
@@ -66,7 +66,7 @@ fn every_stream_that_the_old_secret_opened_ends_and_those_of_others_go_on() {
         while stream.next_event().is_some() {}
     }
     assert_echoes(&mut ben, "s.t");
-    // The session went with its stream: neither secret finds it.
+    // The session ended with its stream: neither secret finds it.
     assert_eq!(serve.fetch(&ann.post(PING)).status, 401);
     assert_eq!(serve.fetch(&bearer(ann.post(PING).without("Authorization"), "new-secret-of-ann")).status, 404);
     let reset = HttpRequest::new("POST", "/api/v1/aggregator/executions/reset").header("Content-Length", "0");
@@ -133,8 +133,40 @@ fn a_call_that_is_parked_is_resumed_with_the_new_secret_and_not_with_the_old() {
     assert_eq!(new.answer_to(id)["result"]["resultType"], "complete");
 }
 
+/// The start of a request whose body is never complete.
+fn unfinished(ask: &HttpRequest, serve: &Serve) -> Vec<u8> {
+    let mut bytes = ask.to_bytes(serve.address());
+    bytes.pop();
+    bytes
+}
+
 #[test]
-fn a_call_under_way_is_cancelled_with_the_secret_it_was_made_with() {
+fn a_request_that_is_still_arriving_ends_with_its_secret() {
+    let puppet = Puppet::new(Spec::legacy().tool("t").echoes());
+    let (serve, tokens) = serving(&puppet);
+    let change = HttpRequest::new("PATCH", "/api/v1/aggregator/settings")
+        .header("Content-Type", "application/json")
+        .body(r#"{"timeout_ms": 1234}"#);
+    let asks = [
+        bearer(HttpRequest::post("/mcp", super::initialize("2025-11-25")), "old-secret-of-ann"),
+        bearer(change, "old-secret-of-ann"),
+    ];
+    let mut connections = [serve.connect(), serve.connect()];
+    for (connection, ask) in connections.iter_mut().zip(&asks) {
+        connection.write(&unfinished(ask, &serve)).expect("the service reads");
+    }
+    rotate(&serve, &tokens);
+    for connection in &mut connections {
+        // The rest of the body is never sent: the service answers without it. It reports that the token was replaced,
+        // or that it is wrong if it had not read the head by then.
+        assert_eq!(connection.answer().status, 401);
+    }
+    let settings = serve.fetch(&bearer(HttpRequest::new("GET", "/api/v1/aggregator/settings"), "new-secret-of-ann"));
+    assert_ne!(settings.json()["timeout_ms"], 1234);
+}
+
+#[test]
+fn a_running_call_is_cancelled_with_the_secret_it_was_made_with() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let (serve, tokens) = serving(&puppet);
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "s.t", "arguments": {}}});
@@ -149,7 +181,7 @@ fn a_call_under_way_is_cancelled_with_the_secret_it_was_made_with() {
         [bearer(over_rest, "old-secret-of-ann"), modern.post(&modern_call.to_string()), legacy.post(&call.to_string())];
     let mut connections = [(); 3].map(|()| serve.connect());
     for (connection, ask) in connections.iter_mut().zip(&asks) {
-        // As one piece of JSON, for which nothing is sent before the end.
+        // As one JSON response, which sends nothing before the end.
         connection.send(&ask.clone().without("Accept").header("Accept", "application/json"));
         puppet.expect("tools/call");
     }

@@ -1,4 +1,4 @@
-//! Sessions: from `initialize` to DELETE, and what happens without one.
+//! Sessions: from `initialize` to DELETE, and requests without one.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -98,12 +98,12 @@ fn one_server_alone_is_offered_under_its_own_path_whatever_its_name() {
 }
 
 #[test]
-fn a_server_that_failed_says_how_when_it_is_met_alone() {
+fn a_failed_server_reports_why_under_its_own_path() {
     let config = testkit::Config::new().server("s", testkit::fake().args(["--fail-at", "initialize"]));
     let serve = testkit::Serve::start(&config);
     let assert_told = |error: &Value| {
         let data = &error["data"];
-        // It has failed, and a moment later it is known when it is tried again.
+        // It has failed, and a moment later the time of the next attempt is known.
         assert!(data["reason"] == "server_failed" || data["reason"] == "server_unavailable", "{error}");
         assert_eq!(data["server"], "s", "{error}");
         assert!(data["detail"].as_str().is_some_and(|detail| detail.contains("exited with status 3")), "{error}");
@@ -112,7 +112,7 @@ fn a_server_that_failed_says_how_when_it_is_met_alone() {
     assert_told(&refused.json()["error"]);
     assert_eq!(refused.headers.get("mcp-session-id"), None, "a session nobody was let into");
     assert_told(&serve.modern("/mcp/s").ask("server/discover", json!({}))["error"]);
-    // Among others it is just not there.
+    // Among other servers, it is just missing.
     assert_eq!(serve.session("/mcp").ids("tools/list"), [""; 0]);
 }
 
@@ -132,7 +132,7 @@ fn too_many_sessions_end_the_one_that_was_left_alone_the_longest() {
             answer.bytes();
         }
     };
-    // One that is used now and then outlives one that is not, and an open stream is use enough.
+    // A session that is used from time to time is kept longer than an idle one, and an open stream counts as use.
     for _ in 0..11 {
         open(100);
         assert_eq!(serve.fetch(&used.post(PING)).status, 200);

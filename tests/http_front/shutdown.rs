@@ -1,4 +1,4 @@
-//! Servers that die in the middle, and the orderly end of the service itself.
+//! Servers that exit during a call, and the graceful shutdown of the service.
 
 use std::process::{Command, Stdio};
 
@@ -36,7 +36,7 @@ fn a_server_that_dies_in_the_middle_of_a_stream_fails_that_call_and_no_other() {
 }
 
 #[test]
-fn told_to_stop_it_lets_what_runs_finish() {
+fn shutdown_lets_running_calls_finish() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let mut serve = serving(&[("dying", &puppet)]);
     let session = serve.session("/mcp");
@@ -48,7 +48,7 @@ fn told_to_stop_it_lets_what_runs_finish() {
     modern.notice("notifications/subscriptions/acknowledged");
 
     serve.signal(Signal::TERM);
-    // A listen ends with a result, nobody new is let in; and the call is still heard.
+    // A subscription ends with a result, no new client is accepted, and the call still gets its response.
     assert!(modern.answer_to(listen)["result"].is_object());
     wait_until("nobody listens any more", || Connection::try_open(serve.address()).is_err().then_some(()));
     call.answer(r#"{"content":[]}"#);
@@ -62,7 +62,7 @@ fn told_to_stop_it_lets_what_runs_finish() {
 }
 
 #[test]
-fn told_to_stop_it_ends_streams_that_wait_for_news_though_a_call_still_runs() {
+fn shutdown_ends_idle_streams_while_a_call_still_runs() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("dying", &puppet)]);
     let session = serve.session("/mcp");
@@ -74,13 +74,13 @@ fn told_to_stop_it_ends_streams_that_wait_for_news_though_a_call_still_runs() {
     assert_eq!(stream.status, 200);
     serve.signal(Signal::TERM);
     assert_eq!(stream.next_message(), None);
-    // There was time enough left for the call.
+    // There was enough time left for the call.
     call.answer(r#"{"content":[]}"#);
     assert_eq!(running.answer().status, 200);
 }
 
 #[test]
-fn a_call_that_is_cut_off_is_told_that_the_service_ends() {
+fn an_interrupted_call_reports_that_the_service_shuts_down() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let mut serve = serving(&[("dying", &puppet)]);
     let session = serve.session("/mcp");
@@ -95,13 +95,13 @@ fn a_call_that_is_cut_off_is_told_that_the_service_ends() {
         let mut answer = connection.answer();
         assert_eq!(answer.status, 503);
         let told = answer.json().to_string();
-        assert!(told.contains("The service is ending"), "{told}");
+        assert!(told.contains("The service is shutting down"), "{told}");
     }
     serve.wait_exit();
 }
 
 #[test]
-fn told_twice_it_does_not_wait() {
+fn a_second_signal_ends_calls_immediately() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let mut serve = serving(&[("dying", &puppet)]);
     let session = serve.session("/mcp");
@@ -117,7 +117,7 @@ fn told_twice_it_does_not_wait() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_kindly() {
+fn a_port_in_use_is_reported_with_a_hint() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let file = config(&[("s", &puppet)]).write();

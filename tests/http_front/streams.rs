@@ -1,4 +1,4 @@
-//! Answers as events, and coming back for what was missed.
+//! Responses as events, and resuming a stream.
 
 use serde_json::json;
 use testkit::http_client::{Answer, Event};
@@ -45,14 +45,14 @@ fn a_broken_stream_is_resumed_after_the_last_event_seen() {
     assert_eq!(next_message(&mut answer).data, second.data);
     assert_eq!(next_message(&mut answer).json()["params"]["progress"], 3);
     assert_eq!(next_message(&mut answer).data, r#"{"jsonrpc":"2.0","id":"c","result":{"content":[ ],"x":1.0}}"#);
-    // The stream was that request's; it ends with its answer.
+    // The stream belonged to that request, and ends with its response.
     assert_eq!(answer.next_message(), None);
-    // Leaving was not cancelling.
+    // Disconnecting is not cancelling.
     assert_eq!(puppet.count("notifications/cancelled"), 0);
 }
 
 #[test]
-fn an_answer_that_comes_while_nobody_listens_waits_for_whoever_resumes() {
+fn a_response_without_a_listener_waits_for_a_resumed_stream() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp");
@@ -63,20 +63,20 @@ fn an_answer_that_comes_while_nobody_listens_waits_for_whoever_resumes() {
     let mut answer = connection.answer();
     let id = next_message(&mut answer).id.expect("events have ids");
     drop(connection);
-    // Resumed before the answer is there, the stream waits for it.
+    // The stream is resumed before the response exists, and waits for it.
     let mut again = serve.connect();
     again.send(&session.get().header("Last-Event-ID", &id));
     let mut answer = again.answer();
     call.answer(r#"{"content":[]}"#);
     assert_eq!(answer.message(None)["id"], "c");
-    // And once more: what was delivered can be lost on the way.
+    // And once more, because delivered events can be lost on the way.
     let mut more = serve.connect();
     let mut answer = more.ask(&session.get().header("Last-Event-ID", &id));
     assert_eq!(answer.message(None)["id"], "c");
 }
 
 #[test]
-fn nobody_resumes_the_stream_of_another_session() {
+fn a_session_cannot_resume_the_stream_of_another() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let [session, thief] = [(); 2].map(|()| serve.session("/mcp"));
@@ -93,7 +93,7 @@ fn nobody_resumes_the_stream_of_another_session() {
     stealing.send(&thief.get().header("Last-Event-ID", &id));
     let mut stolen = stealing.answer();
     if stolen.status == 200 {
-        // An ordinary stream then: what comes on it is the thief's own.
+        // An ordinary stream: it carries only messages of the other session.
         puppet.change(|spec| spec.tool("fence"));
         puppet.notify("notifications/tools/list_changed", &json!({}));
         assert_eq!(next_message(&mut stolen).json()["method"], "notifications/tools/list_changed");
@@ -124,7 +124,7 @@ fn streams_begin_with_an_event_to_resume_from_where_the_revision_has_that() {
     let mut resumed = again.ask(&session.get().header("Last-Event-ID", &id));
     assert_eq!(next_message(&mut resumed).json()["params"]["progress"], 1);
 
-    // An event without data is news to older clients.
+    // Older clients do not expect events without data.
     let hello = Hello { revision: "2025-06-18".to_owned(), ..Hello::default() };
     let older = HttpSession::introduce(serve.address(), "/mcp", &hello);
     let mut connection = serve.connect();
@@ -138,7 +138,7 @@ fn streams_begin_with_an_event_to_resume_from_where_the_revision_has_that() {
 }
 
 #[test]
-fn what_is_about_no_request_comes_on_one_stream_only() {
+fn messages_about_no_request_go_to_one_stream_only() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let session = serve.session("/mcp");
@@ -147,7 +147,7 @@ fn what_is_about_no_request_comes_on_one_stream_only() {
     assert_eq!(older.status, 200);
     let mut second = serve.connect();
     let mut newer = second.ask(&session.get());
-    // Refused, or in place of the older one.
+    // Either refused, or it replaces the older one.
     assert!(newer.status == 200 || newer.status == 409, "{}", newer.status);
     puppet.change(|spec| spec.tool("new"));
     puppet.notify("notifications/tools/list_changed", &json!({}));
@@ -160,7 +160,7 @@ fn what_is_about_no_request_comes_on_one_stream_only() {
 }
 
 #[test]
-fn news_missed_without_a_stream_is_had_by_coming_back() {
+fn missed_notifications_arrive_after_reconnecting() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let mut session = serve.session("/mcp");
@@ -172,7 +172,7 @@ fn news_missed_without_a_stream_is_had_by_coming_back() {
     drop(connection);
     puppet.change(|spec| spec.prompt("two"));
     puppet.notify("notifications/prompts/list_changed", &json!({}));
-    // It can be seen, so it was told.
+    // The change is visible, so it was announced.
     while session.ids("prompts/list").is_empty() {}
     let mut again = serve.connect();
     let mut stream = again.ask(&session.get().header("Last-Event-ID", &seen));
@@ -188,7 +188,7 @@ fn a_legacy_client_that_vanishes_has_not_cancelled() {
     connection.send(&session.post(CALL));
     let call = puppet.expect("tools/call");
     drop(connection);
-    // What happens next at the server comes after it.
+    // The next event at the server comes after it.
     let mut other = serve.session("/mcp");
     let id = other.begin_call("s.t", json!({}));
     puppet.expect("tools/call").answer("{}");
@@ -206,7 +206,7 @@ fn a_call_that_takes_long_becomes_a_stream_before_anybody_gives_up() {
     let mut connection = serve.connect();
     connection.send(&session.post(CALL));
     let call = puppet.expect("tools/call");
-    // Nothing is said, and yet something comes, in time for impatient proxies.
+    // No message is sent, but keep-alive comments are, in time for impatient proxies.
     let mut answer = connection.answer();
     assert!(answer.is_stream());
     call.answer("{}");
@@ -214,7 +214,7 @@ fn a_call_that_takes_long_becomes_a_stream_before_anybody_gives_up() {
 }
 
 #[test]
-fn a_question_missed_is_asked_again_of_whoever_resumes() {
+fn a_missed_server_request_is_repeated_when_the_stream_resumes() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     let mut session = serve.interactive_session("/mcp");

@@ -1,4 +1,4 @@
-//! What real servers answer through us is what they answer directly.
+//! Real servers answer the same through us as directly.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use super::sandbox::Sandbox;
 use super::servers::{self, Server};
 use super::steps::call;
 
-/// Makes the same calls in a session with the server and in a session with us, and returns what both answered.
+/// Makes the same calls in a session with the server and in one with us, and returns both lists of responses.
 #[track_caller]
 fn same_answers(parts: &Parts, sandbox: &Sandbox, server: &Server, calls: &[(&str, Value)]) -> Vec<Value> {
     let (direct, through_us) = both_answers(parts, sandbox, (server, server), calls);
@@ -51,7 +51,7 @@ fn everything_echoes_adds_and_sends_structured_content_and_images() {
         ("get-resource-reference", json!({"resourceType": "Text", "resourceId": 1})),
     ];
     let sandbox = Sandbox::new();
-    // The text of a resource tells the time at which it was made.
+    // The text of a resource contains the time of its creation.
     let (mut direct, mut through_us) =
         both_answers(&parts, &sandbox, (&servers::everything(&parts), &servers::everything(&parts)), &calls);
     for answers in [&mut direct, &mut through_us] {
@@ -97,7 +97,7 @@ fn files_are_written_read_and_listed() {
 }
 
 #[test]
-fn errors_of_a_server_arrive_as_it_gave_them() {
+fn errors_of_a_server_pass_unchanged() {
     let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
     let sandbox = Sandbox::new();
     let files = sandbox.files();
@@ -126,7 +126,7 @@ fn memory_remembers_entities() {
     let sandbox = Sandbox::new();
     let entities = json!([{"name": "Ada", "entityType": "person", "observations": ["wrote the first program"]}]);
     let calls = [("create_entities", json!({"entities": entities})), ("read_graph", json!({}))];
-    // A memory each: the second one would find that Ada is known.
+    // Separate memories: the second server would otherwise know Ada already.
     let directly = servers::memory(&parts, &sandbox.path("directly.jsonl"));
     let behind_us = servers::memory(&parts, &sandbox.path("behind-us.jsonl"));
     let (direct, through_us) = both_answers(&parts, &sandbox, (&directly, &behind_us), &calls);
@@ -138,7 +138,7 @@ fn memory_remembers_entities() {
 }
 
 #[test]
-fn git_tells_status_and_history() {
+fn git_returns_status_and_history() {
     let Some(parts) = Parts::with(&[Part::Python]) else { return };
     let sandbox = Sandbox::new();
     let repository = sandbox.repository();
@@ -160,7 +160,7 @@ fn git_tells_status_and_history() {
 }
 
 #[test]
-fn time_is_told_and_converted() {
+fn time_is_returned_and_converted() {
     let Some(parts) = Parts::with(&[Part::Python]) else { return };
     let calls = [
         ("convert_time", json!({"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Tokyo"})),
@@ -168,7 +168,8 @@ fn time_is_told_and_converted() {
     ];
     let time = servers::time(&parts);
     let (direct, through_us) = both_answers(&parts, &Sandbox::new(), (&time, &time), &calls);
-    // Both tell the date, so midnight may come between the two sessions. Only what is the same every day is compared.
+    // Both contain the date, so midnight may come between the two sessions. Only what is the same every day is
+    // compared.
     let timeless = |answer: &Value| {
         let mut result = answer["result"].clone();
         let told = result["content"][0]["text"].take();

@@ -1,4 +1,4 @@
-//! Real clients, which carry out steps in sessions and tell what they saw. See `client.py` and `client.mjs`.
+//! Real clients, which execute steps in sessions and report what they received. See `client.py` and `client.mjs`.
 
 use std::fs::File;
 use std::io::Write;
@@ -26,18 +26,18 @@ pub(super) enum Client {
     TypeScriptV2,
 }
 
-/// How a client finds out which revision to speak.
+/// How a client negotiates the revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Mode {
     /// By `initialize`, as until 2025-11-25.
     Legacy,
     /// By `server/discover`, then by `initialize`.
     Auto,
-    /// It speaks 2026-07-28 or not at all.
+    /// It supports only 2026-07-28.
     Modern,
 }
 
-/// A half of the protocol's history.
+/// The kinds of revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Era {
     /// Until 2025-11-25.
@@ -46,7 +46,7 @@ pub(super) enum Era {
     Modern,
 }
 
-/// What a client shall do in one session.
+/// What a client does in one session.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// A command line or an address, as MCP clients write it in their configs.
@@ -60,12 +60,12 @@ pub(super) struct Plan {
 /// All that a client may have.
 pub(super) const EVERYTHING_A_CLIENT_HAS: &[&str] = &["elicitation", "sampling", "roots"];
 
-/// What the client saw.
+/// The report of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    /// The revision that was agreed on.
+    /// The negotiated revision.
     pub(super) revision: String,
-    /// A modern client that did not ask does not know.
+    /// A modern client that did not probe does not know.
     pub(super) server_name: Option<String>,
     pub(super) capabilities: Value,
     pub(super) instructions: Option<String>,
@@ -82,7 +82,7 @@ impl Mode {
         }
     }
 
-    /// What it will speak with us, who know both.
+    /// The kind of revision that it uses with us, who support both.
     pub(super) fn era(self) -> Era {
         match self {
             Self::Legacy => Era::Legacy,
@@ -92,14 +92,14 @@ impl Mode {
 }
 
 impl Client {
-    /// Carries out these plans side by side.
+    /// Runs these plans concurrently.
     #[track_caller]
     pub(super) fn run(self, parts: &Parts, sandbox: &Sandbox, plans: &[Plan]) -> Vec<Session> {
         let plans: Vec<Value> = plans.iter().map(Plan::to_value).collect();
         self.carry_out(parts, sandbox, &json!({"inTurn": false, "sessions": plans}))
     }
 
-    /// Carries out one plan as a client that calls itself so.
+    /// Runs one plan as a client with this name.
     #[track_caller]
     pub(super) fn run_as(self, name: &str, parts: &Parts, sandbox: &Sandbox, plan: &Plan) -> Session {
         let mut plan = plan.to_value();
@@ -108,7 +108,7 @@ impl Client {
         sessions.into_iter().next().expect("there is a session per plan")
     }
 
-    /// Carries out one plan after the other.
+    /// Runs one plan after the other.
     #[track_caller]
     pub(super) fn run_in_turn(self, parts: &Parts, sandbox: &Sandbox, plans: &[Plan]) -> Vec<Session> {
         let plans: Vec<Value> = plans.iter().map(Plan::to_value).collect();
@@ -166,7 +166,7 @@ impl Session {
     }
 }
 
-/// A plan of a legacy client that can be asked nothing, with a server that it starts.
+/// A plan of a legacy client without capabilities, with a server that it starts.
 pub(super) fn plain_plan(server: &Server, steps: Vec<Value>) -> Plan {
     Plan { server: server.to_value(), mode: Mode::Legacy, offers: &[], steps }
 }

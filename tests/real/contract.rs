@@ -1,5 +1,5 @@
-//! Schemathesis reads the OpenAPI document and sends everything it allows, and much that it does not: whatever comes back
-//! must be what the document says, and nothing may break.
+//! Schemathesis reads the OpenAPI document, and sends everything it allows and much that it does not: every response
+//! must match the document, and nothing may crash.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,10 +14,10 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 const SECONDS: &str = "60";
 
 #[test]
-fn answers_are_what_the_openapi_document_says_whatever_is_sent() {
+fn responses_match_the_openapi_document_whatever_is_sent() {
     let Some(parts) = Parts::with(&[Part::Contract]) else { return };
     let folder = tempfile::tempdir().unwrap();
-    // Programs that are made up must not be found by chance.
+    // Generated names of programs must not exist by chance.
     let nothing = folder.path().join("no-programs");
     fs::create_dir(&nothing).unwrap();
     let serve = Serve::in_folder(&folder.path().join("data"), |launch| {
@@ -31,7 +31,7 @@ fn answers_are_what_the_openapi_document_says_whatever_is_sent() {
         .args(["-m", "schemathesis.cli", "--config-file"])
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/real/contract.toml"))
         .args(["run", &format!("http://{}/api/v1/openapi.json", serve.address())])
-        // It has no end.
+        // This endpoint is an endless stream.
         .args(["--exclude-path", "/api/v1/aggregator/events"])
         // One worker: in Python 3.11 two threads that parse at the same time break each other (python/cpython#106905).
         .args(["--checks", CHECKS, "--max-time", SECONDS, "--request-timeout", "30", "--workers", "1"])

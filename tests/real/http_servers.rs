@@ -10,7 +10,7 @@ use super::parts::Parts;
 use super::sandbox::Sandbox;
 use super::servers::{self, Server};
 
-/// The ways to reach the server `everything`.
+/// The transports of the server `everything`.
 pub(super) const TRANSPORTS: [Transport; 2] = [
     Transport { argument: "streamableHttp", path: "/mcp", kind: "http" },
     Transport { argument: "sse", path: "/sse", kind: "sse" },
@@ -19,10 +19,10 @@ pub(super) const TRANSPORTS: [Transport; 2] = [
 /// A way to reach a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transport {
-    /// What the server `everything` calls it.
+    /// The option of the server `everything`.
     argument: &'static str,
     path: &'static str,
-    /// What configs call it.
+    /// The value in configs.
     pub(super) kind: &'static str,
 }
 
@@ -66,14 +66,14 @@ impl HttpServer {
         server
     }
 
-    /// It in a config that tells the transport.
+    /// Its config entry with the transport.
     pub(super) fn entry(&self) -> Value {
         let mut entry = self.bare_entry();
         entry["type"] = self.transport.kind.into();
         entry
     }
 
-    /// It in a config that leaves the transport to be found out.
+    /// Its config entry without the transport, which is then detected.
     pub(super) fn bare_entry(&self) -> Value {
         json!({"url": format!("http://localhost:{}{}", self.port, self.transport.path)})
     }
@@ -81,7 +81,7 @@ impl HttpServer {
 
 impl Drop for HttpServer {
     fn drop(&mut self) {
-        // Both fail only if it has already ended and been reaped, which is what we want.
+        // Both fail only if it has already ended and been reaped, which is fine.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -11,10 +11,10 @@ use super::parts::{Part, Parts};
 use super::sandbox::Sandbox;
 use super::servers::{self, Server, aggregator, config_of};
 
-/// Lets the Inspector do this with a server.
+/// Runs the Inspector with a server.
 #[track_caller]
 fn inspect(parts: &Parts, sandbox: &Sandbox, server: &Server, arguments: &[&str]) -> Output {
-    // The Inspector has a `--config` of its own, so ours is told in a config for it.
+    // The Inspector has its own `--config`, so ours is in a config for it.
     let config = sandbox.path("inspector.json");
     let text = json!({"mcpServers": {server.key: server.to_value()}}).to_string();
     fs::write(&config, text).expect("a temporary folder can be written");

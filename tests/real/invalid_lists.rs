@@ -1,5 +1,4 @@
-//! Strict clients refuse a whole list for one entry that is not as the protocol says. Through us they get everything that
-//! can be used, whatever a server lists.
+//! Strict clients reject a whole list for one invalid entry. Through us they get everything that is usable.
 
 use serde_json::{Value, json};
 use testkit::{Puppet, Spec};
@@ -11,7 +10,7 @@ use super::steps::{list, other_lists};
 use crate::definitions::{nested, referring, repetitive, with_input, with_output};
 use crate::relay::serving;
 
-/// One thing is wrong with each of these tools.
+/// Each of these tools has one problem.
 const TOOLS: [&str; 26] = [
     r#"{"name":"a"}"#,
     r#"{"name":"b","inputSchema":null}"#,
@@ -41,7 +40,7 @@ const TOOLS: [&str; 26] = [
     r#"{"name":"d","inputSchema":{"type":"array"}}"#,
 ];
 
-/// All but the last can be used.
+/// All but the last are usable.
 const USABLE_TOOLS: usize = TOOLS.len() - 1;
 
 fn liar() -> Puppet {

@@ -66,7 +66,7 @@ fn every_tool_definition_is_the_bytes_of_its_server_but_for_the_name() {
     ours.initialize();
     let mut listed = ours.list_raw_tools();
     while !prefixes(&servers).all(|prefix| listed.iter().any(|tool| tool.contains(&prefix))) {
-        // Python may need longer on a busy machine than a list waits; then it is announced.
+        // On a busy machine, Python may need longer than a list waits; then it is announced.
         ours.notification("notifications/tools/list_changed");
         listed = ours.list_raw_tools();
     }

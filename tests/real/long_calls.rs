@@ -58,7 +58,7 @@ fn a_cancelled_operation_is_cancelled_at_its_server_and_the_session_goes_on() {
     assert!(!answered.contains(id), "the server gave the call up");
 }
 
-/// The server with a copy of all it is sent and of all it sends.
+/// The server, with a copy of everything it receives and sends.
 fn record(server: &Server, received: &std::path::Path, sent: &std::path::Path) -> Server {
     let script = r#"received=$1 sent=$2; shift 2; tee "$received" | "$@" | tee "$sent""#;
     let mut args = vec!["-c".to_owned(), script.to_owned(), "record".to_owned()];

@@ -9,11 +9,12 @@
 //! - [`service`]: `mcp-aggregator` as clients reach it
 //! - the tests of tools, mostly with `mcp-simple-aggregator`: [`answers`], [`inspector`], [`listing`], [`long_calls`],
 //!   [`names`], [`processes`], [`remote`]
-//! - [`liars`]: strict clients and servers that list nonsense
+//! - [`invalid_lists`]: strict clients, and servers whose lists are invalid
 //! - [`documents`]: documents that run tools of real servers
 //! - [`search`]: tools of real servers are found
 //! - [`contract`]: everything that the OpenAPI document of the REST API allows
-//! - the tests of everything else, with `mcp-aggregator`: [`whole_protocol`], [`watching`]
+//! - [`oauth`]: signing in to a server that a real identity provider protects
+//! - the tests of everything else, with `mcp-aggregator`: [`whole_protocol`], [`subscriptions`]
 
 mod answers;
 mod clients;
@@ -25,6 +26,7 @@ mod invalid_lists;
 mod listing;
 mod long_calls;
 mod names;
+pub(crate) mod oauth;
 mod parts;
 mod processes;
 mod remote;

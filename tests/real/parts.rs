@@ -1,4 +1,4 @@
-//! Where the real servers and clients are.
+//! Finds the real servers and clients.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Real servers start side by side, and nothing of them is left when we stop.
+//! Real servers start in parallel, and nothing of them is left after shutdown.
 
 use serde_json::json;
 use testkit::{Driver, Launch, descendants, processes_with_env, wait_until};
@@ -7,7 +7,7 @@ use super::parts::{Part, Parts};
 use super::sandbox::Sandbox;
 use super::servers::{self, Server, config_of};
 
-/// Starts us in front of these servers. The mark finds every process of this test, wherever it hides.
+/// Starts us with these servers. The mark finds every process of this test.
 #[track_caller]
 fn start(servers: &[&Server], sandbox: &Sandbox) -> (Driver, String) {
     let (name, value) = ("REAL_TEST", sandbox.path("").display().to_string());
@@ -26,10 +26,10 @@ fn five_servers_start_at_once_and_stop_without_a_trace() {
     let sandbox = Sandbox::new();
     let servers = servers::all(&parts, &sandbox);
     let (mut client, mark) = start(&servers.iter().collect::<Vec<_>>(), &sandbox);
-    // All run before the first one is asked for anything: none waited for another.
+    // All run before the first request: none waited for another.
     wait_until("five servers were started", || (servers_of(&client, &servers) == 5).then_some(()));
     client.initialize();
-    // Calls wait for their server; none waits for the start of another.
+    // Calls wait for their own server only.
     let calls = [
         client.start_call("time:get_current_time", json!({"timezone": "UTC"})),
         client.start_call("everything:echo", json!({"message": "hello"})),
@@ -49,7 +49,7 @@ fn five_servers_start_at_once_and_stop_without_a_trace() {
     assert_eq!(client.stderr_text(), "", "an orderly stop is no news");
 }
 
-/// How many of the servers are processes of ours now.
+/// How many of the servers run as processes of ours.
 fn servers_of(client: &Driver, servers: &[Server]) -> usize {
     let command_lines: Vec<String> = descendants(client.pid()).into_iter().map(command_line).collect();
     let runs = |server: &&Server| {
@@ -65,7 +65,7 @@ fn command_line(pid: u32) -> String {
 }
 
 #[test]
-fn a_server_started_by_npx_goes_with_all_its_processes_when_the_client_leaves() {
+fn a_server_started_by_npx_ends_with_all_its_processes_when_the_client_disconnects() {
     let Some(parts) = Parts::with(&[Part::Npm]) else { return };
     let sandbox = Sandbox::new();
     let (mut client, mark) = start(&[&servers::everything_by_npx(&parts)], &sandbox);
@@ -77,7 +77,7 @@ fn a_server_started_by_npx_goes_with_all_its_processes_when_the_client_leaves() 
 }
 
 #[test]
-fn a_server_started_by_npx_goes_with_all_its_processes_when_we_are_killed() {
+fn a_server_started_by_npx_ends_with_all_its_processes_when_we_are_killed() {
     let Some(parts) = Parts::with(&[Part::Npm]) else { return };
     let sandbox = Sandbox::new();
     let (mut client, mark) = start(&[&servers::everything_by_npx(&parts)], &sandbox);

@@ -1,4 +1,4 @@
-//! A real server that runs elsewhere, reached over both HTTP transports.
+//! A remote real server over both HTTP transports.
 
 use serde_json::{Value, json};
 use testkit::{Config, Driver, Launch, program, raw};
@@ -17,7 +17,7 @@ fn behind_us(entry: &Value) -> Driver {
     client
 }
 
-/// Servers list more tools to clients that can be asked things, and we can.
+/// Servers list more tools to clients with capabilities, which we have.
 fn initialize_with_all_we_offer(server: &mut Driver) {
     let params = json!({
         "protocolVersion": "2025-11-25",
@@ -103,7 +103,7 @@ fn a_long_operation_reports_every_step_and_delays_no_other_call() {
 }
 
 #[test]
-fn a_server_that_was_started_again_is_met_again() {
+fn a_restarted_server_gets_a_new_handshake() {
     let Some(parts) = Parts::with(&[Part::Npm]) else { return };
     let [streamable, _] = TRANSPORTS;
     let server = HttpServer::everything(&parts, streamable);
@@ -112,6 +112,6 @@ fn a_server_that_was_started_again_is_met_again() {
     assert_eq!(text_of(&client.call("everything.echo", json!({"message": "one"}))), "Echo: one");
     drop(server);
     let _again = HttpServer::everything_on(&parts, streamable, port);
-    // It does not know our session, and says so with 400.
+    // It does not know our session, and reports that with 400.
     assert_eq!(text_of(&client.call("everything.echo", json!({"message": "two"}))), "Echo: two");
 }

@@ -1,4 +1,4 @@
-//! What the servers of one test work on: some files, a Git repository, a home that is nobody's.
+//! The files of one test's servers: some files, a Git repository, an empty home.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Tools of real servers are found by what somebody wants to do.
+//! Tools of real servers are found by what the user wants to do.
 
 use serde_json::json;
 use testkit::http_client::HttpRequest;
@@ -10,7 +10,7 @@ use super::servers::{self, config_of};
 use crate::rest::{Rest, expect};
 
 #[test]
-fn who_wants_to_remember_something_finds_the_memory_server_first() {
+fn a_query_about_remembering_finds_the_memory_server_first() {
     let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
     let sandbox = Sandbox::new();
     let servers = servers::all(&parts, &sandbox);

@@ -8,10 +8,10 @@ use testkit::{Config, Launch, ServerEntry, program};
 use super::parts::Parts;
 use super::sandbox::{Repository, Sandbox};
 
-/// Tells our own servers where to write down the labels of cancelled calls.
+/// The variable with the file in which our own servers record the labels of cancelled calls.
 const JOURNAL: &str = "JOURNAL";
 
-/// A command line that speaks MCP over stdio, and the key it gets in our config.
+/// A command line of an MCP server over stdio, and its key in our config.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) key: &'static str,
@@ -42,7 +42,7 @@ pub(super) fn time(parts: &Parts) -> Server {
     from_pypi(parts, "time", &["-m", "mcp_server_time", "--local-timezone", "UTC"])
 }
 
-/// Remembers all thoughts of all clients for as long as it runs.
+/// Keeps all thoughts of all clients as long as it runs.
 pub(super) fn thinking(parts: &Parts) -> Server {
     let package = "@modelcontextprotocol/server-sequential-thinking/dist/index.js";
     Server { key: "thinking", command: parts.node(), args: vec![text(&parts.npm_file(package))], env: Vec::new() }
@@ -89,7 +89,7 @@ pub(super) fn everything_by_npx(parts: &Parts) -> Server {
         args: args.into(),
         env: vec![
             ("PATH", format!("{}:{path}", node_folder.display())),
-            // Otherwise npm looks on the network for a newer npm.
+            // Otherwise npm checks the network for a newer version of itself.
             ("npm_config_update_notifier", "false".to_owned()),
         ],
     }

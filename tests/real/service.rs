@@ -10,7 +10,7 @@ use testkit::{Config, Driver, Launch, program};
 /// `mcp-aggregator serve` on a port of its own. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Service {
-    /// Locked, for several tests may look at it.
+    /// Locked, because several tests may read it.
     process: Mutex<Driver>,
     address: String,
     /// Its config and its registry.
@@ -53,7 +53,7 @@ impl Service {
         json!({"type": "sse", "url": format!("{}/sse/{server}", self.address)})
     }
 
-    /// What it had to say so far.
+    /// Its stderr so far.
     pub(super) fn stderr_text(&self) -> String {
         self.process.lock().unwrap_or_else(PoisonError::into_inner).stderr_text()
     }

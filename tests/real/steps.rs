@@ -1,12 +1,12 @@
-//! What a client can be asked to do. `client.py` and `client.mjs` carry it out, in the order given.
+//! The steps of a client, which `client.py` and `client.mjs` run in order.
 //!
 //! Every step gives one answer: a list, or an object with `result` or `error` as the client received them. The answer
-//! also tells what else happened meanwhile: `asked`, what the server wanted to know from the client; `progress`;
-//! `logs`; `changes`, what was announced; `cancelled`.
+//! also contains what happened in the meantime: `asked`, the server requests; `progress`; `logs`; `changes`, the
+//! announced changes; `cancelled`.
 
 use serde_json::{Value, json};
 
-/// Lists the tools, again and again until there is at least one of each of these prefixes.
+/// Lists the tools repeatedly until there is at least one with each of these prefixes.
 pub(super) fn list<P: AsRef<str>>(prefixes: impl IntoIterator<Item = P>) -> Value {
     let prefixes: Vec<String> = prefixes.into_iter().map(|prefix| prefix.as_ref().to_owned()).collect();
     json!({"list": prefixes})
@@ -21,28 +21,28 @@ pub(super) fn call(tool: &str, arguments: &Value) -> Value {
     json!({"call": tool, "arguments": arguments})
 }
 
-/// A call during which the server asks the client something; these are the replies, in this order.
+/// A call during which the server sends requests; these are the replies, in order.
 pub(super) fn call_with_replies(tool: &str, arguments: &Value, replies: &[Value]) -> Value {
     json!({"call": tool, "arguments": arguments, "replies": replies})
 }
 
-/// A call whose progress is wanted.
+/// A call with progress.
 pub(super) fn call_with_progress(tool: &str, arguments: &Value) -> Value {
     json!({"call": tool, "arguments": arguments, "progress": true})
 }
 
-/// A call that the client gives up after it has heard this many times of progress.
+/// A call that the client cancels after this many progress notifications.
 pub(super) fn cancelled_call(tool: &str, arguments: &Value, after: usize) -> Value {
     json!({"call": tool, "arguments": arguments, "progress": true, "cancelAfter": after})
 }
 
-/// The same step, which also tells what was logged meanwhile, and waits until there is at least so much of it.
+/// The same step with log messages; it waits until there are at least this many.
 pub(super) fn with_logs(least: usize, mut step: Value) -> Value {
     step["logs"] = least.into();
     step
 }
 
-/// Sets the level of the messages that the client wants to hear, which only legacy clients can.
+/// Sets the level of log messages, which only legacy clients can.
 pub(super) fn level(level: &str) -> Value {
     json!({"level": level})
 }
@@ -67,7 +67,7 @@ pub(super) fn complete_template(template: &str, (variable, value): (&str, &str))
     json!({"complete": {"type": "ref/resource", "uri": template}, "argument": argument})
 }
 
-/// Watches resources and lists during a call, until each was announced as changed at least once.
+/// Subscribes to resources and lists during a call, until each was announced as changed.
 pub(super) fn watch(uris: &[&str], lists: &[&str], during: &Value) -> Value {
     json!({"watch": {"uris": uris, "lists": lists}, "then": during})
 }

@@ -10,7 +10,7 @@ use super::servers;
 use super::service::Service;
 use super::steps::{call, list, other_lists, watch, with_prefix};
 
-/// One client of each library and era.
+/// One client of each library and kind of revision.
 const CLIENTS: [(Client, Mode); 4] = [
     (Client::Python, Mode::Legacy),
     (Client::Python, Mode::Modern),
@@ -18,7 +18,7 @@ const CLIENTS: [(Client, Mode); 4] = [
     (Client::TypeScriptV2, Mode::Modern),
 ];
 
-/// Carries out the same steps with all of these endpoints, side by side.
+/// Runs the same steps with all of these endpoints, concurrently.
 #[track_caller]
 fn run(client: (Client, Mode), parts: &Parts, sandbox: &Sandbox, endpoints: &[Value], steps: &[Value]) -> Vec<Session> {
     let (client, mode) = client;
@@ -42,14 +42,14 @@ fn steps_with_notes() -> Vec<Value> {
     let flip = || watch(&[], &["tools", "prompts", "resources"], &call("flip", &json!({})));
     let [resources, _, prompts] = other_lists();
     let lists = [list(["notes."]), resources, prompts];
-    // In the second step it no longer watches the first note, which changes before the second.
+    // In the second step it is no longer subscribed to the first note, which changes before the second.
     let watches = [watch(&["note://one"], &[], &write(&["one"])), watch(&["note://two"], &[], &write(&["one", "two"]))];
     let steps = watches.into_iter().chain([flip()]).chain(lists.clone()).chain([flip()]).chain(lists);
     steps.map(|step| with_prefix("notes.", step)).collect()
 }
 
 #[test]
-fn clients_of_both_eras_hear_of_the_changes_they_watch_for_and_of_no_others() {
+fn legacy_and_modern_clients_get_exactly_the_changes_they_subscribed_to() {
     let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
     let sandbox = Sandbox::new();
     let eras = ["legacy", "modern"];
@@ -76,7 +76,7 @@ fn clients_of_both_eras_hear_of_the_changes_they_watch_for_and_of_no_others() {
 }
 
 #[test]
-fn clients_of_both_eras_watch_a_resource_of_everything_over_every_transport() {
+fn legacy_and_modern_clients_subscribe_to_a_resource_over_every_transport() {
     let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
     let sandbox = Sandbox::new();
     let [http, sse] = TRANSPORTS.map(|transport| HttpServer::everything(&parts, transport));

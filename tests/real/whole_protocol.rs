@@ -1,8 +1,8 @@
-//! Real clients of every era use all of the protocol through us, with real servers of every era.
+//! Real clients of every revision use the whole protocol through us, with real servers of every revision.
 //!
-//! - [`tour`]: what a client does with each server to have used all of the protocol
-//! - [`world`]: one service in front of all servers, for all of these tests; [`comparison`]: what was seen through it and
-//!   without it
+//! - [`tour`]: the steps that use the whole protocol with each server
+//! - [`world`]: one service in front of all servers, for all of these tests; [`comparison`]: compares what was seen
+//!   through it and directly
 //! - the tests: [`tours`], [`interaction`], [`inspector`]
 
 mod comparison;

@@ -1,4 +1,4 @@
-//! Lists that change: whoever listens is told, once it can be seen, and of nothing that did not change.
+//! List changes: listeners are notified when the change is visible, and only of changes.
 
 use serde_json::json;
 use testkit::{ClientSession, Driver, Puppet, Spec};
@@ -78,7 +78,7 @@ fn a_server_that_dies_takes_what_it_offered_along() {
 }
 
 #[test]
-fn every_session_is_told_on_its_stream() {
+fn every_session_is_notified_on_its_stream() {
     let puppet = Puppet::new(Spec::legacy().tool("t").resource("r://1"));
     let serve = serving(&[("s", &puppet)]);
     let mut all = serve.session("/mcp");

@@ -1,4 +1,4 @@
-//! What is under way: progress, cancellation and pings, both ways.
+//! Pending requests: progress, cancellation and pings, in both directions.
 
 use serde_json::json;
 use testkit::{ClientSession, Puppet, Spec, raw};
@@ -9,7 +9,7 @@ const PROGRESS: &str = "notifications/progress";
 const CANCELLED: &str = "notifications/cancelled";
 
 #[test]
-fn progress_comes_back_under_the_clients_own_token_and_is_otherwise_exact() {
+fn progress_has_the_clients_token_and_is_otherwise_unchanged() {
     let puppet = Puppet::new(Spec::legacy().tool("t").prompt("p").resource("r://1"));
     let mut client = connected(&[("s", &puppet)]);
     for token in [r#""\u0041""#, "7", "1e2", "-0", r#""7""#] {
@@ -71,7 +71,7 @@ fn a_cancelled_request_of_any_kind_is_cancelled_at_its_server_and_never_answered
         assert_eq!(cancelled.param(&["requestId"]), request.id(), "{method}");
         assert_eq!(cancelled.text_param(&["reason"]).as_deref(), Some("enough \u{e9}"));
         request.answer("{}");
-        // What the server writes next arrives, so the late answer was seen and dropped.
+        // The server's next message arrives, so the late response was read and dropped.
         puppet.change(|spec| spec.tool(&format!("new{number}")));
         puppet.notify("notifications/tools/list_changed", &json!({}));
         client.notice("notifications/tools/list_changed");
@@ -108,7 +108,7 @@ fn a_question_ends_with_the_call_it_belongs_to() {
     let question = client.question("sampling/createMessage");
     client.cancel(id);
     puppet.expect(CANCELLED);
-    // Whatever becomes of the answer, it is no trouble.
+    // The response may arrive or not; neither is an error.
     client.reply(&question, json!({"role": "assistant", "content": {"type": "text", "text": "late"}, "model": "m"}));
     assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
     assert_eq!(client.ids("tools/list"), ["s.t"]);
@@ -142,13 +142,13 @@ fn over_http_progress_comes_on_the_stream_of_its_own_request() {
     call.answer(r#"{"content":[ ]}"#);
     let last = answer.next_message().expect("the answer comes on the stream");
     assert_eq!(last.data, r#"{"jsonrpc":"2.0","id":"x","result":{"content":[ ]}}"#);
-    // A stream ends with its answer.
+    // A stream ends with its response.
     assert_eq!(answer.next_event(), None);
 }
 
 #[test]
 fn several_messages_of_a_server_in_one_array_are_taken_one_by_one() {
-    // On a pipe, as JSON over HTTP, on a stream.
+    // Over a pipe, as JSON over HTTP, and as a stream.
     for (over_http, on_stream) in [(false, false), (true, false), (true, true)] {
         let spec = Spec::legacy().tool("t");
         let puppet = if over_http { Puppet::over_http(spec) } else { Puppet::new(spec) };
@@ -163,7 +163,7 @@ fn several_messages_of_a_server_in_one_array_are_taken_one_by_one() {
         );
         let ping = r#"{"jsonrpc":"2.0","id":"are you there","method":"ping"}"#;
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"x":1.0}}}}"#);
-        // What is no message is junk, and nothing else suffers from it.
+        // Invalid messages are dropped, and affect nothing else.
         let junk = format!(r#"7, [{answer}], {{}}, [], null"#);
         if on_stream {
             received.aside("[]");

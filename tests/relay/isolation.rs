@@ -1,4 +1,4 @@
-//! Several clients, one server: nothing crosses.
+//! Several clients of one server are isolated.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -9,7 +9,7 @@ use super::{count_of, serving};
 
 const ELICITATION: &str = r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
 
-/// The call whose arguments say it is this client's.
+/// The call of this client, by its arguments.
 #[track_caller]
 fn call_of(puppet: &Puppet, who: &str) -> Received {
     puppet.expect_where(&format!("the call of {who}"), |message| {
@@ -59,7 +59,7 @@ fn a_client_cancels_its_own_request_only() {
     one.send_line(&call("one", "1"));
     two.send_line(&call("two", "1"));
     let (of_one, of_two) = (call_of(&puppet, "one"), call_of(&puppet, "two"));
-    // Nobody's request of that id, for this client.
+    // For this client, the id belongs to no request.
     idle.tell("notifications/cancelled", json!({"requestId": 1}));
     two.tell("notifications/cancelled", json!({"requestId": 1}));
     let cancelled = puppet.expect("notifications/cancelled");
@@ -70,7 +70,7 @@ fn a_client_cancels_its_own_request_only() {
 }
 
 #[test]
-fn a_question_goes_to_the_one_client_whose_call_is_under_way() {
+fn a_server_request_goes_to_the_only_client_with_a_running_call() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let [mut one, mut two] = [(); 2].map(|()| serve.interactive_session("/mcp"));
@@ -113,7 +113,7 @@ fn a_question_that_could_be_anybodys_is_refused() {
 }
 
 #[test]
-fn a_question_about_no_call_is_asked_of_nobody() {
+fn a_server_request_outside_any_call_reaches_no_client() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let mut session = serve.interactive_session("/mcp");
@@ -126,7 +126,7 @@ fn a_question_about_no_call_is_asked_of_nobody() {
 }
 
 #[test]
-fn over_http_a_question_belongs_to_the_call_on_whose_stream_it_comes() {
+fn over_http_a_server_request_belongs_to_the_call_on_whose_stream_it_arrives() {
     let puppet = Puppet::over_http(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let [mut one, mut two] = [(); 2].map(|()| serve.interactive_session("/mcp"));
@@ -147,7 +147,7 @@ fn over_http_a_question_belongs_to_the_call_on_whose_stream_it_comes() {
 }
 
 #[test]
-fn nobody_can_answer_a_question_asked_of_another() {
+fn a_client_cannot_answer_a_request_to_another() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let [mut one, mut thief] = [(); 2].map(|()| serve.interactive_session("/mcp"));
@@ -224,7 +224,7 @@ fn an_id_used_twice_at_once_mixes_nothing_up() {
     first.send(&session.post(&call("first", "7")));
     let of_first = call_of(&puppet, "first");
     second.send(&session.post(&call("second", "7")));
-    // The second is refused, or answered where it was asked.
+    // The second is refused, or sent to its own client.
     let answer_second = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| second.answer().json());
         while !waiting.is_finished() && puppet.count("tools/call") < 2 {
@@ -252,7 +252,7 @@ fn a_client_that_vanished_in_the_middle_of_a_call_does_not_keep_its_turn() {
     let question = vanishing.question("elicitation/create");
     vanishing.reply(&question, json!({"action": "decline"}));
     puppet.response(7);
-    // Its streams break, and that is all that is ever heard of it.
+    // Its streams break, and nothing more is received from it.
     drop(vanishing);
     staying.send_line(&call("staying", "1"));
     assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), under_way.id());
@@ -261,7 +261,7 @@ fn a_client_that_vanished_in_the_middle_of_a_call_does_not_keep_its_turn() {
 }
 
 #[test]
-fn calls_about_which_nobody_can_be_asked_do_not_wait_for_each_other() {
+fn calls_without_server_requests_do_not_wait_for_each_other() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let begin = |who: &str| {
@@ -272,7 +272,7 @@ fn calls_about_which_nobody_can_be_asked_do_not_wait_for_each_other() {
     };
     let mut first = begin("first");
     let of_first = call_of(&puppet, "first");
-    // A client with a session would have the server to itself from now on.
+    // A client with a session would now have the server to itself.
     of_first.ask("7", "elicitation/create", ELICITATION);
     assert!(puppet.response(7)["error"].is_object());
     let mut second = begin("second");
@@ -294,7 +294,7 @@ fn a_client_that_still_listens_keeps_its_turn_although_others_wait() {
     one.reply(&question, json!({"action": "decline"}));
     puppet.response(7);
     other.send_line(&call("other", "1"));
-    // Longer than one that is gone would be waited for.
+    // Longer than the wait for a disconnected client.
     std::thread::sleep(std::time::Duration::from_secs(12));
     assert_eq!(puppet.count("notifications/cancelled"), 0);
     under_way.answer("{}");
@@ -314,14 +314,15 @@ fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_affects_no_
     under_way.ask("7", "elicitation/create", ELICITATION);
     let question = slow.question("elicitation/create");
     other.send_line(&call("other", "1"));
-    // Its time is over before anybody answers: the question goes with it, and nothing is cancelled that was never sent.
+    // It times out before the response: the server request ends with it, and nothing is cancelled that was never sent.
     assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), under_way.id());
     assert!(puppet.response(7)["error"].is_object());
     slow.notice("notifications/cancelled");
     let failure = slow.line_to("1");
     assert_eq!(raw::at(&failure, &["error", "data", "reason"]), Some("\"server_too_slow\""));
     drop(question);
-    // The other's turn comes; and a question is the other's, now that the server has done with the first call.
+    // The other call's turn comes; and a server request now belongs to it, because the server has finished the first
+    // call.
     let next = call_of(&puppet, "other");
     under_way.answer("{}");
     next.ask("8", "elicitation/create", ELICITATION);
@@ -334,7 +335,7 @@ fn the_time_a_call_waits_for_its_turn_does_not_count_and_a_late_call_affects_no_
 }
 
 #[test]
-fn a_call_that_waits_for_somebody_elses_turn_is_pending_and_that_is_not_its_servers_time() {
+fn a_call_that_waits_for_another_turn_is_pending_and_the_wait_is_not_server_time() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let [mut one, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
@@ -359,7 +360,7 @@ fn a_call_that_waits_for_somebody_elses_turn_is_pending_and_that_is_not_its_serv
     execution("2", "executing");
     next.answer("{}");
     other.line_to("2");
-    // Times of one length can be compared as they are written.
+    // Timestamps of equal length can be compared as text.
     let moment = |execution: &Value, key: &str| execution[key].as_str().expect("a moment").to_owned();
     let (first, second) = (execution("1", "success"), execution("2", "success"));
     assert!(moment(&second, "submitted_at") < moment(&first, "completed_at"), "{first} {second}");

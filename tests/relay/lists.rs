@@ -1,11 +1,12 @@
-//! What is listed: in the order of the config, in the server's own bytes, all of it, once.
+//! Lists: in the order of the config, in the server's own bytes, complete, once.
 
 use serde_json::json;
 use testkit::{ClientSession, Launch, Puppet, Spec, raw, wait_until};
 
 use super::{at, code_of, config, connected, elements, introduce, serving};
 
-/// Members no revision knows, numbers a parser would change, icons, `_meta`, and space between tokens.
+/// Members that no revision defines, numbers that a parser would change, icons, `_meta`, and white space between
+/// tokens.
 const REST: &str = r#""title":"T","icons":[{"src":"data:,x","sizes":["any"],"theme":"dark"}],  "_meta" : {"k":1.0,"l":1E+40},"x-new":{"a":[ ]}"#;
 
 fn named(name: &str) -> String {
@@ -60,7 +61,7 @@ fn what_a_server_lists_in_pages_is_listed_whole() {
 }
 
 #[test]
-fn long_lists_come_in_pages_of_ours_and_foreign_cursors_are_refused() {
+fn long_lists_are_paginated_and_unknown_cursors_are_refused() {
     let spec = (0..2500).fold(Spec::legacy(), |spec, number| {
         spec.tool(&format!("t{number}")).prompt(&format!("p{number}")).resource(&format!("r://{number}"))
     });
@@ -123,8 +124,7 @@ fn instructions_are_merged_and_labelled_by_server() {
 
 #[test]
 fn instructions_reach_a_client_over_stdio() {
-    // A client that introduces itself waits three seconds for servers that start, which may not be enough for them on a
-    // busy machine.
+    // An initializing client waits three seconds for servers that start, which may be too short on a busy machine.
     wait_until("a server starts within three seconds", || {
         let puppet = Puppet::new(Spec::legacy().instructions("be kind"));
         let mut client = Launch::service(&config(&[("s", &puppet)])).start();
@@ -157,7 +157,7 @@ fn what_is_declared_is_what_the_servers_have() {
 }
 
 #[test]
-fn a_server_without_a_capability_is_not_asked_for_it() {
+fn a_server_without_a_capability_gets_no_requests_for_it() {
     let puppet = Puppet::new(Spec::legacy().capabilities(r#"{"tools":{}}"#).tool("t"));
     let mut client = connected(&[("s", &puppet)]);
     assert_eq!(client.ids("prompts/list"), [""; 0]);

@@ -1,4 +1,4 @@
-//! Log messages say which server they come from, and reach a client from the level it wants.
+//! Log messages name their server, and reach a client from its level on.
 
 use serde_json::json;
 use testkit::{ClientSession, Puppet, Spec, raw};
@@ -31,7 +31,7 @@ fn messages_are_labelled_by_server_and_otherwise_exact() {
 }
 
 #[test]
-fn each_client_hears_from_its_own_level_on() {
+fn each_client_gets_log_messages_of_its_own_level() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let [mut curious, mut calm] = [(); 2].map(|()| serve.session("/mcp"));
@@ -45,7 +45,7 @@ fn each_client_hears_from_its_own_level_on() {
     assert_eq!(curious.notice(MESSAGE)["params"]["data"], "great");
     assert_eq!(calm.notice(MESSAGE)["params"]["data"], "great");
     assert_eq!(count_of(&calm.take_all(), MESSAGE), 0);
-    // The server is asked for what the most curious client wants.
+    // The server gets the lowest level of all clients.
     let lines = puppet.lines_of("logging/setLevel");
     let last = lines.last().expect("the level was set");
     assert_eq!(at(last, &["params", "level"]), "\"debug\"");
@@ -60,7 +60,7 @@ fn a_level_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn a_server_that_starts_later_is_told_the_level_too() {
+fn a_server_that_starts_later_also_gets_the_log_level() {
     let early = Puppet::new(Spec::legacy().tool("t"));
     let late = Puppet::new(Spec::legacy().tool("t").leaves("initialize"));
     let mut client = testkit::Launch::service(&super::config(&[("early", &early), ("late", &late)])).start();
@@ -88,7 +88,7 @@ fn under_the_path_of_one_server_messages_are_left_as_they_are() {
 }
 
 #[test]
-fn a_server_is_asked_for_less_again_when_who_wanted_more_is_gone() {
+fn the_log_level_rises_again_when_the_client_that_lowered_it_leaves() {
     let puppet = Puppet::new(Spec::legacy().tool("t").echoes());
     let serve = serving(&[("s", &puppet)]);
     let [mut curious, mut calm] = [(); 2].map(|()| serve.session("/mcp"));
@@ -103,12 +103,12 @@ fn a_server_is_asked_for_less_again_when_who_wanted_more_is_gone() {
     assert_asked(&["error", "debug"]);
     curious.delete();
     assert_asked(&["error", "debug", "error"]);
-    // The same for a request that wanted more while it ran.
+    // The same for a request with a lower level while it runs.
     let mut modern = serve.modern("/mcp");
     modern.myself.log_level = Some("info".to_owned());
     modern.ask("tools/call", json!({"name": "s.t", "arguments": {}}));
     assert_asked(&["error", "debug", "error", "info", "error"]);
     calm.delete();
-    // What it would say by itself nobody can ask for.
+    // Messages that a server sends by itself cannot be requested.
     assert_asked(&["error", "debug", "error", "info", "error", "info"]);
 }

@@ -1,4 +1,4 @@
-//! Prompts are named like tools; completion goes where the prompt or the template is.
+//! Prompts are named like tools; completion goes to the server of the prompt or template.
 
 use serde_json::json;
 use testkit::{ClientSession, Puppet, Spec, raw};
@@ -25,7 +25,7 @@ fn a_prompt_is_got_from_its_server_by_its_own_name() {
 }
 
 #[test]
-fn a_prompt_nobody_has_is_an_invalid_parameter() {
+fn an_unknown_prompt_is_an_invalid_parameter() {
     let puppet = Puppet::new(Spec::legacy().prompt("p").tool("t"));
     let mut client = connected(&[("s", &puppet)]);
     for name in ["p", "s.q", "s.t", ""] {

@@ -1,11 +1,11 @@
-//! Resources are read from whoever has them: by the list, by a template, or by asking round.
+//! Resources are read from the server that has them: by the list, by a template, or by asking all.
 
 use serde_json::json;
 use testkit::{ClientSession, Driver, Launch, Puppet, Spec};
 
 use super::{at, code_of, config, connected};
 
-/// What a parser would change, and a URI that nothing may rewrite.
+/// Values that a parser would change, and a URI that must not be rewritten.
 const CONTENTS: &str =
     r#"{ "contents":[{"uri":"x://1","text":"\u0041\ud800","_meta":{"n":1.0}}],"_meta":{"big":1e400} }"#;
 const NOT_FOUND: &str = r#"{"code":-32002,"message":"Resource not found","data":{"uri":"x"}}"#;
@@ -37,7 +37,7 @@ fn a_resource_that_matches_a_template_is_read_from_the_servers_that_has_the_temp
     let mut client = connected(&[("first", &first), ("second", &second)]);
     assert_read_from(&mut client, &second, "y://a/b/c");
     assert_read_from(&mut client, &first, "x://any/b?q=1");
-    // What is listed goes before what only matches.
+    // A listed URI takes precedence over a matching template.
     assert_read_from(&mut client, &second, "x://listed/b");
     assert_eq!((first.count("resources/read"), second.count("resources/read")), (1, 2));
 }
@@ -94,12 +94,12 @@ fn the_error_of_the_server_that_has_a_resource_is_passed_on_whole() {
 }
 
 #[test]
-fn what_several_offer_is_told_once_they_are_all_up_with_the_one_that_has_it() {
+fn name_conflicts_are_reported_after_startup_with_the_winning_server() {
     let [a, b] = [(); 2].map(|()| Puppet::new(Spec::legacy().resource("r://shared")));
     let m = Puppet::new(Spec::legacy().resource("r://shared").leaves("initialize"));
     let mut client = Launch::service(&config(&[("a", &a), ("b", &b), ("m", &m)])).start();
     for early in [&a, &b] {
-        // The last thing each is asked before it is up.
+        // The last request to each before it counts as connected.
         early.wait_for_count("resources/templates/list", 1);
     }
     m.expect("initialize").answer(
@@ -110,6 +110,6 @@ fn what_several_offer_is_told_once_they_are_all_up_with_the_one_that_has_it() {
     }
     client.close_stdin();
     client.wait_exit();
-    let told = client.stderr_text().matches("offered by two servers").count();
+    let told = client.stderr_text().matches("listed by two servers").count();
     assert_eq!(told, 2, "{}", client.stderr_text());
 }

@@ -1,4 +1,4 @@
-//! What servers ask their client: roots, sampling and elicitation, and who is asked.
+//! Server requests: roots, sampling and elicitation, and which client gets them.
 
 use serde_json::{Value, json};
 use testkit::{ClientSession, Launch, Puppet, Spec, raw};
@@ -9,14 +9,14 @@ const ELICITATION: &str = r#"{"mode":"form", "message":"Who \u0041re you?","requ
 const SAMPLING: &str =
     r#"{"messages":[{"role":"user","content":{"type":"text","text":"\u0041"}}], "maxTokens":1e2,"_meta":{"n":1.0}}"#;
 
-/// The members of an object but for one, each as it was written.
+/// The members of an object except one, each as it was written.
 fn without(object: &str, member: &str) -> Vec<(String, String)> {
     let members = raw::members(object.as_bytes()).expect("it is an object");
     let members = members.into_iter().filter(|(key, _)| key != member);
     members.map(|(key, value)| (key, value.to_owned())).collect()
 }
 
-/// A call under way, the question asked in the course of it, and the answer given: what the server hears.
+/// A running call, the server request during it, and the response: returns what the server receives.
 #[track_caller]
 fn asked(
     client: &mut dyn ClientSession,
@@ -40,7 +40,7 @@ fn asked(
 }
 
 #[test]
-fn elicitation_is_labelled_with_the_server_that_asks_and_otherwise_exact() {
+fn elicitation_is_labelled_with_its_server_and_otherwise_unchanged() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let mut client = connected(&[("s", &puppet)]);
     let reply = r#"{"action":"accept", "content":{"n":1.0,"s":"\u0041"},"x":[]}"#;
@@ -76,7 +76,7 @@ fn elicitation_by_url_is_labelled_too_and_its_completion_is_reported() {
 }
 
 #[test]
-fn an_address_to_visit_that_an_error_names_is_labelled_and_its_completion_told_to_who_got_the_error() {
+fn a_url_in_an_error_is_labelled_and_its_completion_goes_to_that_client() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let [mut one, mut other] = [(); 2].map(|()| serve.interactive_session("/mcp"));
@@ -97,7 +97,7 @@ fn an_address_to_visit_that_an_error_names_is_labelled_and_its_completion_told_t
         puppet.notify("notifications/elicitation/complete", &json!({"elicitationId": id}));
         assert_eq!(client.notice("notifications/elicitation/complete")["params"]["elicitationId"], id);
     }
-    // Nobody else heard of it before this.
+    // No other client received it before this.
     puppet.change(|spec| spec.tool("fence"));
     puppet.notify("notifications/tools/list_changed", &json!({}));
     other.notice("notifications/tools/list_changed");
@@ -127,14 +127,14 @@ fn roots_are_those_of_the_client() {
 }
 
 #[test]
-fn roots_asked_for_before_there_is_a_client_are_answered_when_there_is_one() {
+fn roots_requested_before_a_client_connects_are_answered_when_one_does() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let mut client = Launch::service(&config(&[("s", &puppet)])).start();
     puppet.expect("notifications/initialized");
     puppet.ask("early", "roots/list", &json!({}));
     introduce(&mut client, &json!({"roots": {}}));
     client.ids("tools/list");
-    // Asked of the client, or refused: but never left hanging, and never an empty guess.
+    // Sent to the client, or refused, but never left pending and never answered with an empty result.
     let answer = loop {
         let lines = client.take_all();
         let question = lines.iter().find(|line| raw::at(line, &["method"]) == Some("\"roots/list\""));
@@ -152,7 +152,7 @@ fn roots_asked_for_before_there_is_a_client_are_answered_when_there_is_one() {
 }
 
 #[test]
-fn what_a_client_did_not_declare_is_refused_and_never_asked_of_it() {
+fn undeclared_server_requests_are_refused_and_never_sent() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let mut client = connected_with(&[("s", &puppet)], &json!({"elicitation": {}}));
     let id = client.begin_call("s.t", json!({}));
@@ -208,7 +208,7 @@ fn questions_of_two_servers_with_the_same_id_are_distinguished() {
 }
 
 #[test]
-fn over_http_a_question_comes_on_the_stream_of_the_call_and_is_answered_by_a_post() {
+fn over_http_a_server_request_arrives_on_the_stream_of_its_call_and_is_answered_by_a_post() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let mut session = serve.interactive_session("/mcp");
@@ -227,7 +227,7 @@ fn over_http_a_question_comes_on_the_stream_of_the_call_and_is_answered_by_a_pos
 }
 
 #[test]
-fn a_client_of_2024_can_be_asked_for_sampling() {
+fn a_client_of_2024_supports_sampling() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let hello = testkit::http_session::Hello {

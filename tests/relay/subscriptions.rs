@@ -1,4 +1,4 @@
-//! Updates of a resource go to whoever asked for them; the server is asked once.
+//! Resource updates go to subscribers; the server is subscribed to once.
 
 use serde_json::json;
 use testkit::{ClientSession, Puppet, Spec};
@@ -11,14 +11,14 @@ fn updated(uri: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{UPDATED}","params":{{"uri":"{uri}","x":1.0}}}}"#)
 }
 
-/// Everybody hears of a new tool, and of nothing before it later than that.
+/// Announces a new tool, and checks that all clients get this notification and none before it.
 fn announce_new_tool(puppet: &Puppet, name: &str) {
     puppet.change(|spec| spec.tool(name));
     puppet.notify("notifications/tools/list_changed", &json!({}));
 }
 
 #[test]
-fn a_subscriber_hears_of_updates_in_the_servers_own_words_until_it_unsubscribes() {
+fn a_subscriber_gets_verbatim_updates_until_it_unsubscribes() {
     let (first, second) =
         (Puppet::new(Spec::legacy().resource("a://1")), Puppet::new(Spec::legacy().resource("b://1")));
     let mut client = connected(&[("first", &first), ("second", &second)]);
@@ -108,7 +108,7 @@ fn the_servers_refusal_of_a_subscription_is_passed_on() {
     let id = client.begin("resources/subscribe", json!({"uri": "a://1"}));
     puppet.expect("resources/subscribe").fail(r#"{"code":-32602,"message":"not this one"}"#);
     assert_eq!(code_of(&client.answer_to(id)), -32602);
-    // It was never subscribed, so a second try asks the server again.
+    // The subscription failed, so a second attempt reaches the server again.
     let id = client.begin("resources/subscribe", json!({"uri": "a://1"}));
     puppet.expect("resources/subscribe").answer("{}");
     assert_eq!(client.answer_to(id)["result"], json!({}));

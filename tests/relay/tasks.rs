@@ -1,4 +1,4 @@
-//! Tasks of 2025-11-25: calls that outlive their request, followed by an id that is the client's alone.
+//! Tasks of 2025-11-25: calls that outlive their request, with an id that belongs to the client.
 
 use serde_json::{Value, json};
 use testkit::{ClientSession, Driver, Puppet, Spec, raw};
@@ -18,7 +18,7 @@ fn task(id: &str, status: &str) -> String {
     )
 }
 
-/// Begins a task-augmented call of this tool, which its server calls `server_id`; the id the client gets.
+/// Starts a task-augmented call of this tool, to which its server gives the id `server_id`; returns the client's id.
 #[track_caller]
 fn begin_task(client: &mut dyn ClientSession, puppet: &Puppet, tool: &str, server_id: &str) -> String {
     let id = client.begin("tools/call", json!({"name": tool, "arguments": {}, "task": {"ttl": 60000}}));
@@ -30,7 +30,7 @@ fn begin_task(client: &mut dyn ClientSession, puppet: &Puppet, tool: &str, serve
     answer["result"]["task"]["taskId"].as_str().unwrap_or_else(|| panic!("no task in {answer}")).to_owned()
 }
 
-/// Asks about a task; the server must be asked by its own id.
+/// Requests a task; the server must receive its own id.
 #[track_caller]
 fn about(
     client: &mut dyn ClientSession,
@@ -102,7 +102,7 @@ fn tasks_of_two_servers_with_the_same_id_are_distinguished() {
 }
 
 #[test]
-fn a_task_nobody_has_is_an_invalid_parameter() {
+fn an_unknown_task_is_an_invalid_parameter() {
     let puppet = Puppet::new(spec());
     let mut client = connected(&[("s", &puppet)]);
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
@@ -120,7 +120,7 @@ fn the_tasks_of_one_client_are_not_those_of_another() {
         assert_eq!(code_of(&other.ask(method, json!({"taskId": task_id}))), -32602, "{method}");
         assert_eq!(puppet.count(method), 0, "{method}");
     }
-    // The server may be asked or not; what it says of others' tasks is not passed on.
+    // The server may get the request or not; tasks of other clients are not returned.
     puppet.change(|spec| spec.answers("tasks/list", &format!(r#"{{"tasks":[{}]}}"#, task("t-1", "working"))));
     let listed = other.ask("tasks/list", json!({}));
     assert_eq!(listed["result"]["tasks"], json!([]), "{listed}");

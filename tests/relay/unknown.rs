@@ -1,4 +1,4 @@
-//! Methods and notifications nobody here has heard of: routed where the target is known, else refused.
+//! Unknown methods and notifications: routed if the target is known, otherwise refused.
 
 use serde_json::json;
 use testkit::{ClientSession, Puppet, Spec, raw};

@@ -1,4 +1,4 @@
-//! Tools are listed and called, and nothing changes on the way.
+//! Tools are listed and called unchanged.
 
 use serde_json::json;
 use testkit::http_server::LineEnd;
@@ -7,7 +7,7 @@ use testkit::{HttpServer, Script, program, raw};
 use super::{assert_echoes, connected, connected_to, count};
 use crate::fixture::text_of;
 
-/// What a parser would change, and what a stream of events could be torn by.
+/// Values that a parser would change, or that could break an event stream.
 const VALUES: &[&str] = &[
     "-0.0",
     "1E400",
@@ -50,7 +50,7 @@ fn tools_are_listed_under_the_name_of_their_server_beside_those_of_others() {
     assert_eq!(client.stderr_text(), "");
 }
 
-/// Calls with every one of [`VALUES`], and looks at both ends.
+/// Calls with every one of [`VALUES`], and checks both ends.
 #[track_caller]
 fn assert_unchanged(what: &str, script: Script) {
     let server = HttpServer::start(script);
@@ -67,7 +67,7 @@ fn assert_unchanged(what: &str, script: Script) {
         };
         assert_eq!(compact(returned("structuredContent")), compact(&arguments), "{what}");
         assert_eq!(compact(returned("_meta")), r#"{"k":1.0}"#, "{what}");
-        // Space between tokens is the server's to choose, and line breaks cannot stay.
+        // White space between tokens is the server's choice, except for line breaks.
         if what == "JSON" && !value.contains('\r') {
             assert_eq!(returned("structuredContent"), arguments);
         }
@@ -106,14 +106,14 @@ fn a_carriage_return_is_a_line_end_like_any_other() {
 }
 
 #[test]
-fn many_calls_are_under_way_at_once_and_none_waits_for_another() {
+fn many_calls_run_concurrently_without_waiting_for_each_other() {
     for script in [Script::default(), Script::default().answers_as_sse(), Script::default().sse()] {
         let server = HttpServer::start(script);
         let mut client = connected(&server);
         for _ in 0..10 {
             client.start_call("web.hang", json!({}));
         }
-        // None of them is ever answered, so all of them are under way.
+        // None of them gets a response, so all of them are pending.
         server.wait_for(|requests| count(requests, "tools/call") == 10);
         assert_echoes(&mut client);
     }
@@ -160,7 +160,7 @@ fn a_result_of_20_mb_passes_unchanged() {
         let mut client = connected(&server);
         let id = client.start_call("web.raw", json!({"result": result}));
         let line = client.response_line(id);
-        // No message of 20 MB if it fails.
+        // Without the 20 MB in the failure message.
         assert!(raw::at(&line, &["result"]) == Some(&result), "{} bytes came back", line.len());
     }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong with a request, and what a client hears of it.
+//! Failed requests, and what a client gets.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use testkit::{Driver, HttpServer, Script};
 use super::{assert_echoes, connected, connected_to, count, problem_of};
 
 #[test]
-fn a_busy_server_is_asked_again_after_the_pause_it_wants() {
+fn a_busy_server_is_retried_after_the_pause_it_requests() {
     for script in [Script::default(), Script::default().sse()] {
         let server = HttpServer::start(script.status_once(429, Some(1)).status_once(503, Some(0)));
         let mut client = connected(&server);
@@ -19,15 +19,15 @@ fn a_busy_server_is_asked_again_after_the_pause_it_wants() {
 }
 
 #[test]
-fn a_server_that_stays_busy_or_wants_a_long_pause_fails_the_call() {
+fn a_server_that_stays_busy_or_demands_a_long_pause_fails_the_call() {
     let always = (0..10).fold(Script::default(), |script, _| script.status_once(503, Some(0)));
     for (script, most) in [(always, 5), (Script::default().status_once(429, Some(3600)), 1)] {
         let server = HttpServer::start(script);
         let mut client = connected(&server);
         let answer = client.call("web.echo", json!({}));
         let problem = problem_of(&answer);
-        let [why, how_long] = if most == 1 { ["429", "3600 s"] } else { ["503", "asked 4 times"] };
-        assert!([why, how_long, "busy"].iter().all(|word| problem.contains(word)), "{problem}");
+        let [why, how_long] = if most == 1 { ["429", "3600 s"] } else { ["503", "4 attempts failed"] };
+        assert!([why, how_long, "overloaded"].iter().all(|word| problem.contains(word)), "{problem}");
         assert_eq!(answer["error"]["data"]["reason"], "server_busy");
         assert!(count(&server.requests(), "tools/call") <= most);
         server.change(Script::healed);
@@ -36,7 +36,7 @@ fn a_server_that_stays_busy_or_wants_a_long_pause_fails_the_call() {
 }
 
 #[test]
-fn a_server_that_wants_no_pause_is_left_alone_for_a_second_all_the_same() {
+fn a_retry_waits_at_least_a_second_even_if_the_server_demands_no_pause() {
     let server = HttpServer::start(Script::default().status_once(429, Some(0)));
     let mut client = connected(&server);
     let begin = Instant::now();
@@ -45,22 +45,22 @@ fn a_server_that_wants_no_pause_is_left_alone_for_a_second_all_the_same() {
 }
 
 #[test]
-fn unavailable_without_a_word_on_when_to_come_back_is_asked_again_only_for_what_can_be_done_twice() {
+fn http_503_without_retry_after_is_retried_only_for_idempotent_requests() {
     let server = HttpServer::start(Script::default());
     let mut client = connected(&server);
-    // It may come from something in between that lost the server in the middle of the call.
+    // It may come from a proxy that lost the server during the call.
     server.change(|script| script.status_once(503, None));
     let answer = client.call("web.echo", json!({}));
     assert!(problem_of(&answer).contains("503"), "{answer}");
     assert_eq!(answer["error"]["data"]["safeToRetry"], false);
     assert_eq!(count(&server.requests(), "tools/call"), 1);
-    // "Too many requests" says who speaks.
+    // "Too many requests" must name the server.
     server.change(|script| script.status_once(429, None));
     assert_echoes(&mut client);
 }
 
 #[test]
-fn nobody_is_told_to_repeat_what_the_server_refused() {
+fn a_refused_call_is_not_reported_as_safe_to_retry() {
     let server = HttpServer::start(Script::default());
     let mut client = connected(&server);
     let assert_refused = |client: &mut Driver| {
@@ -113,7 +113,7 @@ fn a_redirect_within_the_same_origin_is_followed_with_the_whole_request() {
 }
 
 #[test]
-fn a_redirect_to_another_origin_is_refused_and_nobody_is_asked_there() {
+fn a_redirect_to_another_origin_is_refused_without_a_request_there() {
     let (server, elsewhere) = (HttpServer::start(Script::default()), HttpServer::start(Script::default()));
     let mut client = connected(&server);
     server.change(|script| script.redirect_once(307, format!("{}?code=hunter2", elsewhere.url())));
@@ -174,7 +174,7 @@ fn an_answer_that_breaks_off_fails_the_call_which_is_not_sent_again() {
         assert_echoes(&mut client);
         server.change(Script::close_after_headers);
         let problem = problem_of(&client.call("web.echo", json!({})));
-        assert!(problem.contains("broke off") || problem.contains("did not answer"), "{problem}");
+        assert!(problem.contains("ended early") || problem.contains("did not answer"), "{problem}");
         server.change(Script::healed);
         assert_echoes(&mut client);
         assert_eq!(count(&server.requests(), "tools/call"), 3);
@@ -182,7 +182,7 @@ fn an_answer_that_breaks_off_fails_the_call_which_is_not_sent_again() {
 }
 
 #[test]
-fn an_answer_that_comes_late_is_waited_for() {
+fn a_late_response_is_awaited() {
     let server = HttpServer::start(Script::default().slow_headers(300));
     let mut client = connected(&server);
     assert_echoes(&mut client);

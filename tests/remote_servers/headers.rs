@@ -24,7 +24,7 @@ fn headers_reach_the_server_with_every_request_and_appear_nowhere() {
     let mut client = initialized(&entry(&server), |launch| launch.arg("--debug").env("WEB_TOKEN", SECRET));
     assert_echoes(&mut client);
     server.wait_for(|requests| requests.iter().any(|request| request.method == "GET"));
-    // Now every way to fail, with an eye on the words.
+    // Now every kind of failure, checking the messages.
     let mut words = String::new();
     for status in [400, 401, 403, 404, 418, 500] {
         server.change(|script| script.status_once(status, None));
@@ -53,13 +53,13 @@ fn headers_reach_the_server_with_every_request_and_appear_nowhere() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_told_of_without_its_secrets() {
+fn an_unreachable_server_is_reported_without_its_secrets() {
     let server = HttpServer::start(Script::default());
     let servers = entry(&server);
     server.stop();
     let mut client = initialized(&servers, |launch| launch.arg("--debug").env("WEB_TOKEN", SECRET));
     let answer = client.call("web.echo", json!({})).to_string();
-    client.wait_for_stderr("cannot be reached");
+    client.wait_for_stderr("unreachable");
     assert!(!answer.contains(SECRET) && !client.stderr_text().contains(SECRET), "{answer}\n{}", client.stderr_text());
 }
 
@@ -73,7 +73,7 @@ fn wrong_credentials_at_the_start_cost_one_request_and_are_reported() {
     for words in ["credentials", "401", "realm=\"fake-http-server\""] {
         assert!(detail.contains(words), "{words} in {detail}");
     }
-    client.wait_for_stderr("server `web` failed during initialization: it wants other credentials (HTTP 401");
+    client.wait_for_stderr("server `web` failed during initialization: it requires other credentials (HTTP 401");
     client.close_stdin();
     client.wait_exit();
     assert_eq!(server.requests().len(), 1);
@@ -116,7 +116,9 @@ fn the_error_of_a_server_that_failed_names_it() {
     let server = HttpServer::start(guarded());
     let mut client = connected_to(&json!({"web": {"url": server.url()}}));
     let answer = client.call("web.echo", json!({}));
-    assert_eq!(error_of(&answer).1, "Tool not found: web.echo");
+    let message = error_of(&answer).1;
+    assert!(message.starts_with("Server `web` requires a sign-in"), "{message}");
+    assert!(message.contains("run `mcp-aggregator login web --config "), "{message}");
     assert_eq!(answer["error"]["data"]["server"], "web");
-    assert_eq!(answer["error"]["data"]["reason"], "server_failed");
+    assert_eq!(answer["error"]["data"]["reason"], "sign_in_required");
 }

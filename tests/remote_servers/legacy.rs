@@ -1,4 +1,4 @@
-//! The older HTTP+SSE.
+//! The older HTTP+SSE transport.
 
 use serde_json::json;
 use testkit::{HttpServer, Script};
@@ -7,7 +7,7 @@ use super::{assert_echoes, connected_to, count, count_http, wait_for_tool};
 use crate::fixture::error_of;
 
 #[test]
-fn it_is_spoken_if_the_config_says_so() {
+fn a_configured_sse_transport_is_used() {
     let server = HttpServer::start(Script::default().sse());
     let mut client = connected_to(&json!({"web": {"type": "sse", "url": server.url()}}));
     assert_echoes(&mut client);
@@ -29,7 +29,7 @@ fn it_is_spoken_if_the_server_knows_nothing_newer() {
 }
 
 #[test]
-fn it_is_not_tried_if_the_config_says_so_or_if_the_server_is_merely_out_of_order() {
+fn the_older_transport_is_not_tried_if_the_config_disables_it_or_the_server_fails() {
     let server = HttpServer::start(Script::default().sse());
     let mut client = connected_to(&json!({"web": {"type": "http", "url": server.url()}}));
     let answer = client.call("web.echo", json!({}));
@@ -44,7 +44,7 @@ fn it_is_not_tried_if_the_config_says_so_or_if_the_server_is_merely_out_of_order
 }
 
 #[test]
-fn the_server_is_told_that_it_was_understood_before_anything_else() {
+fn the_initialized_notification_comes_before_anything_else() {
     let server = HttpServer::start(Script::default().sse().slow_headers(30));
     let mut client = connected_to(&json!({"web": {"type": "sse", "url": server.url()}}));
     assert_echoes(&mut client);
@@ -64,21 +64,21 @@ fn a_stream_that_ends_fails_the_calls_in_hand_and_the_server_is_there_for_the_ne
     for id in calls {
         let answer = client.response(id);
         let (_, message) = error_of(&answer);
-        // A call that the server has heard but not yet taken finds no session any more.
+        // A call that the server received but did not process yet finds no session any more.
         let is_told = message.contains("event stream ended") || message.contains("Session not found");
         assert!(message.contains("`web`") && is_told, "{message}");
     }
     assert_echoes(&mut client);
     let requests = server.wait_for(|requests| count(requests, "tools/list") == 2);
     assert_eq!((count(&requests, "initialize"), count(&requests, "notifications/initialized")), (2, 2));
-    // What it tells unasked is heard again as well, on whichever stream.
+    // Unrequested notifications arrive again as well, on whichever stream.
     client.call("web.change_tools", json!({"names": ["new"]}));
     wait_for_tool(&mut client, "web.new", true);
     assert_eq!(client.stderr_text(), "");
 }
 
 #[test]
-fn a_stream_that_ends_is_opened_again_though_nobody_makes_a_call() {
+fn a_stream_that_ends_is_opened_again_without_any_calls() {
     let server = HttpServer::start(Script::default().sse());
     let mut client = connected_to(&json!({"web": {"type": "sse", "url": server.url()}}));
     client.tool_names();

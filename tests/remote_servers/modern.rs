@@ -1,4 +1,4 @@
-//! Servers of 2026-07-28: no sessions, no stream of their own, and headers that repeat the body.
+//! Servers of 2026-07-28: no sessions, no separate stream, and headers that repeat the body.
 
 use serde_json::json;
 use testkit::{ClientSession, Config, HttpServer, Launch, ModernStdio, Script, program, raw, wait_until};
@@ -28,7 +28,7 @@ fn it_is_spoken_if_the_server_knows_nothing_older() {
 }
 
 #[test]
-fn it_is_spoken_at_once_if_the_config_says_so() {
+fn a_configured_modern_lifecycle_is_used_immediately() {
     let server = HttpServer::start(Script::default().modern());
     let mut client = connected_to(&json!({"web": {"url": server.url(), "era": "modern"}}));
     assert_echoes(&mut client);
@@ -36,7 +36,7 @@ fn it_is_spoken_at_once_if_the_config_says_so() {
 }
 
 #[test]
-fn it_is_not_spoken_if_the_config_says_so() {
+fn the_modern_revision_is_not_used_if_the_config_disables_it() {
     let server = HttpServer::start(Script::default().modern());
     let mut client = connected_to(&json!({"web": {"type": "http", "url": server.url(), "era": "legacy"}}));
     let answer = client.call("web.echo", json!({}));
@@ -45,7 +45,7 @@ fn it_is_not_spoken_if_the_config_says_so() {
 }
 
 #[test]
-fn a_server_that_refuses_both_eras_is_explained_by_what_it_said_first() {
+fn a_server_that_refuses_both_handshakes_is_reported_with_its_first_error() {
     let server = HttpServer::start(Script::default().refuse_initialize(418));
     let mut client = connected_to(&json!({"web": {"type": "http", "url": server.url()}}));
     let answer = client.call("web.echo", json!({}));
@@ -53,7 +53,7 @@ fn a_server_that_refuses_both_eras_is_explained_by_what_it_said_first() {
 }
 
 #[test]
-fn every_request_says_in_its_headers_what_it_is_under_the_names_of_the_server() {
+fn every_request_has_headers_with_the_names_of_the_server() {
     let server = HttpServer::start(Script::default().modern());
     let mut client = connected(&server);
     assert_echoes(&mut client);
@@ -73,7 +73,7 @@ fn every_request_says_in_its_headers_what_it_is_under_the_names_of_the_server() 
 }
 
 #[test]
-fn a_tool_that_wants_a_header_it_may_not_want_is_left_out_and_named() {
+fn a_tool_with_an_invalid_header_annotation_is_omitted_and_reported() {
     let server = HttpServer::start(Script::default().modern());
     let mut client = connected(&server);
     let names = client.tool_names();
@@ -102,7 +102,7 @@ fn a_call_whose_headers_no_longer_fit_is_sent_again_once_the_tools_are_known_aga
 fn a_call_whose_headers_never_fit_is_tried_twice_and_then_fails() {
     let server = HttpServer::start(Script::default().modern());
     let mut client = connected(&server);
-    // A number is repeated as one, and this server wants only text repeated.
+    // A number is repeated as a number, but this server requires text.
     let answer = client.call("web.region", json!({"region": 5}));
     assert_eq!(error_of(&answer).0, -32020, "{answer}");
     assert_eq!(count(&server.requests(), "tools/call"), 2);
@@ -137,7 +137,7 @@ fn a_call_is_cancelled_by_closing_its_connection() {
 }
 
 #[test]
-fn a_change_of_tools_is_heard_on_a_stream_that_was_asked_for() {
+fn a_change_of_tools_arrives_on_a_requested_stream() {
     let server = HttpServer::start(Script::default().modern());
     let mut client = connected(&server);
     client.tool_names();
@@ -170,7 +170,7 @@ fn progress_and_answers_come_on_the_stream_of_the_call() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_lost_and_not_asked_for_again() {
+fn an_incomplete_answer_is_lost_and_not_requested_again() {
     for script in [Script::default().modern(), Script::default().modern().answers_as_sse()] {
         let server = HttpServer::start(script);
         let mut client = connected(&server);
@@ -186,7 +186,7 @@ fn an_answer_that_breaks_off_is_lost_and_not_asked_for_again() {
 }
 
 #[test]
-fn a_busy_modern_server_is_asked_again() {
+fn a_busy_modern_server_is_retried() {
     let server = HttpServer::start(Script::default().modern().status_once(429, Some(0)).status_once(503, Some(0)));
     let mut client = connected(&server);
     assert_echoes(&mut client);

@@ -1,4 +1,4 @@
-//! What a legacy server asks on the stream of a call: it is about that call and no other, and ends with it.
+//! Requests of a legacy server on the stream of a call belong to that call and end with it.
 
 use serde_json::json;
 use testkit::{ClientSession, Puppet, Spec};

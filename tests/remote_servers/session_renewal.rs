@@ -1,4 +1,4 @@
-//! A session that the server forgot is begun anew, and nothing that was told in it is lost.
+//! A session that the server ended is established again, and nothing sent in it is lost.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn server() -> Puppet {
 }
 
 #[test]
-fn the_server_is_told_again_what_clients_follow_and_want_to_hear() {
+fn a_reconnected_server_gets_subscriptions_and_log_level_again() {
     let puppet = server();
     let serve = serving(&[("s", &puppet)]);
     let [mut one, mut two] = [(); 2].map(|()| serve.session("/mcp"));
@@ -29,12 +29,12 @@ fn the_server_is_told_again_what_clients_follow_and_want_to_hear() {
     modern.notice("notifications/subscriptions/acknowledged");
     puppet.wait_for_count("logging/setLevel", 1);
     assert_eq!(puppet.count("resources/subscribe"), 2);
-    // Twice in a row, for one renewal must not be in the way of the next.
+    // Twice in a row, because one renewal must not prevent the next.
     for renewal in 1..=2 {
         puppet.forget_sessions();
         assert!(one.ask("tools/call", json!({"name": "s.t"}))["result"].is_object());
         puppet.wait_for_count("initialize", renewal + 1);
-        // One subscription for each resource, however many follow it.
+        // One subscription for each resource, however many clients subscribe.
         puppet.wait_for_count("resources/subscribe", 2 * (renewal + 1));
         puppet.wait_for_count("logging/setLevel", renewal + 1);
         let levels = puppet.lines_of("logging/setLevel");
@@ -53,13 +53,13 @@ fn the_server_is_told_again_what_clients_follow_and_want_to_hear() {
 }
 
 #[test]
-fn a_client_that_only_listens_hears_on_though_nobody_makes_a_call() {
+fn a_client_that_only_listens_keeps_receiving_without_any_calls() {
     let puppet = server();
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.session("/mcp");
     client.listen();
     client.ask("resources/subscribe", json!({"uri": "r://1"}));
-    // What is said on the stream shows that it is open.
+    // A message on the stream shows that it is open.
     puppet.notify(UPDATED, &json!({"uri": "r://1"}));
     client.notice(UPDATED);
     puppet.forget_sessions();
@@ -70,7 +70,7 @@ fn a_client_that_only_listens_hears_on_though_nobody_makes_a_call() {
 }
 
 #[test]
-fn what_the_server_offers_and_says_of_itself_is_looked_at_again() {
+fn items_and_self_description_are_read_again() {
     let puppet = server();
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.session("/mcp");
@@ -99,7 +99,7 @@ fn a_server_that_forgets_us_with_every_request_is_not_stormed() {
     let answer = client.ask("tools/call", json!({"name": "s.t"}));
     assert!(answer["error"]["message"].as_str().is_some_and(|text| text.contains("404")), "{answer}");
     std::thread::sleep(Duration::from_secs(5));
-    // Each look at what it offers is a handful of requests, each of which begins a session; there are few looks.
+    // Each listing is a few requests, each of which starts a session; there are few listings.
     let introductions = puppet.count("initialize");
     assert!(introductions < 40, "{introductions} introductions within five seconds");
 }

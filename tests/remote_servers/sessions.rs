@@ -1,4 +1,4 @@
-//! The session with a server, from its beginning to its end.
+//! The session with a server, from start to end.
 
 use serde_json::json;
 use testkit::{HttpServer, Script, Signal, client::REVISION};
@@ -12,7 +12,7 @@ fn every_request_after_the_first_carries_the_session_and_the_revision() {
     let mut client = connected(&server);
     assert_echoes(&mut client);
     let requests = server.wait_for(|requests| requests.iter().any(|request| request.method == "GET"));
-    // Whether it speaks the modern revision as well is asked outside of the session.
+    // Probing for the modern revision happens outside of the session.
     let requests: Vec<_> = requests.into_iter().filter(|request| !request.is("server/discover")).collect();
     let (first, later) = requests.split_first().unwrap();
     assert!(first.is("initialize"));
@@ -80,7 +80,7 @@ fn a_forgotten_session_is_renewed_once_for_all_calls_and_they_are_answered() {
 }
 
 #[test]
-fn a_server_that_forgets_again_and_again_is_not_asked_for_ever() {
+fn a_server_that_keeps_losing_sessions_is_not_retried_forever() {
     let server = HttpServer::start(Script::default().with_session().status_once(404, None).status_once(404, None));
     let mut client = connected(&server);
     let problem = problem_of(&client.call("web.echo", json!({})));
@@ -91,7 +91,7 @@ fn a_server_that_forgets_again_and_again_is_not_asked_for_ever() {
 }
 
 #[test]
-fn a_server_that_could_not_renew_a_session_is_asked_again_by_the_next_call() {
+fn the_next_call_retries_a_failed_session_renewal() {
     let server = HttpServer::start(Script::default().with_session());
     let mut client = connected(&server);
     assert_echoes(&mut client);
@@ -104,14 +104,14 @@ fn a_server_that_could_not_renew_a_session_is_asked_again_by_the_next_call() {
 }
 
 #[test]
-fn after_a_renewal_changes_are_heard_again() {
+fn after_a_session_renewal_changes_arrive_again() {
     let server = HttpServer::start(Script::default().with_session().with_get_stream());
     let mut client = connected(&server);
     assert_echoes(&mut client);
     server.wait_for(|requests| requests.iter().any(|request| request.method == "GET"));
     server.forget_sessions();
     server.close_streams();
-    // The stream is asked for again, in a session that is no more.
+    // The stream is requested again, in a session that has ended.
     server.wait_for(|requests| requests.iter().filter(|request| request.method == "GET").count() >= 2);
     assert_eq!(text_of(&client.call("web.change_tools", json!({"names": ["new"]}))), "done");
     wait_for_tool(&mut client, "web.new", true);
@@ -123,7 +123,7 @@ fn after_a_renewal_changes_are_heard_again() {
 fn after_a_renewal_tools_are_listed_again_for_it_may_be_another_server() {
     let server = HttpServer::start(Script::default().with_session());
     let mut client = connected(&server);
-    // Nobody is told, for there is no stream.
+    // No notification is sent, because there is no stream.
     client.call("web.change_tools", json!({"names": ["new"]}));
     assert!(!client.tool_names().contains(&"web.new".to_owned()));
     server.forget_sessions();

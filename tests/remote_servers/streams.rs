@@ -1,4 +1,4 @@
-//! What comes on streams: progress, changes, answers after a break.
+//! Streams: progress, changes, responses after a reconnect.
 
 use serde_json::json;
 use testkit::{HttpServer, Script, raw, wait_until};
@@ -55,7 +55,7 @@ fn a_stream_that_the_server_closes_is_opened_again() {
 }
 
 #[test]
-fn a_server_that_offers_no_stream_is_asked_for_it_once() {
+fn a_server_without_a_stream_is_asked_for_one_once() {
     let server = HttpServer::start(Script::default());
     let mut client = connected(&server);
     for _ in 0..20 {

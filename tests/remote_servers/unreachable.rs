@@ -1,4 +1,4 @@
-//! Servers that are not there, go away, come back or never answer.
+//! Servers that are unreachable, disappear, come back or never respond.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use testkit::{HttpServer, Script, Signal};
 use super::{assert_echoes, connected, connected_to, count, initialized, problem_of};
 use crate::fixture::{START_TIMEOUT, text_of};
 
-/// More than any stop takes, and much less than a call that hangs.
+/// More than any shutdown takes, and much less than a hanging call.
 const PROMPTLY: Duration = Duration::from_secs(45);
 
 #[test]
@@ -23,8 +23,8 @@ fn a_server_that_is_not_there_fails_and_the_others_work() {
         assert!(client.tool_names().iter().all(|name| name.starts_with("web.")));
         let answer = client.call("gone.echo", json!({}));
         let detail = answer["error"]["data"]["detail"].as_str().unwrap();
-        assert!(detail.contains("cannot be reached") && detail.contains("refused"), "{detail}");
-        client.wait_for_stderr("server `gone` failed during initialization: it cannot be reached");
+        assert!(detail.contains("unreachable") && detail.contains("refused"), "{detail}");
+        client.wait_for_stderr("server `gone` failed during initialization: it is unreachable");
     }
 }
 
@@ -51,11 +51,11 @@ fn a_server_that_becomes_unreachable_fails_its_calls_and_works_again_when_it_is_
         server.wait_for(|requests| count(requests, "tools/call") == 2);
         server.stop();
         problem_of(&client.response(hanging));
-        // A connection that was just being accepted is cut instead.
+        // A connection that was just being accepted is closed instead.
         problem_of(&client.call("web.echo", json!({})));
         for _ in 0..2 {
             let problem = problem_of(&client.call("web.echo", json!({})));
-            assert!(problem.contains("cannot be reached"), "{problem}");
+            assert!(problem.contains("unreachable"), "{problem}");
         }
         let back = HttpServer::start_on(port, script);
         assert_echoes(&mut client);
@@ -103,7 +103,7 @@ fn a_server_that_never_answers_a_farewell_does_not_keep_us() {
 }
 
 #[test]
-fn a_stop_while_a_server_is_being_met_is_prompt() {
+fn a_stop_during_a_handshake_is_prompt() {
     let server = HttpServer::start(Script::default().slow_headers(60_000));
     let mut client = connected(&server);
     server.wait_for(|requests| count(requests, "initialize") == 1);
@@ -118,5 +118,5 @@ fn a_machine_without_certificates_reaches_servers_that_need_none() {
     let mut client =
         initialized(&servers, |launch| launch.env("SSL_CERT_FILE", "/nowhere").env("SSL_CERT_DIR", "/nowhere"));
     assert_echoes(&mut client);
-    client.wait_for_stderr("server `safe` failed during initialization: no certificates to check it with");
+    client.wait_for_stderr("server `safe` failed during initialization: no root certificates are available");
 }

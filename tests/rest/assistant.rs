@@ -1,5 +1,5 @@
-//! What an assistant may use, over REST: narrowed, and in the form of its provider; and the one that the service has,
-//! asked and at work in documents.
+//! The tools of an assistant over REST, filtered and in the format of its provider; and the assistant of the service,
+//! asked directly and by documents.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use testkit::{ModelReply, ModelServer, program, wait_until};
 
 use super::{PREFIX, Rest, expect, expect_error, expect_problems};
 
-/// What it is offered: `server.tool`.
+/// Its tools: `server.tool`.
 fn offered(answer: &Value) -> Vec<String> {
     answer["tools"]
         .as_array()
@@ -73,7 +73,7 @@ fn a_server_that_is_disabled_offers_nothing() {
     assert_eq!((offered(&answer).len(), &answer["enabled_servers"]), (2, &json!(["one"])));
 }
 
-/// A service that has a model.
+/// A service with a model.
 pub(super) fn with_model(model: &ModelServer) -> Rest {
     let url = model.openai_url();
     let rest = Rest::start_as(|launch| launch.args(["--assistant-model", "openai:scripted", "--assistant-url", &url]));
@@ -114,7 +114,7 @@ fn the_service_answers_questions_and_its_account_has_the_calls() {
 }
 
 #[test]
-fn what_the_assistant_does_is_reported_as_it_happens() {
+fn events_of_the_assistant_are_streamed() {
     let model = ModelServer::start();
     let rest = with_model(&model);
     model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#)]));
@@ -152,7 +152,7 @@ fn a_question_that_is_given_up_cancels_its_calls() {
 }
 
 #[test]
-fn what_may_destroy_something_is_called_only_if_the_request_says_so() {
+fn destructive_tools_are_called_only_if_the_request_allows_it() {
     let model = ModelServer::start();
     let rest = with_model(&model);
     let notes = rest.folder.path().join("notes");
@@ -206,7 +206,7 @@ fn a_block_of_a_document_is_answered_and_its_steps_are_reported() {
 }
 
 #[test]
-fn without_a_model_nobody_answers_and_an_answer_that_is_there_stays() {
+fn without_a_model_existing_answers_stay() {
     let model = ModelServer::start();
     let rest = with_model(&model);
     model.say(ModelReply::openai_text("Forty-two."));
@@ -225,7 +225,7 @@ fn without_a_model_nobody_answers_and_an_answer_that_is_there_stays() {
 }
 
 #[test]
-fn a_binding_that_makes_no_sense_gives_no_tools_and_says_so() {
+fn an_invalid_binding_gives_no_tools_and_is_reported() {
     let rest = two_servers();
     let text = "---\nmcp: [oops\n---\n\n# A\n";
     let told = expect(200, &rest.post("/assistant/tools", &json!({"text": text, "line": 5})));

@@ -1,4 +1,4 @@
-//! The audit log: no acknowledged change is without its row, however the service ends; and how long it is kept.
+//! The audit log: every acknowledged change has its row, however the service ends; and its retention.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use testkit::{Postgres, Signal, wait_until};
 use super::{PREFIX, Rest, expect, fake};
 
 const WRITERS: usize = 4;
-/// So many changes are acknowledged before it is killed.
+/// The number of acknowledged changes before it is killed.
 const CHANGES: usize = 60;
 
-/// One request after the other, until the service is gone. What was acknowledged: action and target.
+/// Sends requests until the service has ended. Returns the acknowledged changes: action and target.
 fn write(
     address: std::net::SocketAddr,
     writer: usize,
@@ -97,7 +97,7 @@ fn every_kind_of_change_is_in_the_audit_log_when_it_is_acknowledged() {
     expect(200, &rest.order("/executions/reset"));
     expect(200, &rest.order("/servers/one/disable"));
     expect(204, &rest.delete("/servers/one"));
-    // Nothing is waited for: the rows are there.
+    // Without waiting: the rows are already there.
     let actions: Vec<String> = audited(&rest).into_iter().rev().map(|(action, _)| action).collect();
     let expected = [
         "server.register",
@@ -134,7 +134,7 @@ fn the_audit_log_and_histories_are_no_longer_than_the_settings_allow() {
 }
 
 #[test]
-fn that_executions_are_stopped_survives_the_audit_row_that_says_so() {
+fn the_stopped_state_survives_the_deletion_of_its_audit_row() {
     let rest = Rest::start();
     expect(200, &rest.order("/executions/stop"));
     expect(200, &rest.patch("/settings", &json!({"keep_audit": 0})));
@@ -144,12 +144,12 @@ fn that_executions_are_stopped_survives_the_audit_row_that_says_so() {
 }
 
 #[test]
-fn a_change_is_carried_out_and_audited_although_whoever_asked_for_it_is_gone() {
+fn a_change_is_completed_and_audited_even_if_its_client_disconnects() {
     let rest = Rest::start();
     rest.register("one", &["--only-generated", "--tools", "2"]);
     rest.wait_for_status("one", "connected");
     let tool = expect(200, &rest.get("/servers/one/tools"))[0]["name"].as_str().expect("it has a name").to_owned();
-    // Nothing can be written until this is over.
+    // Until this ends, nothing can be written.
     let file = rest.folder.path().join("data/registry.db");
     let database = rusqlite::Connection::open(file).expect("the registry is a file");
     database.execute_batch("BEGIN IMMEDIATE").expect("nobody writes for long");
@@ -163,14 +163,14 @@ fn a_change_is_carried_out_and_audited_although_whoever_asked_for_it_is_gone() {
         json("POST", "/tools/switch", json!({"names": [tool], "enabled": false})),
         json("POST", "/bindings", binding),
     ];
-    // A request whose client is gone before the service takes it up is not carried out, so each is made several times; while
-    // nothing can be written, none of them can be over.
+    // A request whose client disconnects before the service starts it is not executed, so each is sent several times;
+    // while nothing can be written, none of them can complete.
     for ask in asks.iter().flat_map(|ask| [ask; 5]) {
         let mut connection = rest.serve.connect();
         connection.send(ask);
         expect(200, &rest.get("/settings"));
         connection.writer().shutdown(std::net::Shutdown::Write).expect("it is open");
-        // The service has seen that nobody waits any more.
+        // The service has noticed that the clients disconnected.
         assert!(connection.wait_closed().is_empty(), "it could not be done yet");
     }
     database.execute_batch("ROLLBACK").expect("it was begun");

@@ -1,4 +1,4 @@
-//! What comes from the config file is kept in the registry as well, and follows the file.
+//! Servers of the config file are in the registry, too, and follow the file.
 
 use serde_json::json;
 use testkit::{Config, Serve, wait_until};
@@ -6,7 +6,7 @@ use testkit::{Config, Serve, wait_until};
 use super::{Rest, expect, expect_error, fake, names};
 
 #[test]
-fn what_the_config_file_says_is_changed_there_and_nowhere_else() {
+fn servers_of_the_config_file_are_changed_only_there() {
     let serve = Serve::start(&Config::new().server("given", testkit::fake()));
     let rest = Rest { serve, folder: tempfile::tempdir().unwrap(), database: None };
     let given = rest.wait_for_status("given", "connected");
@@ -62,7 +62,7 @@ fn an_entry_that_failed_too_often_is_tried_again_when_it_is_mended() {
 }
 
 #[test]
-fn a_config_file_that_is_broken_or_gone_is_told_and_what_it_said_stays() {
+fn an_invalid_or_missing_config_file_is_reported_and_the_last_valid_one_stays() {
     let serve = Serve::start(&Config::new().server("given", testkit::fake()));
     let rest = Rest { serve, folder: tempfile::tempdir().unwrap(), database: None };
     rest.wait_for_status("given", "connected");
@@ -77,16 +77,16 @@ fn a_config_file_that_is_broken_or_gone_is_told_and_what_it_said_stays() {
         });
     };
     std::fs::write(&file, "{").unwrap();
-    wait_for_issue("cannot be used");
+    wait_for_issue("is not valid");
     std::fs::remove_file(&file).unwrap();
-    wait_for_issue("is gone");
+    wait_for_issue("does not exist any more");
     rest.wait_for_status("given", "connected");
     std::fs::write(&file, whole).unwrap();
     wait_until("all is well", || (expect(200, &rest.get("/health"))["status"] == "healthy").then_some(()));
 }
 
 #[test]
-fn an_entry_whose_name_is_registered_is_told_where_people_look() {
+fn an_entry_whose_name_is_registered_is_reported_in_lists_and_health() {
     let rest = Rest { serve: Serve::start(&Config::new()), folder: tempfile::tempdir().unwrap(), database: None };
     rest.register("mine", &[]);
     let file = rest.serve.folder().join("config.json");

@@ -1,11 +1,11 @@
-//! A PostgreSQL that is not there yet when the service starts: waited for, and seen to be waited for.
+//! A PostgreSQL that is unreachable when the service starts: the service waits, and reports it.
 
 use std::net::{SocketAddr, TcpListener};
 
 use testkit::http_client::{Connection, HttpRequest};
 use testkit::{Driver, Launch, Postgres, Signal, program, wait_until};
 
-/// Starts a service; it need not get to where it serves.
+/// Starts a service, which need not get to the point of serving.
 fn start(folder: &std::path::Path, arguments: &[&str]) -> Driver {
     Launch::program(program("mcp-aggregator"))
         .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
@@ -15,9 +15,9 @@ fn start(folder: &std::path::Path, arguments: &[&str]) -> Driver {
         .start()
 }
 
-/// Where a service listens that waits for its database.
+/// The address of a service that waits for its database.
 fn address_of(service: &Driver) -> SocketAddr {
-    service.wait_for_stderr("/health answers 503");
+    service.wait_for_stderr("/health returns 503");
     wait_until("the address", || {
         let text = service.stderr_text();
         let (_, rest) = text.split_once("; http://")?;
@@ -66,7 +66,7 @@ fn a_service_that_starts_first_waits_for_postgres_and_serves_when_it_is_there() 
     assert!(service.wait_exit().success());
 }
 
-/// An address at which nobody listens.
+/// An address without a listener.
 fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     format!("postgres://me@{}/x", listener.local_addr().expect("it has an address"))
@@ -106,7 +106,7 @@ fn what_waiting_cannot_mend_fails_at_once() {
     let barred = there.replace("postgres://postgres@", "postgres://barred@");
     let unknown = there.replace("postgres://postgres@", "postgres://nobody-knows@");
     let missing = postgres.url("no-such-database");
-    // A server that speaks no TLS, which is required.
+    // A server without TLS, which is required.
     let without_tls = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = without_tls.local_addr().unwrap();
     std::thread::spawn(move || {

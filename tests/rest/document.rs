@@ -1,4 +1,4 @@
-//! What the OpenAPI document promises, and the page that shows it.
+//! The OpenAPI document, and the page that shows it.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -65,7 +65,7 @@ fn every_endpoint_is_in_the_document() {
     assert!(paths.contains_key("/metrics"));
 }
 
-/// What `value` has that `schema` does not tell.
+/// The members of `value` that `schema` does not describe.
 fn untold(document: &Value, schema: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
     let schema = match schema["$ref"].as_str() {
         Some(name) => document.pointer(name.trim_start_matches('#')).expect("a schema that is named is there"),
@@ -89,7 +89,7 @@ fn untold(document: &Value, schema: &Value, value: &Value, place: &str, found: &
 }
 
 #[test]
-fn answers_have_all_the_document_promises_and_nothing_it_does_not_tell() {
+fn responses_have_exactly_the_members_of_the_openapi_document() {
     let rest = Rest::start();
     let document = document(&rest);
     rest.register("one", &["--tools", "1"]);

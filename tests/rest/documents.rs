@@ -1,4 +1,4 @@
-//! Documents that run tools, over REST: mapped, run, stopped, and what holds in a line of them.
+//! Documents over REST: structure, runs, cancelled runs, and the context of a line.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn streamed(body: &Value) -> HttpRequest {
     HttpRequest::post(&format!("{PREFIX}/documents/run"), body.to_string()).header("Accept", "text/event-stream")
 }
 
-/// A service with a folder of documents, and a secret beside it.
+/// A service with a folder of documents, and a secret next to it.
 fn with_documents() -> (Rest, tempfile::TempDir) {
     let place = tempfile::TempDir::with_prefix("documents-").expect("the test can write there");
     let folder = place.path().join("notes");
@@ -36,7 +36,7 @@ fn with_documents() -> (Rest, tempfile::TempDir) {
 }
 
 #[test]
-fn a_text_comes_back_with_its_results_and_the_account_has_its_path_and_lines() {
+fn a_text_is_returned_with_its_results_and_records_have_path_and_lines() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let text = format!("# Ä\n\n{}", block("one", "echo", "text: hello\n"));
@@ -91,7 +91,7 @@ fn some_blocks_can_be_run_and_a_dry_run_calls_nothing() {
 }
 
 #[test]
-fn how_far_a_run_is_comes_as_events_and_the_answer_is_the_last() {
+fn the_progress_of_a_run_is_an_event_stream_that_ends_with_the_result() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let text = [block("one", "size", ""), block("one", "ecco", "")].join("\n");
@@ -105,7 +105,7 @@ fn how_far_a_run_is_comes_as_events_and_the_answer_is_the_last() {
         "block.pending",
         "block.executing",
         "block.finished",
-        // What is refused was never carried out.
+        // A refused request was never executed.
         "block.finished",
         "document.finished",
     ];
@@ -119,7 +119,7 @@ fn how_far_a_run_is_comes_as_events_and_the_answer_is_the_last() {
 }
 
 #[test]
-fn a_run_ends_when_everything_is_stopped_and_when_nobody_reads_it_any_more() {
+fn a_run_ends_on_stop_and_when_its_stream_is_closed() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let text = [block("one", "size", ""), block("one", "hang", ""), block("one", "size", "")].join("\n");
@@ -163,7 +163,7 @@ fn a_run_makes_no_more_calls_than_its_session_may() {
 }
 
 #[test]
-fn a_map_tells_the_server_of_every_section_and_why() {
+fn a_map_has_the_server_of_every_section_with_the_reason() {
     let rest = Rest::start();
     rest.register("one", &[]);
     rest.register("two", &[]);
@@ -234,7 +234,7 @@ fn documents_of_the_folder_are_listed_read_run_and_written() {
 }
 
 #[test]
-fn a_run_of_another_version_than_the_one_looked_at_is_refused_and_changes_are_heard() {
+fn a_run_of_an_outdated_version_is_refused_and_changes_are_announced() {
     let (rest, place) = with_documents();
     rest.register("one", &[]);
     let file = place.path().join("notes/a.md");
@@ -254,7 +254,7 @@ fn a_run_of_another_version_than_the_one_looked_at_is_refused_and_changes_are_he
     let now = version();
     assert_eq!(run(&rest, &first(&now))["ok"], true);
 
-    // The text is the same, but other blocks are blocks: numbers mean something else.
+    // The text is equal, but other parts count as blocks: their numbers mean something else.
     fs::write(&file, format!("{}\n{}", block("two", "size", ""), block("one", "size", ""))).unwrap();
     let seen = version();
     rest.register("two", &[]);
@@ -272,7 +272,7 @@ fn a_document_that_cannot_be_written_is_there_and_nothing_of_it_is_run() {
     fs::set_permissions(&file, mode).unwrap();
     let refused = rest.post("/documents/run", &json!({"path": "a.md", "save": true}));
     expect_error(409, "DOCUMENT_NOT_WRITABLE", &refused);
-    assert!(refused.body.contains("read-only"), "{refused:?}");
+    assert!(refused.body.contains("no permission to write it"), "{refused:?}");
     assert_eq!(rest.get("/executions").json(), json!([]));
 }
 
@@ -284,8 +284,8 @@ fn no_way_leads_out_of_the_folder_and_without_one_no_file_is_read() {
     for path in ["../secret.md", "work/../../secret.md", "link.md", absolute, "none.md", ""] {
         let encoded = path.replace('/', "%2F");
         expect_error(404, "DOCUMENT_NOT_FOUND", &rest.get(&format!("/documents/text?path={encoded}")));
-        for deed in ["map", "run"] {
-            let answer = rest.post(&format!("/documents/{deed}"), &json!({"path": path}));
+        for action in ["map", "run"] {
+            let answer = rest.post(&format!("/documents/{action}"), &json!({"path": path}));
             expect_error(404, "DOCUMENT_NOT_FOUND", &answer);
         }
     }
@@ -320,7 +320,7 @@ fn a_document_gets_no_more_bindings_than_it_may_have() {
     let too_long =
         rest.post("/bindings", &json!({"document": "b.md", "server_id": "one", "heading_text": "x".repeat(1_001)}));
     expect(422, &too_long);
-    // Patterns that fit the same document may name it again; then it is not run, and says why.
+    // Overlapping patterns may name it again; then it does not run, and reports why.
     expect(201, &rest.post("/bindings", &json!({"document": "*.md", "server_id": "one", "heading_text": "x"})));
     let run = json!({"text": "```one\ntool: echo\n```\n", "path": "a.md", "dry_run": true});
     let ran = expect(200, &rest.post("/documents/run", &run));

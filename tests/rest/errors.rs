@@ -1,4 +1,4 @@
-//! What makes no sense, or may not be: always in one shape.
+//! Invalid and forbidden requests: errors always have the same structure.
 
 use serde_json::json;
 use testkit::http_client::HttpRequest;
@@ -91,7 +91,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn who_may_not_come_in_is_told_in_the_same_shape() {
+fn unauthorized_requests_get_the_usual_error_format() {
     let rest = Rest::start_as(|launch| launch.env("MCP_AGGREGATOR_TOKEN", "secret"));
     for path in ["/api/v1/aggregator/state", "/api/v1/aggregator/nothing", "/metrics"] {
         let refused = rest.serve.fetch(&HttpRequest::new("GET", path));

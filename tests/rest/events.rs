@@ -1,4 +1,4 @@
-//! What happens, as it happens.
+//! The event stream.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ fn what_happens_to_servers_tools_and_calls_is_reported_with_names_and_growing_id
 }
 
 #[test]
-fn who_comes_back_is_told_that_something_may_be_missing() {
+fn a_reconnecting_reader_learns_that_events_may_be_missing() {
     let rest = Rest::start();
     let mut connection = rest.serve.connect();
     let mut stream = connection.ask(&HttpRequest::stream(EVENTS).header("Last-Event-ID", "17"));

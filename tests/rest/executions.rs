@@ -1,11 +1,11 @@
-//! Executions: the account of all calls, whatever way they came.
+//! Executions: the records of all calls, from every source.
 
 use serde_json::{Value, json};
 use testkit::{ClientSession, wait_until};
 
 use super::{Rest, expect, expect_error, expect_problems};
 
-/// The executions there are for a query, once there are so many.
+/// The executions of a query, once there are this many.
 #[track_caller]
 fn wait_for(rest: &Rest, query: &str, count: usize) -> Vec<Value> {
     wait_until(&format!("{count} executions for `{query}`"), || {
@@ -73,7 +73,7 @@ fn a_call_that_is_refused_because_its_server_is_off_is_an_execution_too() {
         assert_eq!((&one["server_id"], &one["server_name"]), (&id, &json!("one")), "{one}");
         assert!(one["error_message"].as_str().is_some_and(|why| !why.is_empty()), "{one}");
     }
-    // What nobody has is nobody's execution.
+    // An execution of another client is not found.
     expect(200, &rest.order("/servers/one/connect"));
     rest.call("one.nothing", &json!({}));
     rest.serve.session("/mcp").ask("tools/call", json!({"name": "two.pid", "arguments": {}}));
@@ -90,19 +90,19 @@ fn a_tool_that_its_server_does_not_list_is_still_an_execution_when_it_is_called(
 }
 
 #[test]
-fn a_call_under_way_is_seen_and_can_be_cancelled() {
+fn a_running_call_is_listed_and_can_be_cancelled() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let (id, mut call) = rest.begin_to_hang("one");
     assert_eq!(expect(200, &rest.delete(&format!("/executions/{id}")))["status"], "cancelled");
     expect_error(409, "EXECUTION_CANCELLED", &call.answer());
-    // One that is over stays as it is.
+    // A finished execution stays unchanged.
     assert_eq!(expect(200, &rest.delete(&format!("/executions/{id}")))["status"], "cancelled");
     assert_eq!(expect(200, &rest.get(&format!("/executions/{id}")))["status"], "cancelled");
 }
 
 #[test]
-fn a_client_that_goes_takes_its_call_along() {
+fn a_client_that_disconnects_cancels_its_call() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let (_, call) = rest.begin_to_hang("one");
@@ -124,7 +124,7 @@ fn everything_can_be_stopped_and_allowed_again() {
 }
 
 #[test]
-fn limits_are_told_as_such() {
+fn limits_are_reported_as_limits() {
     let rest = Rest::start();
     rest.register("one", &[]);
     expect(200, &rest.patch("/settings", &json!({"concurrent_limit": 1, "queue_limit": 0})));

@@ -1,4 +1,4 @@
-//! From registration to removal, with restarts in between: one story, told on either database.
+//! From registration to removal, with restarts in between, on either database.
 
 use serde_json::{Value, json};
 use testkit::{Postgres, wait_until};
@@ -14,14 +14,14 @@ fn wait_for_calls(rest: &Rest, query: &str, count: usize) {
     });
 }
 
-/// The kinds of what happened to a server, oldest first.
+/// The kinds of a server's events, oldest first.
 fn happened(rest: &Rest, server: &str) -> Vec<String> {
     let events = expect(200, &rest.get(&format!("/servers/{server}/history?limit=1000")));
     let kind = |event: &Value| event["event_type"].as_str().expect("an event has a type").to_owned();
     events.as_array().expect("a list").iter().rev().map(kind).collect()
 }
 
-/// Tells it. `look` sees the database behind the service's back when everything is there, and when it is gone again.
+/// Runs the scenario. `look` inspects the database directly, with all data and after the removal.
 fn story(mut rest: Rest, look: impl Fn(&Rest, &str)) {
     let id = rest.register("one", &["--only-generated", "--tools", "2"])["id"].clone();
     let mut secret = fake("two", &[]);
@@ -49,7 +49,7 @@ fn story(mut rest: Rest, look: impl Fn(&Rest, &str)) {
     for (nth, kill) in [false, true].into_iter().enumerate() {
         wait_for_calls(&rest, "?status=success&server_id=two", nth + 1);
         if kill {
-            // What was called is written soon after, not at once.
+            // Calls are written soon afterwards, not immediately.
             written_soon(&rest);
         }
         rest = rest.restarted(kill);
@@ -74,7 +74,7 @@ fn story(mut rest: Rest, look: impl Fn(&Rest, &str)) {
     look(&rest, "gone");
 }
 
-/// Waits until no record of a call waits to be written.
+/// Waits until no call record is queued.
 #[track_caller]
 fn written_soon(rest: &Rest) {
     wait_until("all records are written", || {

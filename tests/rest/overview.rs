@@ -1,4 +1,4 @@
-//! The service itself: how it stands, what is set, who changed what, numbers.
+//! The service itself: state, settings, audit log, metrics.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -20,7 +20,7 @@ fn state_and_health_carry_the_same_numbers() {
     assert_eq!(numbers(&state), [2, 1, 1, 0, 3].map(Some), "{state}");
     assert_eq!(numbers(&health), numbers(&state));
     for told in [&state, &health] {
-        // Tools are classified behind our back.
+        // Tools are classified in the background.
         let parts = ["classified_tools", "unclassified_tools"].map(|name| told[name].as_u64().unwrap());
         assert_eq!(parts[0] + parts[1], 3, "{told}");
         assert!(told["last_sync"].is_string() && told["uptime_seconds"].as_f64().unwrap() > 0.0, "{told}");
@@ -55,7 +55,7 @@ fn a_server_that_fails_makes_the_whole_degraded_and_is_named() {
 }
 
 #[test]
-fn the_numbers_of_the_front_tell_servers_that_failed_from_those_that_rest() {
+fn metrics_distinguish_failed_servers_from_those_asleep() {
     let rest = Rest::start();
     rest.register("one", &[]);
     rest.register("off", &[]);

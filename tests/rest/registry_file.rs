@@ -1,4 +1,4 @@
-//! The registry's file, emptied, deleted or replaced: noticed while the service runs, and refused when it starts.
+//! The registry file is emptied, deleted or replaced: detected while the service runs, and refused at start.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn health(rest: &Rest) -> Fetched {
     rest.serve.fetch(&HttpRequest::new("GET", "/health"))
 }
 
-/// Both kinds of health, the command line, the console and a change that is not acknowledged all say it.
+/// Both health reports, the command line, the console and a refused change report it.
 fn assert_noticed(rest: &Rest, what: &str) {
     let told = expect(503, &health(rest));
     assert_eq!(told["status"], "failed", "{told}");
@@ -50,10 +50,10 @@ fn a_registry_file_that_is_moved_away_or_replaced_is_noticed_until_it_is_back() 
     assert_eq!(expect(200, &health(&rest))["status"], "ok");
     let (file, aside) = (rest.registry(), rest.folder.path().join("aside.db"));
     fs::rename(&file, &aside).unwrap();
-    assert_noticed(&rest, "was deleted or moved away");
+    assert_noticed(&rest, "was deleted or moved");
     fs::copy(&aside, &file).unwrap();
     assert_noticed(&rest, "was replaced by another file");
-    // Calls are served all the same.
+    // Calls still work.
     expect(200, &rest.call("one.echo", &json!({})));
     fs::rename(&aside, &file).unwrap();
     testkit::wait_until("all is well again", || (health(&rest).json()["status"] == "ok").then_some(()));
@@ -68,7 +68,7 @@ fn a_registry_file_that_is_emptied_is_noticed_and_the_next_start_refuses_it() {
     assert_noticed(&rest, "was emptied");
     rest.serve.signal(testkit::Signal::KILL);
     rest.serve.wait_exit();
-    // As after a crash that left nothing: the log is gone, too.
+    // As after a crash that left nothing: the write-ahead log is missing, too.
     for ending in ["-wal", "-shm"] {
         drop(fs::remove_file(format!("{}{ending}", rest.registry().display())));
     }
@@ -96,7 +96,7 @@ fn a_database_of_another_program_is_left_alone() {
         .arg("--database")
         .arg(&other)
         .start();
-    start.wait_for_stderr("no registry of ours");
+    start.wait_for_stderr("not a registry");
     assert!(!start.wait_exit().success());
     assert!(!folder.path().join("data/credential.key").exists(), "no key was made for it");
     let connection = rusqlite::Connection::open(&other).unwrap();

@@ -1,4 +1,4 @@
-//! Documents and schemas that would take a processor for hours: they take a moment, and nobody waits for them.
+//! Documents and schemas that would take hours of CPU time: they end quickly, and no other request waits for them.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use testkit::{Puppet, Spec};
 use super::{Begun, PREFIX, Rest, expect};
 use crate::console::{Visitor, add_puppet};
 
-/// A block of the tool whose schema takes for ever.
+/// A block with a tool whose schema check never ends.
 const BLOCK: &str = "# Notes\n\n```s\ntool: t\nc: x\n```\n";
 
 /// Every level applies the one below it twice: 2^45 steps.
@@ -31,7 +31,7 @@ fn more_than_processors() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from) + 4
 }
 
-/// Asks for a run without waiting for its answer.
+/// Starts a run without waiting for its response.
 fn begin_run(rest: &Rest, body: &Value) -> Begun {
     let mut connection = rest.serve.connect();
     connection.send(&HttpRequest::post(&format!("{PREFIX}/documents/run"), body.to_string()));
@@ -59,24 +59,24 @@ fn a_schema_without_end_is_not_checked_and_stops_nothing() {
         assert!(why.contains("steps") || why.contains("in time"), "{why}");
         assert_eq!(block["status"], "ready", "the server decides: {block}");
     }
-    // A run calls the tool all the same, and says what was not checked.
+    // A run still calls the tool, and reports that the arguments were not checked.
     let ran = expect(200, &rest.post("/documents/run", &json!({"text": BLOCK})));
     assert_eq!(ran["blocks"][0]["status"], "done", "{ran}");
     assert!(ran["blocks"][0]["not_checked"].is_string(), "{ran}");
 
     let visitor = Visitor::new(&rest);
     let page = visitor.page("/documents?path=a.md");
-    assert!(page.contains("Its parameters were not checked") && !page.contains("It would not be run"), "{page}");
+    assert!(page.contains("The parameters were not checked") && !page.contains("This block cannot run"), "{page}");
     assert!(visitor.page("/playground?tool=s.t").contains("s.t"));
 
-    // Whoever stops us does not wait for what is being checked.
+    // Shutdown does not wait for running checks.
     let _abandoned: Vec<Begun> = (0..more_than_processors()).map(|_| begin_run(&rest, &dry)).collect();
     assert_eq!(health(&rest), 200);
     rest.serve.signal(Signal::TERM);
     assert_eq!(rest.serve.wait_exit().code(), Some(0));
 }
 
-/// A number in the metrics about schema checks.
+/// A metric about schema checks.
 fn schema_checks(rest: &Rest, metric: &str) -> u64 {
     let numbers = rest.serve.fetch(&HttpRequest::new("GET", "/metrics")).body;
     let name = format!("{metric}{{kind=\"schema_check\"}} ");
@@ -90,7 +90,7 @@ fn a_connection_that_is_dropped_ends_its_checks() {
     let rest = Rest::start();
     add_puppet(&rest, "s", &puppet);
     assert_eq!(schema_checks(&rest, "mcp_computations_cancelled_total"), 0);
-    // Enough blocks that their checks are under way until all the time is spent that one run may take for them.
+    // Enough blocks that their checks run until the time of one run is used up.
     let dry = json!({"text": BLOCK.repeat(5_000), "dry_run": true});
     let run = begin_run(&rest, &dry);
     testkit::wait_until("a check runs", || (schema_checks(&rest, "mcp_computations_running") > 0).then_some(()));
@@ -99,7 +99,7 @@ fn a_connection_that_is_dropped_ends_its_checks() {
         (schema_checks(&rest, "mcp_computations_cancelled_total") == 1).then_some(())
     });
     testkit::wait_until("no check runs", || (schema_checks(&rest, "mcp_computations_running") == 0).then_some(()));
-    // Nothing began again: whoever asks now does not wait for the blocks of the run that nobody reads.
+    // Nothing starts again: a new request does not wait for the blocks of the abandoned run.
     let ran = expect(200, &rest.post("/documents/run", &json!({"text": BLOCK, "dry_run": true})));
     assert_eq!(ran["blocks"][0]["status"], "ready", "{ran}");
     assert_eq!(schema_checks(&rest, "mcp_computations_cancelled_total"), 1);
@@ -127,7 +127,12 @@ fn blocks_with_many_keys_stop_nothing() {
     let mut runs: Vec<Begun> = (0..6).map(|_| begin_run(&rest, &body)).collect();
     assert_eq!(health(&rest), 200);
     for run in &mut runs {
-        let answer = expect(200, &run.answer());
+        let mut answer = run.answer();
+        // On a busy machine the work of the others may be refused for now, which stops nothing either.
+        while answer.status == 429 {
+            answer = begin_run(&rest, &body).answer();
+        }
+        let answer = expect(200, &answer);
         assert_eq!(answer["blocks"][0]["status"], "ready", "{:.500}", answer.to_string());
     }
     let too_many: String = (0..60_000).map(|number| format!("key_{number}: {number}\n")).collect();

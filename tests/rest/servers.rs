@@ -1,4 +1,4 @@
-//! Servers: registered, looked at, changed, connected, tried, removed.
+//! Servers: registered, listed, changed, connected, tested, removed.
 
 use serde_json::{Value, json};
 use testkit::{HttpServer, Script};
@@ -75,7 +75,7 @@ fn every_mistake_in_a_registration_is_reported_with_its_place() {
             vec![
                 ("name", "string_too_long"),
                 ("auto_connect", "bool_type"),
-                // What is wrong with one part hides nothing of another.
+                // A problem with one part does not hide problems with another.
                 ("connection_config.command", "missing"),
             ],
         ),
@@ -99,7 +99,7 @@ fn every_mistake_in_a_registration_is_reported_with_its_place() {
 }
 
 #[test]
-fn words_are_read_in_any_case_and_shown_in_lower_case() {
+fn enum_values_parse_in_any_case_and_print_in_lower_case() {
     let rest = Rest::start();
     let mut loud = fake("one", &[]);
     loud["transport_type"] = "STDIO".into();
@@ -110,7 +110,7 @@ fn words_are_read_in_any_case_and_shown_in_lower_case() {
 }
 
 #[test]
-fn a_list_is_given_in_parts_and_says_how_long_it_is() {
+fn a_list_is_paginated_and_has_its_total() {
     let rest = Rest::start();
     for name in ["c", "a", "b"] {
         rest.register(name, &["--only-generated", "--tools", "1"]);
@@ -148,7 +148,7 @@ fn a_server_that_is_renamed_takes_its_tools_along() {
 }
 
 #[test]
-fn secrets_are_shown_to_nobody_and_survive_a_change_by_who_has_not_seen_them() {
+fn secrets_are_masked_and_survive_an_update_of_the_masked_config() {
     let rest = Rest::start();
     let mut server = fake("one", &[]);
     server["connection_config"]["env"] = json!({"TOKEN": "swordfish"});
@@ -204,7 +204,7 @@ fn a_server_that_is_disabled_stays_so_until_it_is_enabled() {
     assert!([503].contains(&rest.order("/servers/one/connect").status));
     expect(200, &rest.order("/servers/one/enable"));
     rest.wait_for_status("one", "connected");
-    // Each of these steps is in its history, and each begins where the one before ended.
+    // Each of these steps is in its history, and each starts where the one before ended.
     let history = expect(200, &rest.get("/servers/one/history"));
     let steps: Vec<_> = history.as_array().unwrap().iter().rev().map(|event| &event["details"]).collect();
     assert!(steps.iter().any(|step| step["to"] == "disabled"), "{history}");
@@ -257,7 +257,7 @@ fn a_server_over_http_is_reached_by_either_name_for_its_address() {
 }
 
 #[test]
-fn health_and_history_tell_what_became_of_a_server() {
+fn health_and_history_report_the_state_of_a_server() {
     let rest = Rest::start();
     let id = rest.register("one", &[])["id"].clone();
     let health = expect(200, &rest.get("/servers/one/health"));
@@ -272,7 +272,7 @@ fn health_and_history_tell_what_became_of_a_server() {
 }
 
 #[test]
-fn tools_are_asked_for_again_on_demand() {
+fn tools_are_listed_again_on_demand() {
     let rest = Rest::start();
     rest.register("one", &[]);
     assert_eq!(expect(202, &rest.order("/servers/one/tools/refresh"))["status"], "refreshing");
@@ -281,10 +281,10 @@ fn tools_are_asked_for_again_on_demand() {
 }
 
 #[test]
-fn who_is_not_there_is_not_found_whatever_is_wanted() {
+fn unknown_servers_are_not_found_by_any_operation() {
     let rest = Rest::start();
-    for deed in ["connect", "disconnect", "enable", "disable", "test", "tools/refresh"] {
-        let context = expect_error(404, "SERVER_NOT_FOUND", &rest.order(&format!("/servers/nobody/{deed}")));
+    for action in ["connect", "disconnect", "enable", "disable", "test", "tools/refresh"] {
+        let context = expect_error(404, "SERVER_NOT_FOUND", &rest.order(&format!("/servers/nobody/{action}")));
         assert_eq!(context["server"], "nobody");
     }
     for look in ["", "/tools", "/health", "/history"] {

@@ -1,4 +1,4 @@
-//! Skills: tools get them in the background, are searched by them, and an administrator changes them.
+//! Skills: tools get them in the background, can be searched by them, and an administrator can change them.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -29,7 +29,7 @@ fn register(rest: &Rest, name: &str, puppet: &Puppet) {
     rest.wait_for_status(name, "connected");
 }
 
-/// A number in the metrics.
+/// A metric.
 fn number(rest: &Rest, name: &str) -> u64 {
     let numbers = rest.serve.fetch(&HttpRequest::new("GET", "/metrics")).body;
     let line = numbers.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -76,13 +76,16 @@ fn tools_are_classified_and_what_fits_nowhere_is_found_all_the_same() {
     assert_eq!((&state["classified_tools"], &state["unclassified_tools"]), (&json!(3), &json!(1)), "{state}");
     assert_eq!(expect(200, &rest.get("/health"))["classified_tools"], 3);
 
-    desk.change(|_| Spec::legacy().raw_tool(&tool("read_file", "Send an email message to somebody")).echoes());
+    // The name, which stays, counts as well: the description has to say clearly that it is something else now.
+    let description =
+        "Send an email to somebody. Writes an email message with recipients, a subject and a body, and sends it";
+    desk.change(|_| Spec::legacy().raw_tool(&tool("read_file", description)).echoes());
     expect(202, &rest.order("/servers/desk/tools/refresh"));
     wait_for_skill(&rest, "desk.read_file", &json!("email"));
 }
 
 #[test]
-fn a_search_goes_by_skills_where_that_leads_somewhere_and_says_so() {
+fn a_search_uses_skills_where_they_match_and_reports_it() {
     let (rest, desk) = (Rest::start(), desk());
     register(&rest, "desk", &desk);
     wait_for_classified(&rest, 4);
@@ -183,7 +186,7 @@ fn nothing_is_done_twice(rest: Rest) {
     let before = expect(200, &rest.get("/tools"));
     let rest = rest.restarted(true);
     rest.wait_for_status("desk", "connected");
-    // A tool that is new is the sign that everything before it was looked at.
+    // A new tool shows that everything before it was processed.
     desk.change(|spec| spec.raw_tool(&tool("delete_file", "Delete a file from the disk")));
     expect(202, &rest.order("/servers/desk/tools/refresh"));
     wait_for_skill(&rest, "desk.delete_file", &json!("files"));
@@ -221,7 +224,7 @@ fn a_file_brings_skills_along() {
 }
 
 #[test]
-fn a_search_has_thresholds_from_nought_to_one_and_null_says_nothing() {
+fn a_search_has_thresholds_from_zero_to_one_and_null_means_default() {
     let (rest, desk) = (Rest::start(), desk());
     register(&rest, "desk", &desk);
     for (name, value) in [("threshold", json!(2)), ("threshold", json!(-0.5)), ("skill_threshold", json!(9))] {

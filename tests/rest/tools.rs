@@ -1,4 +1,4 @@
-//! Tools: what there is, and calls of them.
+//! Tools: listing, enabling, disabling and calling them.
 
 use serde_json::{Value, json};
 use testkit::{Puppet, Spec};
@@ -83,7 +83,7 @@ fn arguments_and_results_are_the_same_bytes_on_both_sides() {
 }
 
 #[test]
-fn a_tool_that_says_it_failed_is_a_result_like_any_other() {
+fn a_tool_error_is_an_ordinary_result() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let result = r#"{"content":[],"isError":true}"#;
@@ -135,7 +135,7 @@ fn mistakes_in_a_call_are_reported_with_their_place() {
 }
 
 #[test]
-fn whether_a_tool_failed_is_always_told() {
+fn results_always_have_is_error() {
     let rest = Rest::start();
     rest.register("one", &[]);
     for path in ["/tools/call", "/execute"] {
@@ -201,7 +201,7 @@ fn tools_are_switched_one_by_one_in_bulk_and_by_server() {
 }
 
 #[test]
-fn what_a_server_says_of_what_a_tool_does_can_be_seen_before_it_is_called() {
+fn annotations_of_a_tool_are_displayed_before_it_is_called() {
     let puppet = Puppet::over_http(Spec::legacy().raw_tool(
         r#"{"name":"wipe","title":"Wipe it all","inputSchema":{"type":"object"},"outputSchema":{"type":"object"},"annotations":{"destructiveHint":true}}"#,
     ));

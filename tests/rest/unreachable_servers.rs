@@ -1,4 +1,4 @@
-//! Servers elsewhere that are gone: seen when somebody calls them, told at once, and met again when they are back.
+//! Remote servers that are unreachable: detected by calls, reported at once, and reconnected when they are back.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use super::{Rest, expect};
 const PROMPTLY: Duration = Duration::from_secs(18);
 
 #[test]
-fn a_remote_server_that_is_gone_is_reported_at_once_and_works_again_when_it_is_back() {
+fn an_unreachable_remote_server_is_reported_immediately_and_reconnects() {
     for (kind, script) in [
         ("http", Script::default()),
         ("http", Script::default().with_session().with_get_stream()),
         ("sse", Script::default().sse()),
     ] {
         let rest = Rest::start();
-        // The regular look is not what finds out.
+        // It is not the regular health check that notices it.
         expect(200, &rest.patch("/settings", &json!({"health_check_interval_s": 3600, "failure_threshold": 50})));
         let server = HttpServer::start(script.clone());
         let registration = json!({"name": "far", "transport_type": kind, "connection_config": {"url": server.url()}});
@@ -33,12 +33,12 @@ fn a_remote_server_that_is_gone_is_reported_at_once_and_works_again_when_it_is_b
         assert!(answer.status >= 500, "{answer:?}");
         let standing = rest.wait_for_status("far", "error");
         assert!(began.elapsed() < PROMPTLY, "{:?}", began.elapsed());
-        assert!(standing["error_message"].as_str().unwrap().contains("cannot be reached"), "{standing}");
+        assert!(standing["error_message"].as_str().unwrap().contains("unreachable"), "{standing}");
         let began = Instant::now();
         for _ in 0..3 {
             let answer = rest.call("far.echo", &json!({"text": "x"}));
             assert_eq!(answer.status, 503, "{answer:?}");
-            assert!(answer.body.contains("cannot be reached"), "{answer:?}");
+            assert!(answer.body.contains("unreachable"), "{answer:?}");
         }
         assert!(began.elapsed() < PROMPTLY, "{:?}", began.elapsed());
 

@@ -1,4 +1,5 @@
-//! Clients that are not asked: those of the tiny program, on every road, and those that have said their last word.
+//! Clients that get no server requests: those of the small program over every transport, and those that have closed
+//! their input.
 
 use serde_json::json;
 use testkit::http_session::all_capabilities;
@@ -11,7 +12,7 @@ const WANTS: &str = r#"{"resultType":"input_required","inputRequests":{"e":{"met
 const FORM: &str = r#"{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
 
 #[test]
-fn through_the_tiny_program_nobody_is_asked_whatever_the_eras() {
+fn the_small_program_forwards_no_server_requests_whatever_the_revisions() {
     let (legacy, modern) = (Puppet::new(Spec::legacy().tool("t")), Puppet::new(Spec::modern().tool("t")));
     let config = config(&[("legacy", &legacy), ("modern", &modern)]);
     let mut older = Launch::aggregator(&config).start();
@@ -36,7 +37,7 @@ fn through_the_tiny_program_nobody_is_asked_whatever_the_eras() {
 }
 
 #[test]
-fn a_call_that_needs_an_answer_ends_when_the_client_says_no_more() {
+fn a_call_that_needs_an_answer_ends_when_the_client_disconnects() {
     let (legacy, modern) = (Puppet::new(Spec::legacy().tool("t")), Puppet::new(Spec::modern().tool("t")));
     let mut client = connected(&[("legacy", &legacy), ("modern", &modern)]);
     let asked = client.begin_call("modern.t", json!({}));

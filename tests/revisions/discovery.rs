@@ -1,4 +1,4 @@
-//! `server/discover` and the caching hints: what a modern client is told of all servers at once.
+//! `server/discover` and caching hints: what a modern client learns about all servers together.
 
 use serde_json::{Value, json};
 use testkit::{ClientSession, Puppet, Spec, wait_until};
@@ -13,7 +13,7 @@ fn discovered(client: &mut dyn ClientSession) -> Value {
 }
 
 #[test]
-fn discovery_tells_of_all_servers_or_of_one() {
+fn discovery_covers_all_servers_or_one() {
     let tasks = r#"{"tools":{},"tasks":{"list":{},"requests":{"tools":{"call":{}}}}}"#;
     let old = Puppet::new(Spec::legacy().tool("t").instructions("old ways").capabilities(tasks));
     let extension = r#"{"tools":{},"resources":{"subscribe":true},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{"n":1.0}}}"#;
@@ -58,7 +58,7 @@ fn caching_hints_are_the_most_careful_of_all() {
 
 #[test]
 fn discovery_over_stdio_waits_for_servers_that_start() {
-    // It waits three seconds, which may not be enough for a server on a busy machine.
+    // It waits three seconds, which may be too short on a busy machine.
     wait_until("a server starts within three seconds", || {
         let puppet = Puppet::new(Spec::legacy().tool("t").prompt("p").instructions("be kind"));
         let mut client = modern_over_stdio(&[("s", &puppet)]);
@@ -70,7 +70,7 @@ fn discovery_over_stdio_waits_for_servers_that_start() {
 }
 
 #[test]
-fn lists_do_not_depend_on_who_asks_or_on_what_was_asked_before() {
+fn lists_do_not_depend_on_the_client_or_on_earlier_requests() {
     let old = Puppet::new(Spec::legacy().tool("t").prompt("p").echoes());
     let new = Puppet::new(Spec::modern().tool("t").echoes());
     let serve = serving(&[("old", &old), ("new", &new)]);

@@ -1,4 +1,4 @@
-//! Servers that speak both eras, about which the config says nothing: each client is served in its own era.
+//! Servers that support both lifecycles, without `era` in the config: each client is served in its own.
 
 use serde_json::json;
 use testkit::{ClientSession, Config, Launch, ModernStdio, Puppet, Serve, ServerEntry, Spec, program, wait_until};
@@ -10,7 +10,7 @@ fn dual() -> Spec {
     Spec::dual().tool("t").prompt("p").resource("r://1")
 }
 
-/// Whether the server got the request in the modern way.
+/// Whether the server got the request as a modern one.
 fn is_modern(request: &testkit::puppet::Received) -> bool {
     request.text_param(&["_meta", VERSION]).as_deref() == Some("2026-07-28")
 }
@@ -21,7 +21,7 @@ fn wait_for_tool(client: &mut dyn ClientSession, tool: &str) {
 }
 
 #[test]
-fn over_http_each_client_is_served_in_its_own_era() {
+fn over_http_each_client_is_served_in_its_own_lifecycle() {
     let puppet = Puppet::over_http(dual().hints(7000, "public"));
     let serve = serving(&[("s", &puppet)]);
     for path in ["/mcp", "/mcp/s"] {
@@ -56,7 +56,7 @@ fn over_http_each_client_is_served_in_its_own_era() {
 }
 
 #[test]
-fn over_http_a_server_asks_each_client_in_its_own_way() {
+fn over_http_server_requests_reach_each_client_in_its_own_lifecycle() {
     let puppet = Puppet::over_http(dual());
     let serve = serving(&[("s", &puppet)]);
     let mut modern = serve.modern("/mcp/s").interactive();
@@ -79,7 +79,7 @@ fn over_http_a_server_asks_each_client_in_its_own_way() {
 }
 
 #[test]
-fn over_http_a_cancelled_or_abandoned_request_reaches_the_server_in_its_own_era() {
+fn over_http_a_cancelled_or_abandoned_request_reaches_the_server_in_its_own_lifecycle() {
     let puppet = Puppet::over_http(dual());
     let serve = serving(&[("s", &puppet)]);
     let (mut legacy, mut modern) = (serve.session("/mcp"), serve.modern("/mcp"));
@@ -95,7 +95,7 @@ fn over_http_a_cancelled_or_abandoned_request_reaches_the_server_in_its_own_era(
 }
 
 #[test]
-fn over_http_a_change_is_seen_in_both_eras() {
+fn over_http_a_change_reaches_legacy_and_modern_clients() {
     let puppet = Puppet::over_http(dual());
     let serve = serving(&[("s", &puppet)]);
     puppet.change(|spec| spec.tool("new"));
@@ -123,7 +123,7 @@ fn over_http_handshakes_whose_lists_differ_are_not_mixed() {
         assert_eq!(is_modern(&request), is_in_modern);
         request.answer(&format!(r#"{{"resultType":"complete","tools":{tools},"ttlMs":0,"cacheScope":"private"}}"#));
     }
-    serve.wait_for_stderr("it lists other items in 2026-07-28 than in older revisions");
+    serve.wait_for_stderr("the server lists other items in 2026-07-28 than in older revisions");
     let mut modern = serve.modern("/mcp");
     wait_for_tool(&mut modern, "s.t");
     let id = modern.begin_call("s.t", json!({}));
@@ -134,7 +134,7 @@ fn over_http_handshakes_whose_lists_differ_are_not_mixed() {
 }
 
 #[test]
-fn over_stdio_a_server_of_many_clients_is_met_in_the_modern_way() {
+fn over_stdio_a_server_of_many_clients_gets_the_modern_handshake() {
     let (both, only_legacy) = (Puppet::new(dual()), Puppet::new(Spec::legacy().tool("t")));
     let serve = serving(&[("both", &both), ("old", &only_legacy)]);
     assert_eq!((both.count("initialize"), both.count("server/discover")), (0, 1));
@@ -145,7 +145,7 @@ fn over_stdio_a_server_of_many_clients_is_met_in_the_modern_way() {
 }
 
 #[test]
-fn over_stdio_a_server_of_one_client_is_met_in_the_way_of_the_client() {
+fn over_stdio_a_server_of_one_client_gets_the_handshake_of_that_client() {
     let (legacy, modern) = (Puppet::new(dual()), Puppet::new(dual()));
     let mut client = Launch::service(&config(&[("s", &legacy)])).start();
     introduce(&mut client, &json!({}));
@@ -158,7 +158,7 @@ fn over_stdio_a_server_of_one_client_is_met_in_the_way_of_the_client() {
 }
 
 #[test]
-fn a_legacy_server_that_says_nothing_to_discovery_is_met_all_the_same() {
+fn a_legacy_server_that_ignores_discovery_is_initialized() {
     let puppet = Puppet::new(Spec::legacy().tool("t").leaves("server/discover"));
     let serve = serving(&[("s", &puppet)]);
     assert_eq!(serve.session("/mcp").ids("tools/list"), ["s.t"]);

@@ -1,4 +1,4 @@
-//! What a modern server wants to know before it answers, asked of a legacy client: rounds, within a bound.
+//! Input that a modern server requires, requested from a legacy client: rounds, up to a limit.
 
 use serde_json::{Value, json};
 use testkit::http_session::all_capabilities;
@@ -10,7 +10,7 @@ use crate::relay::{at, connected, connected_with, introduce, serving};
 const FORM: &str = r#"{"method":"elicitation/create","params":{"mode":"form","message":"Who \u0041re you?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.0}}}}}"#;
 const SAMPLING: &str = r#"{"method":"sampling/createMessage","params":{"messages":[], "maxTokens":1e2}}"#;
 const ROOTS: &str = r#"{"method":"roots/list"}"#;
-/// A state that a parser would rewrite; it is the server's own, to the byte.
+/// A state that a parser would change; it must be returned to the byte.
 const STATE: &str = r#""st\u0061te\/\ud800 \"é""#;
 
 fn wants(requests: &str, state: Option<&str>) -> String {
@@ -24,7 +24,7 @@ fn responses(retry: &Received) -> Value {
 }
 
 #[test]
-fn a_wanted_elicitation_is_asked_and_the_call_tried_again_with_the_answer() {
+fn a_required_elicitation_is_sent_and_the_call_retried_with_the_answer() {
     for puppet in [Puppet::new(Spec::modern().tool("t")), Puppet::over_http(Spec::modern().tool("t"))] {
         let mut client = connected(&[("s", &puppet)]);
         client.send_line(
@@ -56,13 +56,13 @@ fn a_wanted_elicitation_is_asked_and_the_call_tried_again_with_the_answer() {
 }
 
 #[test]
-fn several_wants_are_all_asked_before_the_call_is_tried_again() {
+fn all_required_inputs_are_requested_before_the_call_is_retried() {
     let puppet = Puppet::new(Spec::modern().tool("t"));
     let mut client = connected(&[("s", &puppet)]);
     let id = client.begin_call("s.t", json!({}));
     let requests = format!(r#"{{"e":{FORM},"s":{SAMPLING},"r":{ROOTS}}}"#);
     puppet.expect("tools/call").answer(&wants(&requests, None));
-    // At once or one after the other, in whatever order.
+    // Concurrently or one after the other, in any order.
     for _ in 0..3 {
         let line = client
             .find("a question", &mut |line| raw::at(line, &["id"]).is_some() && raw::at(line, &["method"]).is_some());
@@ -85,7 +85,7 @@ fn several_wants_are_all_asked_before_the_call_is_tried_again() {
 }
 
 #[test]
-fn prompts_and_resources_may_want_something_too() {
+fn prompts_and_resources_may_require_input_too() {
     let puppet = Puppet::new(Spec::modern().prompt("p").resource("r://1"));
     let mut client = connected(&[("s", &puppet)]);
     for (method, params) in [("prompts/get", json!({"name": "s.p"})), ("resources/read", json!({"uri": "r://1"}))] {
@@ -137,7 +137,7 @@ fn a_server_that_never_has_enough_is_stopped_after_ten_rounds() {
 }
 
 #[test]
-fn what_the_client_cannot_answer_is_not_asked_and_the_call_fails() {
+fn unsupported_server_requests_are_not_sent_and_the_call_fails() {
     let puppet = Puppet::new(Spec::modern().tool("t"));
     let mut client = connected_with(&[("s", &puppet)], &json!({"roots": {}}));
     for want in [FORM, SAMPLING, r#"{"method":"custom/thing","params":{}}"#] {
@@ -163,7 +163,7 @@ fn a_client_that_refuses_to_answer_has_its_call_failed() {
 }
 
 #[test]
-fn a_call_cancelled_while_the_client_is_asked_is_over() {
+fn a_call_cancelled_during_a_server_request_ends() {
     let puppet = Puppet::new(Spec::modern().tool("t").echoes());
     puppet.change(|spec| spec.leaves("tools/call"));
     let mut client = connected(&[("s", &puppet)]);
@@ -172,12 +172,12 @@ fn a_call_cancelled_while_the_client_is_asked_is_over() {
     let question = client.question("elicitation/create");
     client.cancel(id);
     assert_eq!(client.notice("notifications/cancelled")["params"]["requestId"], question["id"]);
-    // It crossed on the way.
+    // The messages crossed.
     client.reply(&question, json!({"action": "accept", "content": {}}));
     puppet.change(|spec| spec.leaves_no_more("tools/call"));
     let after = client.ask("tools/call", json!({"name": "s.t", "arguments": {"text": "next"}}));
     assert_eq!(after["result"]["content"][0]["text"], "next");
-    // The one that was cancelled, and the one after it.
+    // The cancelled one, and the one after it.
     assert_eq!(puppet.count("tools/call"), 2);
 }
 
@@ -194,7 +194,7 @@ fn over_http_a_question_is_taken_back_before_the_stream_of_its_call_ends() {
 }
 
 #[test]
-fn a_person_who_takes_longer_than_the_call_may_is_no_longer_asked() {
+fn a_question_is_withdrawn_when_its_call_times_out() {
     let puppet = Puppet::new(Spec::modern().tool("t"));
     let config = Config::new().server("s", puppet.entry().field("timeout", 1000));
     let mut client = Launch::service(&config).start();
@@ -220,7 +220,7 @@ fn one_that_is_declined_takes_the_other_questions_with_it() {
 }
 
 #[test]
-fn wants_that_make_no_sense_fail_the_call() {
+fn invalid_input_requests_fail_the_call() {
     let puppet = Puppet::new(Spec::modern().tool("t"));
     let mut client = connected(&[("s", &puppet)]);
     for nonsense in [
@@ -256,11 +256,11 @@ fn url_elicitation_has_the_id_that_legacy_clients_need() {
 }
 
 #[test]
-fn over_http_the_client_is_asked_on_the_stream_of_its_call() {
+fn over_http_server_requests_arrive_on_the_stream_of_their_call() {
     let puppet = Puppet::new(Spec::modern().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let [mut one, mut two] = [(); 2].map(|()| serve.interactive_session("/mcp"));
-    // Both at once: the wants are part of the answers, so everybody knows whose they are.
+    // Both at once: input requests are part of results, so their owners are known.
     let ids = [one.begin_call("s.t", json!({"who": "one"})), two.begin_call("s.t", json!({"who": "two"}))];
     for _ in 0..2 {
         let call = puppet.expect("tools/call");

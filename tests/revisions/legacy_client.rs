@@ -34,7 +34,7 @@ fn results_lose_only_what_the_newer_revision_added() {
 }
 
 #[test]
-fn every_request_tells_the_server_who_asks() {
+fn every_request_identifies_its_client_to_the_server() {
     let puppet = Puppet::new(everything());
     let mut client = connected_with(&[("s", &puppet)], &json!({"sampling": {"x": 1}, "elicitation": {}}));
     client.send_line(
@@ -107,7 +107,7 @@ fn structured_content_that_is_no_object_is_dropped_where_it_can_be_seen() {
 }
 
 #[test]
-fn a_resource_that_is_not_there_has_the_code_of_the_clients_era() {
+fn a_missing_resource_has_the_error_code_of_the_clients_lifecycle() {
     let puppet = Puppet::new(everything());
     let mut client = connected(&[("s", &puppet)]);
     let id = client.begin("resources/read", json!({"uri": "r://1"}));
@@ -120,7 +120,7 @@ fn a_resource_that_is_not_there_has_the_code_of_the_clients_era() {
 }
 
 #[test]
-fn the_level_that_a_client_set_goes_with_each_of_its_requests() {
+fn the_log_level_of_a_client_is_sent_with_each_of_its_requests() {
     let puppet = Puppet::new(everything());
     let mut client = connected(&[("s", &puppet)]);
     assert_eq!(client.ask("logging/setLevel", json!({"level": "warning"}))["result"], json!({}));
@@ -149,7 +149,7 @@ fn progress_and_cancellation_work_over_stdio_and_over_http() {
         assert_eq!(at(&line, &["params"]), r#"{"progressToken":"tok","progress":1.0}"#);
         client.cancel(id);
         if call.header("host").is_some() {
-            // Closing the stream is how it is said there.
+            // Closing the stream cancels the request there.
             call.wait_abandoned();
             assert_eq!(puppet.count("notifications/cancelled"), 0);
         } else {
@@ -176,7 +176,7 @@ fn completion_is_translated() {
 }
 
 #[test]
-fn servers_of_all_eras_are_one_to_a_legacy_client() {
+fn servers_of_all_revisions_look_like_one_to_a_legacy_client() {
     let old = Puppet::new(Spec::legacy().tool("t").echoes().instructions("old ways"));
     let new = Puppet::new(Spec::modern().tool("t").echoes().instructions("new ways"));
     let web = Puppet::over_http(Spec::dual().tool("t").echoes());
@@ -192,7 +192,7 @@ fn servers_of_all_eras_are_one_to_a_legacy_client() {
 }
 
 #[test]
-fn an_era_that_the_config_names_is_not_probed() {
+fn a_configured_lifecycle_is_not_probed() {
     let dual = || Puppet::new(Spec::dual().tool("t").echoes());
     let (as_legacy, as_modern) = (dual(), dual());
     let config = testkit::Config::new()
@@ -206,7 +206,7 @@ fn an_era_that_the_config_names_is_not_probed() {
 }
 
 #[test]
-fn a_server_that_is_slow_to_say_its_era_is_still_understood() {
+fn a_server_that_is_slow_to_show_its_lifecycle_is_still_supported() {
     let puppet = Puppet::new(Spec::modern().tool("t").echoes().leaves("initialize").leaves("server/discover"));
     let mut client = testkit::Launch::service(&config(&[("s", &puppet)])).start();
     introduce(&mut client, &json!({}));

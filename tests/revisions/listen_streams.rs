@@ -1,4 +1,4 @@
-//! `subscriptions/listen` of modern clients and modern servers, and what stands on the other side.
+//! `subscriptions/listen` of modern clients and modern servers, with either kind on the other side.
 
 use serde_json::{Value, json};
 use testkit::{ClientSession, Puppet, Spec};
@@ -23,7 +23,7 @@ fn listen(client: &mut dyn ClientSession, filter: &Value) -> (u64, Value) {
     (id, acknowledged["params"]["notifications"].clone())
 }
 
-/// The client hears what it asked for, with its tag, and nothing else.
+/// The client gets what it subscribed to, with its tag, and nothing else.
 #[track_caller]
 fn assert_hears(client: &mut dyn ClientSession, puppet: &Puppet) {
     let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["r://1"]});
@@ -43,7 +43,7 @@ fn assert_hears(client: &mut dyn ClientSession, puppet: &Puppet) {
 }
 
 #[test]
-fn a_modern_client_hears_what_a_legacy_server_tells_tagged_with_its_listen() {
+fn a_modern_client_gets_legacy_notifications_tagged_with_its_subscription() {
     let puppet = Puppet::new(spec(Spec::legacy()));
     let serve = serving(&[("s", &puppet)]);
     assert_hears(&mut serve.modern("/mcp"), &puppet);
@@ -111,7 +111,7 @@ fn a_legacy_clients_subscription_becomes_part_of_the_one_listen_to_a_modern_serv
             open.iter().any(|listen| listen.param(&["notifications", "resourceSubscriptions"]) == Some(r#"["r://1"]"#))
         });
         assert_eq!(puppet.count("resources/subscribe"), 0);
-        // The older listen goes once the newer is there.
+        // The older subscription ends once the newer one is open.
         puppet.wait_for_listens("one listen is left", |open| open.len() == 1);
         puppet.news(UPDATED, &json!({"uri": "r://1", "x": 1.5}));
         let line = client.notice_line(UPDATED);
@@ -149,7 +149,7 @@ fn changes_a_modern_server_announces_reach_a_legacy_client() {
 }
 
 #[test]
-fn a_modern_client_hears_a_modern_server() {
+fn a_modern_client_gets_changes_of_a_modern_server() {
     let puppet = Puppet::new(spec(Spec::modern()));
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.modern("/mcp");

@@ -10,7 +10,7 @@ fn everything() -> Spec {
     Spec::legacy().tool("t").prompt("p").resource("r://1").template("r://{x}/y")
 }
 
-/// The members of an object but for these, each as it was written.
+/// The members of an object except these, each as it was written.
 fn without(object: &str, left_out: &[&str]) -> Vec<(String, String)> {
     let members = raw::members(object.as_bytes()).expect("it is an object");
     let members = members.into_iter().filter(|(key, _)| !left_out.contains(&key.as_str()));
@@ -51,7 +51,7 @@ fn results_gain_only_what_the_newer_revision_demands() {
 }
 
 #[test]
-fn a_legacy_server_hears_nothing_of_the_newer_revision() {
+fn a_legacy_server_sees_nothing_of_the_modern_revision() {
     let puppet = Puppet::new(everything());
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.modern("/mcp").interactive();
@@ -71,12 +71,12 @@ fn a_legacy_server_hears_nothing_of_the_newer_revision() {
     client.answer_to(id);
 
     client.begin_call("s.t", json!({}));
-    // With nothing else in it, there is no `_meta` left.
+    // An empty `_meta` is removed.
     assert_eq!(puppet.expect("tools/call").param(&["_meta"]), None);
 }
 
 #[test]
-fn a_call_does_not_become_a_task_of_the_other_era() {
+fn a_call_does_not_become_a_task_of_the_other_lifecycle() {
     let legacy = Puppet::new(everything().capabilities(r#"{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}"#));
     let modern = Puppet::new(Spec::modern().tool("t"));
     let serve = serving(&[("legacy", &legacy), ("modern", &modern)]);
@@ -96,7 +96,7 @@ fn a_call_does_not_become_a_task_of_the_other_era() {
 }
 
 #[test]
-fn errors_have_the_codes_of_the_clients_era() {
+fn errors_have_the_codes_of_the_clients_lifecycle() {
     let puppet = Puppet::new(everything());
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.modern("/mcp");
@@ -154,7 +154,7 @@ fn the_reason_of_a_cancellation_reaches_the_server() {
 }
 
 #[test]
-fn log_messages_come_only_to_requests_that_want_them_from_their_level_on() {
+fn log_messages_go_only_to_requests_with_a_low_enough_level() {
     let puppet = Puppet::new(everything());
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.modern("/mcp");
@@ -184,7 +184,7 @@ fn log_messages_come_only_to_requests_that_want_them_from_their_level_on() {
 }
 
 #[test]
-fn roots_asked_for_outside_any_call_are_refused() {
+fn roots_requested_outside_any_call_are_refused() {
     let puppet = Puppet::new(everything());
     let _client = modern_over_stdio(&[("s", &puppet)]);
     puppet.ask("early", "roots/list", &json!({}));
@@ -209,7 +209,7 @@ fn completion_is_translated() {
 }
 
 #[test]
-fn what_only_legacy_clients_may_say_is_unknown_over_stdio_too() {
+fn legacy_methods_of_modern_clients_are_unknown_over_stdio_too() {
     let puppet = Puppet::new(everything());
     let mut client = modern_over_stdio(&[("s", &puppet)]);
     for method in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "x/y"] {

@@ -1,4 +1,4 @@
-//! What a legacy server asks in the middle of a call, offered to a modern client; the call waits.
+//! Server requests of a legacy server during a call, sent to a modern client; the call is parked.
 
 use serde_json::{Value, json};
 use testkit::puppet::Received;
@@ -10,7 +10,7 @@ use crate::relay::{at, config, serving};
 const ELICITATION: &str = r#"{"mode":"form", "message":"Who \u0041re you?","requestedSchema":{"type":"object","properties":{"n":{"default":1.0}}}}"#;
 const SAMPLING: &str = r#"{"messages":[],"maxTokens":1e2, "x":1.0}"#;
 
-/// A want of the server's, as the client sees it.
+/// An input request, as the client sees it.
 struct Offer {
     key: String,
     method: String,
@@ -18,7 +18,7 @@ struct Offer {
     state: String,
 }
 
-/// Reads an `input_required` answer with exactly one want.
+/// Parses an `input_required` result with exactly one input request.
 #[track_caller]
 fn offer(answer: &Value) -> Offer {
     let result = &answer["result"];
@@ -34,7 +34,7 @@ fn offer(answer: &Value) -> Offer {
     }
 }
 
-/// The params of the original request with what the client found out.
+/// The params of the original request, with the client's response.
 fn with_response(params: &Value, offer: &Offer, response: &Value) -> Value {
     let mut params = params.clone();
     params["inputResponses"] = json!({&offer.key: response});
@@ -46,7 +46,7 @@ fn original() -> Value {
     json!({"name": "s.t", "arguments": {"a": 1}})
 }
 
-/// A call in the middle of which the server asks for an elicitation: the server's side, and what the client is offered.
+/// A call during which the server sends an elicitation: the server's side, and what the client gets.
 #[track_caller]
 fn parked(client: &mut dyn ClientSession, puppet: &Puppet) -> (Received, Offer) {
     let id = client.begin("tools/call", original());
@@ -56,7 +56,7 @@ fn parked(client: &mut dyn ClientSession, puppet: &Puppet) -> (Received, Offer) 
     (call, offer(&answer))
 }
 
-/// Tries a retry that must be refused: no answer reaches the server, which still waits.
+/// Sends a retry that must be refused: no response reaches the server, which still waits.
 #[track_caller]
 fn assert_refused(client: &mut dyn ClientSession, puppet: &Puppet, params: Value) {
     let answer = client.ask("tools/call", params);
@@ -66,7 +66,7 @@ fn assert_refused(client: &mut dyn ClientSession, puppet: &Puppet, params: Value
 }
 
 #[test]
-fn a_question_is_offered_and_the_call_goes_on_when_the_answer_comes() {
+fn a_parked_call_continues_with_the_clients_answer() {
     for over_http in [false, true] {
         let spec = Spec::legacy().tool("t");
         let puppet = if over_http { Puppet::over_http(spec) } else { Puppet::new(spec) };
@@ -86,14 +86,14 @@ fn a_question_is_offered_and_the_call_goes_on_when_the_answer_comes() {
             let line = client.line_to(&id.to_string());
             assert_eq!(at(&line, &["result", "content"]), r#"[{"type":"text","text":"\u0041"}]"#);
             assert_eq!(at(&line, &["result", "resultType"]), "\"complete\"");
-            // It is the same call that went on.
+            // It is the same call that continued.
             assert_eq!(puppet.count("tools/call"), calls);
         }
     }
 }
 
 #[test]
-fn one_question_after_the_other_is_offered_each_with_a_state_of_its_own() {
+fn consecutive_questions_each_have_their_own_request_state() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.modern("/mcp").interactive();
@@ -159,7 +159,7 @@ fn a_state_that_was_tampered_with_or_belongs_to_other_params_is_refused() {
     other_tool["name"] = json!("s.u");
     assert_refused(&mut client, &puppet, other_tool);
 
-    // The rightful answer still counts.
+    // The valid response still counts.
     let id = client.begin("tools/call", good.clone());
     assert_eq!(puppet.response("q")["result"], accept);
     call.answer(r#"{"content":[]}"#);
@@ -206,7 +206,7 @@ fn a_state_is_good_for_the_principal_it_was_given_to_only() {
 }
 
 #[test]
-fn what_the_client_did_not_declare_is_refused_and_the_call_goes_on() {
+fn undeclared_server_requests_are_refused_and_the_call_continues() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.modern("/mcp");
@@ -231,7 +231,7 @@ fn a_client_that_gives_up_the_retry_cancels_the_call() {
 }
 
 #[test]
-fn a_server_that_answers_without_waiting_is_heard_on_the_retry() {
+fn a_result_of_a_parked_call_arrives_on_the_retry() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let mut client = serve.modern("/mcp").interactive();
@@ -254,7 +254,7 @@ fn a_server_that_dies_while_a_call_is_parked_fails_the_retry() {
 }
 
 #[test]
-fn two_clients_are_each_offered_what_their_own_call_asks() {
+fn two_clients_each_get_the_server_requests_of_their_own_call() {
     let puppet = Puppet::over_http(Spec::legacy().tool("t"));
     let serve = serving(&[("s", &puppet)]);
     let [mut one, mut two] = [(); 2].map(|()| serve.modern("/mcp").interactive());
@@ -293,7 +293,7 @@ fn an_error_that_demands_a_visit_becomes_an_offer_to_visit() {
     assert_eq!(offer.params["url"], "https://x.example/?a=1");
     assert_eq!(offer.params["message"], "[s] Sign in");
     assert_eq!(offer.params.get("elicitationId"), None);
-    // The call was over; with the visit made, it is made again.
+    // The call had ended; after the visit, it is made again.
     let id = client.begin("tools/call", with_response(&original(), &offer, &json!({"action": "accept"})));
     let again = puppet.expect("tools/call");
     assert_eq!(again.param(&["arguments"]), Some(r#"{"a":1}"#));
@@ -316,7 +316,7 @@ fn under_the_path_of_one_server_the_offer_is_not_labelled() {
 }
 
 #[test]
-fn a_call_nobody_comes_back_to_is_cancelled_and_its_state_is_worth_nothing() {
+fn an_abandoned_parked_call_is_cancelled_and_its_request_state_expires() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.env("MCP_AGGREGATOR_ANSWER_TIMEOUT", "1"));
     let mut client = serve.modern("/mcp").interactive();
@@ -331,13 +331,13 @@ fn a_call_nobody_comes_back_to_is_cancelled_and_its_state_is_worth_nothing() {
 }
 
 #[test]
-fn a_call_nobody_comes_back_to_keeps_its_turn_only_for_a_moment_when_others_wait() {
+fn an_abandoned_parked_call_soon_yields_its_turn_to_waiting_calls() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| launch.env("MCP_AGGREGATOR_ANSWER_TIMEOUT", "40"));
     let mut client = serve.modern("/mcp").interactive();
     client.ids("tools/list");
     let (call, offer) = parked(&mut client, &puppet);
-    // Of another client, and of the same: each call of a modern client stands for itself.
+    // Of another client, and of the same one: each call of a modern client is self-contained.
     let mut other = serve.session("/mcp");
     let waiting = [other.begin("tools/call", original()), client.begin("tools/call", original())];
     assert_eq!(puppet.expect("notifications/cancelled").param(&["requestId"]), call.id());

@@ -1,4 +1,4 @@
-//! Modern on both sides: nothing is translated, so nothing is changed but ids, names and tokens.
+//! Modern on both sides: nothing is translated, so only ids, names and tokens change.
 
 use serde_json::{Value, json};
 use testkit::{ClientSession, Puppet, Spec, raw};
@@ -35,7 +35,7 @@ fn params_and_results_pass_byte_for_byte() {
 }
 
 #[test]
-fn what_a_server_wants_to_know_is_the_clients_to_answer() {
+fn input_requests_of_a_server_go_to_the_client() {
     let puppet = Puppet::new(spec());
     let serve = serving(&[("s", &puppet)]);
     let mut remote = serve.modern("/mcp").interactive();

@@ -1,4 +1,4 @@
-//! The whole registry, out and in.
+//! Export and import of the whole registry.
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
@@ -10,7 +10,7 @@ fn ask(serve: &Serve, path: &str) -> Value {
     serve.fetch(&HttpRequest::new("GET", &format!("/api/v1/aggregator{path}"))).json()
 }
 
-/// A registry with a secret, a server that is switched off and a setting, as it is exported.
+/// An export of a registry with a secret, a disabled server and a setting.
 fn exported(home: &Home, arguments: &[&str]) -> String {
     let serve = home.serve();
     home.ok(&["add", "one", "--env", "KEY=hunter2", "--description", "with a key", "--", &fake()]);

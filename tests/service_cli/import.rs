@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Home, fake, row};
 
-/// A folder in which several programs know servers.
+/// A folder with configs of several programs.
 fn crowded() -> Home {
     let home = Home::new();
     let entry = json!({"command": fake(), "env": {"KEY": "hunter2"}});
@@ -50,7 +50,7 @@ fn what_other_programs_know_is_shown_and_then_added_once() {
     assert_eq!(row(shown, "files")[1], "new");
     assert_eq!(row(shown, "files-2")[1], "new");
     assert!(shown.contains("renamed from `My Tools`"), "{shown}");
-    assert!(shown.contains("why: it is this aggregator"), "{shown}");
+    assert!(shown.contains("why: it refers to mcp-aggregator"), "{shown}");
     assert!(shown.contains("note: the service needs `api-key` in $API_KEY"), "{shown}");
     assert!(output.stderr.contains("6 would be added, 2 not"), "{}", output.stderr);
     assert_eq!(home.json(&["list", "--json"]), json!([]));
@@ -90,7 +90,7 @@ fn a_file_can_be_named_and_what_is_there_is_never_overwritten() {
     assert_eq!((&result[0]["result"], &result[1]["result"]), (&json!("exists"), &json!("failed")));
     assert_eq!(home.json(&["show", "kept", "--json"]), before);
 
-    for (text, said) in [("{", "is no JSON"), (r#"{"other": 1}"#, "there are no servers in")] {
+    for (text, said) in [("{", "is not valid JSON"), (r#"{"other": 1}"#, "there are no servers in")] {
         let file = home.write("broken.json", text);
         assert!(home.fails(1, &["import", &file]).contains(said), "{text}");
     }

@@ -1,5 +1,5 @@
-//! Verbs beside those for servers alone: `logs`, `restart`, `settings`, `clients`, `prompts`, `resources`, `export` and
-//! what `add` and `call` say.
+//! Further commands: `logs`, `restart`, `settings`, `clients`, `prompts`, `resources`, `export`, and the output of
+//! `add` and `call`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -201,24 +201,24 @@ fn an_export_for_clients_is_plain_mcp_servers() {
     let given = home.write("given.json", &json!({"mcpServers": {"given": {"command": fake()}}}).to_string());
     let _serve = home.serve_as(|launch| launch.args(["--config", &given]));
     let partly = home.run(&["export", "--format", "mcp"]);
-    assert!(partly.stderr.contains("`given` is left out: it comes from the config file"), "{}", partly.stderr);
+    assert!(partly.stderr.contains("`given` is left out: it is in the config file"), "{}", partly.stderr);
 }
 
 #[test]
 fn a_program_and_its_arguments_in_one_word_are_taken_apart_in_the_hint() {
     let home = Home::new();
     let said = home.fails(2, &["add", "x", "--", "npx -y pkg"]);
-    assert!(said.contains("must be separate") && said.contains("`-- npx -y pkg`"), "{said}");
+    assert!(said.contains("as separate words") && said.contains("`-- npx -y pkg`"), "{said}");
     let said = home.fails(2, &["add", "x", "--json", r#"{"command": "npx -y pkg"}"#]);
     assert!(said.contains(r#"{"command":"npx","args":["-y","pkg"]}"#), "{said}");
     let said = home.fails(2, &["add", "x", "--", &format!("{} --name x", fake())]);
-    assert!(said.contains("must be separate"), "{said}");
+    assert!(said.contains("as separate words"), "{said}");
     let spaced = home.write("with blanks/server", "");
     home.ok(&["add", "spaced", "--no-connect", "--", &spaced]);
 }
 
 #[test]
-fn a_call_that_fails_says_for_scripts_why_and_whether_it_may_be_made_again() {
+fn a_failed_call_tells_scripts_why_and_whether_a_retry_is_safe() {
     let home = Home::new();
     let facts = |arguments: &[&str]| {
         let output = home.run(&[&["call", "--json"], arguments].concat());
@@ -252,7 +252,7 @@ fn a_call_that_fails_says_for_scripts_why_and_whether_it_may_be_made_again() {
     assert!(said.contains("raise the `timeout` (milliseconds)"), "{said}");
 }
 
-/// Answers every request at an address of its own: lists are empty, and calls break off as in a proxy that gives up.
+/// Answers every request at its own address: lists are empty, and calls end like those of a proxy that gives up.
 fn impatient_proxy() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}", listener.local_addr().expect("it listens"));
@@ -273,7 +273,7 @@ fn impatient_proxy() -> String {
                 if head.starts_with("POST") { ("504 Gateway Timeout", "<html>") } else { ("200 OK", "[]") };
             let answer =
                 format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
-            // Whoever hangs up first misses the answer.
+            // A client that disconnects first misses the response.
             reader.get_mut().write_all(answer.as_bytes()).ok();
         }
     });

@@ -1,4 +1,4 @@
-//! What can be done while no service runs, and how one is found.
+//! Commands while no service runs, and how a service is found.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ fn the_registry_is_changed_and_the_next_service_has_it() {
     assert_eq!(row(&listed, "one")[1], "disconnected");
     assert_eq!(row(&listed, "two")[1], "disabled");
     assert!(!listed.contains("three"), "{listed}");
-    assert!(home.fails(1, &["add", "one", "--", &fake()]).contains("exists already"));
+    assert!(home.fails(1, &["add", "one", "--", &fake()]).contains("already exists"));
     assert!(home.fails(1, &["add", "Not Good", "--", "x"]).contains("name: "));
     assert!(home.fails(1, &["remove", "three"]).contains("there is no server `three`"));
 
@@ -46,13 +46,13 @@ fn looking_makes_nothing() {
 }
 
 #[test]
-fn what_needs_a_service_says_how_to_start_one() {
+fn commands_that_need_a_service_print_how_to_start_one() {
     let home = Home::new();
     home.add("one");
     for verb in [&["connect", "one"][..], &["disconnect", "one"], &["test", "one"], &["status"], &["call", "one.echo"]]
     {
         let said = home.fails(1, verb);
-        assert!(said.contains("no service runs here") && said.contains("`mcp-aggregator serve`"), "{verb:?}: {said}");
+        assert!(said.contains("no service is running") && said.contains("`mcp-aggregator serve`"), "{verb:?}: {said}");
     }
     let data = home.data();
     let said = home.fails(1, &["status", "--data-dir", data.to_str().unwrap()]);
@@ -60,13 +60,13 @@ fn what_needs_a_service_says_how_to_start_one() {
 }
 
 #[test]
-fn a_service_leaves_word_where_it_is_as_long_as_it_runs() {
+fn a_service_writes_its_address_to_a_file_while_it_runs() {
     let home = Home::new();
     let mut serve = home.serve();
     let file = home.data().join("service.json");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(fs::read_to_string(&file).unwrap().contains(&serve.address().to_string()));
-    // Another registry is another matter.
+    // Another registry does not matter.
     let other = home.path().join("other.db");
     home.ok(&["add", "elsewhere", "--database", other.to_str().unwrap(), "--", &fake()]);
     assert_eq!(home.ok(&["list"]), "");
@@ -76,7 +76,7 @@ fn a_service_leaves_word_where_it_is_as_long_as_it_runs() {
 }
 
 #[test]
-fn a_token_that_cannot_be_sent_does_not_make_a_running_service_look_gone() {
+fn an_unusable_token_does_not_hide_a_running_service() {
     const TOKEN: (&str, &str) = ("MCP_AGGREGATOR_TOKEN", "tok-laptop-0123456789");
     let home = Home::new();
     home.add("notes");
@@ -95,7 +95,7 @@ fn a_token_that_cannot_be_sent_does_not_make_a_running_service_look_gone() {
 fn what_is_added_while_a_service_starts_is_not_lost() {
     for _ in 0..5 {
         let home = Home::new();
-        // As one pastes it: nobody waits for the service.
+        // As a pasted script does: nobody waits for the service.
         let starting = thread::scope(|scope| {
             let starting = scope.spawn(|| home.serve());
             home.add("memory");
@@ -107,12 +107,12 @@ fn what_is_added_while_a_service_starts_is_not_lost() {
 }
 
 #[test]
-fn a_service_without_its_word_is_not_written_behind() {
+fn a_service_without_its_file_still_protects_its_registry() {
     let home = Home::new();
     let _serve = home.serve();
     fs::remove_file(home.data().join("service.json")).unwrap();
     let said = home.fails(1, &["add", "sneaky", "--", "x"]);
-    assert!(said.contains("keeps the registry at") && said.contains("--url"), "{said}");
+    assert!(said.contains("uses the registry at") && said.contains("--url"), "{said}");
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn a_service_that_was_killed_is_not_waited_for() {
     let output = home.run(&["list"]);
     assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
     assert_eq!(row(&output.stdout, "one")[1], "disconnected");
-    assert!(output.stderr.contains("but it does not any more"), "{}", output.stderr);
+    assert!(output.stderr.contains("which no longer runs"), "{}", output.stderr);
     let said = home.fails(1, &["list", "--url", &format!("http://{}", serve.address())]);
-    assert!(said.contains("could not ask the service"), "{said}");
+    assert!(said.contains("could not reach the service"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Data sets: `NAME.tools.jsonl` and `NAME.queries.jsonl` in a folder.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ struct ToolLine {
     #[serde(default)]
     description: String,
     #[serde(default)]
-    parameters: BTreeMap<String, serde_json::Value>,
+    parameters: serde_json::Map<String, serde_json::Value>,
     category: Option<String>,
 }
 
@@ -73,7 +73,7 @@ fn read_set(folder: &Path, name: String) -> anyhow::Result<DataSet> {
             server: line.server,
             name: line.name,
             description: line.description,
-            parameters: line.parameters.into_keys().collect(),
+            parameters: line.parameters.into_iter().map(|(name, _)| name).collect(),
             about_server: String::new(),
         },
         category: line.category,

@@ -6,6 +6,7 @@ mod quality;
 mod skills;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use clock::{Cost, percentile_cells, resident_mb, timed};
@@ -25,6 +26,8 @@ Prints how good and how quick the search is on each NAME.tools.jsonl and NAME.qu
 const BATCH: usize = 32;
 /// Requests in the test of speed.
 const REQUESTS: usize = 500;
+/// Tools that are also embedded in plain arithmetic, for comparison.
+const COMPARED: usize = 480;
 
 struct Options {
     folder: PathBuf,
@@ -43,12 +46,23 @@ fn main() -> anyhow::Result<()> {
     say(&format!("Model: {}\n", model.id()));
     // First, while no memory has been given back yet that would be used again.
     measure_speed(&sets, options.tools, model)?;
+    if own.is_none() {
+        compare_with_reference(&sets, MiniLm::shared())?;
+    }
     say(
         "\n| data | tools | requests | by | Hit@1 | Recall@5 | Recall@10 | nDCG@10 |\n|---|---|---|---|---|---|---|---|",
     );
     let mut skill_lines = Vec::new();
     for set in &sets {
         let (index, _) = indexed(set.tools.iter().map(|tool| tool.document.clone()), model)?;
+        let quality = judge_by_table(set)?;
+        say(&format!(
+            "| {} | {} | {} | words and table | {} |",
+            set.name,
+            set.tools.len(),
+            set.requests.len(),
+            quality.cells()
+        ));
         for is_embedded in [false, true] {
             let way = if is_embedded { "words and meaning" } else { "words" };
             let quality = judge(&index, set, is_embedded.then_some(model))?;
@@ -147,6 +161,22 @@ fn judge(index: &Index<usize>, set: &DataSet, model: Option<&dyn Embedder>) -> a
     Ok(quality)
 }
 
+/// By the table alone: as tools are found until their vectors are made.
+fn judge_by_table(set: &DataSet) -> anyhow::Result<Quality> {
+    let mut index = Index::new(0).with_rough_vectors();
+    for (key, tool) in set.tools.iter().enumerate() {
+        index.insert(key, tool.document.clone());
+    }
+    let mut quality = Quality::default();
+    for request in &set.requests {
+        let query = Query::new(&request.text).with_rough_vectors();
+        let hits = index.search(&query, Limits { count: 10, least_score: 0.0 }, |_| true);
+        let found: Vec<usize> = hits.into_iter().map(|hit| hit.key).collect();
+        quality += Quality::of(&found, &request.right);
+    }
+    Ok(quality)
+}
+
 fn find(index: &Index<usize>, request: &str, model: Option<&dyn Embedder>) -> anyhow::Result<Vec<usize>> {
     let mut query = Query::new(request);
     if let Some(model) = model {
@@ -183,6 +213,39 @@ fn measure_speed(sets: &[DataSet], count: usize, model: &dyn Embedder) -> anyhow
             costs.push(cost);
         }
         say(&format!("| {way} | {} |", percentile_cells(&costs)));
+    }
+    Ok(())
+}
+
+/// The kernels beside plain arithmetic: batch by batch and request by request in turn, so that noise is the same for both.
+fn compare_with_reference(sets: &[DataSet], model: &MiniLm) -> anyhow::Result<()> {
+    let models: [(&str, &dyn Embedder); 2] = [("8 bits, kernels", model), ("16 bits, plain", MiniLm::reference())];
+    let tools: Vec<&Document> = sets.iter().flat_map(|set| &set.tools).map(|tool| &tool.document).collect();
+    let requests: Vec<&str> = sets.iter().flat_map(|set| &set.requests).map(|request| request.text.as_str()).collect();
+    let mut of_tools = [Duration::ZERO; 2];
+    let tools: Vec<&Document> = tools.iter().step_by((tools.len() / COMPARED).max(1)).take(COMPARED).copied().collect();
+    for batch in tools.chunks(BATCH) {
+        for ((_, model), total) in models.iter().zip(&mut of_tools) {
+            let (made, cost) = timed(|| embed_documents(*model, batch));
+            made?;
+            *total += cost.cpu;
+        }
+    }
+    let mut of_requests = [const { Vec::new() }; 2];
+    for request in requests.iter().step_by((requests.len() / REQUESTS).max(1)) {
+        for ((_, model), costs) in models.iter().zip(&mut of_requests) {
+            let mut query = Query::new(request);
+            let (made, cost) = timed(|| query.embed(*model));
+            made?;
+            costs.push(cost);
+        }
+    }
+    say(
+        "\n| model | tools/s of CPU | a request: p50 ms | p99 ms | p50 CPU ms | p99 CPU ms |\n|---|---|---|---|---|---|",
+    );
+    for (((name, _), total), costs) in models.iter().zip(of_tools).zip(&of_requests) {
+        let speed = tools.len() as f64 / total.as_secs_f64().max(1e-9);
+        say(&format!("| {name} | {speed:.0} | {} |", percentile_cells(costs)));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `bench-http-server [--tools N]`: the test server over Streamable HTTP, with the answers of `bench-server`.
 //!
 //! Every answer is one `application/json` body, never a stream. `initialize` hands out a session id, and nobody is
-//! refused for not sending it. Ends when its stdin does.
+//! refused for not sending it. The path `/protected` wants a token (see `bench::protected`). Ends when its stdin does.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Result;
 use bench::answers::Answers;
 use bench::listening::serve;
+use bench::protected;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -35,6 +36,9 @@ struct Server {
 
 impl Server {
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        if let Some(answer) = protected::answer(&request) {
+            return Ok(answer);
+        }
         Ok(match *request.method() {
             Method::POST => match request.into_body().collect().await {
                 Ok(body) => self.answer(&body.to_bytes()),

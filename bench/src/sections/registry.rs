@@ -76,11 +76,11 @@ fn start(run: &Run) -> Result<Arc<Service>> {
 }
 
 /// Does something so often; how long it took, and how long the last answer was.
-fn timed(times: usize, mut deed: impl FnMut(usize) -> Result<Timed>) -> Result<(Summary, usize)> {
+fn timed(times: usize, mut operation: impl FnMut(usize) -> Result<Timed>) -> Result<(Summary, usize)> {
     let mut samples = Samples::default();
     let mut bytes = 0;
     for number in 0..times {
-        let answer = deed(number)?;
+        let answer = operation(number)?;
         samples.add(answer.time);
         bytes = answer.bytes;
     }

@@ -1,4 +1,4 @@
-//! Who can reach the service, as it is set up at the start and as it is told to people.
+//! Who can use the service, as configured at the start and as reported to users.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::failure::Failure;
 use crate::local_token::{LocalToken, SignInLink};
 use crate::storage::StorageArguments;
 
-/// Who is served.
+/// The credentials that the service accepts.
 pub(crate) struct Access {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) local: Arc<LocalAccess>,
     pub(crate) local_token: Option<LocalToken>,
-    /// Where the system does not tell users apart: a link that signs in to the console, and its code.
+    /// On systems that do not report the user of a connection: a link that signs in to the console, and its code.
     link: Option<(Arc<SignInLink>, String)>,
 }
 
 impl Access {
-    /// Serves who has one of the tokens; without tokens, the user of this process and whoever has the local token, which is
-    /// made in the data directory.
+    /// Requires one of the tokens. Without tokens, accepts the user of this process, and the local token, which is
+    /// created in the data directory.
     pub(crate) fn new(tokens: Option<Tokens>, storage: &StorageArguments) -> Result<Self, Failure> {
         if let Some(tokens) = tokens {
             let local = Arc::new(LocalAccess::new(rustix::process::geteuid().as_raw(), None));
@@ -32,7 +32,7 @@ impl Access {
         let token = storage.folder().and_then(|folder| LocalToken::find_or_create(&folder));
         let token = match token {
             Ok(token) => token,
-            // It is only needed where users cannot be told apart.
+            // It is only needed on systems that do not report the user of a connection.
             Err(failure) if local.knows_users() => {
                 tracing::warn!(why = failure.message, "there is no local token");
                 return Ok(Self { tokens: None, local: Arc::new(local), local_token: None, link: None });
@@ -51,7 +51,7 @@ impl Access {
         self.tokens.is_some() || !self.local.knows_users()
     }
 
-    /// Whose a secret is, if it opens.
+    /// The name of the token with this secret, if there is one.
     pub(crate) fn resolve_principal(&self) -> console::ResolvePrincipal {
         let (tokens, local) = (self.tokens.clone(), Arc::clone(&self.local));
         Arc::new(move |secret: &str| match &tokens {
@@ -60,21 +60,21 @@ impl Access {
         })
     }
 
-    /// Where a person finds a token that opens.
+    /// Where a user finds a valid token.
     pub(crate) fn token_place(&self) -> String {
         match &self.local_token {
             Some(token) => format!("the one in {}", token.file.display()),
-            None => "one of its token file, or that of MCP_AGGREGATOR_TOKEN".to_owned(),
+            None => "one from the token file, or the one in MCP_AGGREGATOR_TOKEN".to_owned(),
         }
     }
 
-    /// What opens a sign-in link.
+    /// What accepts the code of a sign-in link.
     pub(crate) fn redeem_code(&self) -> console::RedeemCode {
         let link = self.link.as_ref().map(|(link, _)| Arc::clone(link));
         Box::new(move |code| link.as_ref()?.redeem(code))
     }
 
-    /// The address of the console below `url`, for the terminal of who started the service.
+    /// The address of the console below `url`, printed on the terminal where the service was started.
     pub(crate) fn console_address(&self, url: &str) -> String {
         match &self.link {
             Some((_, code)) => format!("{url}/login?code={code} (signs in once, within ten minutes)"),
@@ -82,7 +82,7 @@ impl Access {
         }
     }
 
-    /// Who can reach the service, in one sentence.
+    /// Who can use the service, in one sentence.
     pub(crate) fn reachable_by(&self) -> String {
         if let Some(tokens) = &self.tokens {
             return match tokens.names().as_slice() {
@@ -93,8 +93,8 @@ impl Access {
         match (&self.local_token, self.local.knows_users()) {
             (_, true) => format!("{} on this machine; no tokens are set", users(self.local.uid())),
             (Some(token), false) => format!(
-                "anyone on this machine with the token in {}; no other tokens are set, and this system does not tell \
-                 which user a connection belongs to",
+                "anyone on this machine with the token in {}; no other tokens are set, and this system does not report \
+                 the user of a connection",
                 token.file.display()
             ),
             (None, false) => "nobody: there is no token".to_owned(),
@@ -110,7 +110,7 @@ fn users(uid: u32) -> String {
     }
 }
 
-/// The name of a user, where the machine keeps such names in the usual file.
+/// The name of a user in `/etc/passwd`, if it is there.
 fn user_name(uid: u32) -> Option<String> {
     let text = std::fs::read_to_string("/etc/passwd").ok()?;
     name_in(&text, uid)
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_who_can_reach_the_service() {
+    fn access_to_the_service_is_described() {
         let folder = tempfile::tempdir().unwrap();
         let told =
             |access: Result<Access, Failure>| access.unwrap_or_else(|failure| panic!("{failure}")).reachable_by();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn where_users_are_not_told_apart_the_console_is_opened_by_a_link() {
+    fn on_systems_without_connection_users_a_link_opens_the_console() {
         let folder = tempfile::tempdir().unwrap();
         let access = Access::without_tokens(LocalAccess::new(1000, None), &storage(folder.path()));
         let access = access.unwrap_or_else(|failure| panic!("{failure}"));

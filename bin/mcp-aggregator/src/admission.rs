@@ -1,72 +1,81 @@
-//! Who may come in over HTTP: the tokens a user has set, and whether none will do.
+//! The tokens for access over HTTP, and whether access without tokens is safe.
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http_server::{MIN_SECURE_TOKEN_CHARS, Tokens};
 use service::Service;
 
 use crate::failure::Failure;
 
-/// The variable that holds one token. It is not passed on to servers.
+/// The variable with one token. It is not passed on to servers.
 pub(crate) const TOKEN_VARIABLE: &str = "MCP_AGGREGATOR_TOKEN";
 
-/// The tokens from the file and from the environment; none if there is neither.
+/// The tokens from the file and from the environment; `None` if there is neither.
 pub(crate) fn tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Tokens>, Failure> {
     let tokens = all_tokens(file, variable)?;
-    for name in tokens.iter().flat_map(Tokens::guessable) {
-        tracing::warn!(
-            token = %name,
-            "a token of less than {MIN_SECURE_TOKEN_CHARS} characters can be guessed; `openssl rand -hex 32` makes a good one"
-        );
-    }
-    if let Some(file) = file.filter(|file| is_open_to_all(file)) {
-        tracing::warn!(file = %file.display(), "everybody on this machine can read the tokens; `chmod 600` the file");
+    if let Some(tokens) = &tokens {
+        warn_of_risks(file, tokens);
     }
     Ok(tokens)
 }
 
-/// How often it is looked whether the file has changed.
+/// Warns about tokens that can be guessed, and about a token file that everybody can read.
+fn warn_of_risks(file: Option<&Path>, tokens: &Tokens) {
+    for name in tokens.guessable() {
+        tracing::warn!(
+            token = %name,
+            "a token of less than {MIN_SECURE_TOKEN_CHARS} characters can be guessed; `openssl rand -hex 32` generates a good one"
+        );
+    }
+    if let Some(file) = file.filter(|file| is_open_to_all(file)) {
+        tracing::warn!(file = %file.display(), "other users of this machine can read the token file; restrict it with `chmod 600`");
+    }
+}
+
+/// How often the token file is compared with its last contents.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Follows the file: who is taken out of it is let in no more. As long as it makes no sense, what it said before counts.
+/// Applies every change of the token file. While the file is unreadable or invalid, the last valid tokens remain in use.
+///
+/// The whole file is compared, not its time stamp: a secret that is replaced while the service starts, or by one of the
+/// same length within one tick of the file system's clock, must not be missed.
 pub(crate) async fn follow(tokens: Arc<Tokens>, file: PathBuf, service: Arc<Service>) {
     let variable = std::env::var(TOKEN_VARIABLE).ok();
-    let mut seen = stamp(&file);
+    let mut seen = None;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let stamp = stamp(&file);
-        if stamp == seen {
+        let contents = fs::read(&file).map_err(|error| error.kind());
+        if seen.as_ref() == Some(&contents) {
             continue;
         }
-        seen = stamp;
-        match self::tokens(Some(&file), variable.as_deref()) {
+        let is_first = seen.replace(contents).is_none();
+        match all_tokens(Some(&file), variable.as_deref()) {
             Ok(Some(now)) => {
-                tokens.replace(&now);
                 service.note_token_error(None);
+                // Usually the file has not changed since the start.
+                if is_first && tokens.is_same(&now) {
+                    continue;
+                }
+                warn_of_risks(Some(&file), &now);
+                tokens.replace(&now);
                 tracing::info!(file = %file.display(), tokens = ?tokens, "the token file has changed");
             }
             Ok(None) => {}
-            Err(failure) => {
-                let trouble = format!("{}; the tokens before stay", failure.message);
-                tracing::error!("{trouble}");
-                service.note_token_error(Some(trouble));
+            Err(error) => {
+                let error = format!("{}; the last valid tokens remain in use", error.message);
+                tracing::error!("{error}");
+                service.note_token_error(Some(error));
             }
         }
     }
 }
 
-/// What tells one state of a file from another.
-fn stamp(file: &Path) -> Option<(SystemTime, u64, u64)> {
-    let metadata = fs::metadata(file).ok()?;
-    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
-}
-
-/// A file whose owner does not mind the group is none of our business; one for everybody usually is a mistake.
+/// A file that its group can read may be intended; one that everybody can read is usually a mistake.
 fn is_open_to_all(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
@@ -84,19 +93,19 @@ fn read(path: &Path) -> Result<Tokens, Failure> {
         .map_err(|error| Failure::new(format!("could not read the token file {shown}: {error}")))?;
     Tokens::read(&text).map_err(|error| {
         Failure::new(format!("the token file {shown} cannot be used: {error}"))
-            .with_hint("write one `name:token` a line; `openssl rand -hex 32` makes a good token")
+            .with_hint("write one `name:token` per line; `openssl rand -hex 32` generates a good token")
     })
 }
 
-/// Without tokens, whoever reaches us may use everything; so then nobody but this machine may reach us.
+/// Without tokens everybody who can connect may use everything, so connections must come from this machine only.
 pub(crate) fn check_exposure(listen: SocketAddr, has_tokens: bool) -> Result<(), Failure> {
     if has_tokens || listen.ip().to_canonical().is_loopback() {
         return Ok(());
     }
     let message =
-        format!("refusing to listen at {listen} without tokens: anybody who can reach it could use every tool");
+        format!("refusing to listen on {listen} without tokens: anyone who can reach it could use every tool");
     let hint = format!(
-        "set {TOKEN_VARIABLE}, give a --token-file with `name:token` lines, or listen at 127.0.0.1:{}",
+        "set {TOKEN_VARIABLE}, pass a --token-file with `name:token` lines, or listen on 127.0.0.1:{}",
         listen.port()
     );
     Err(Failure::usage(message).with_hint(hint))
@@ -123,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_from_both_places_and_errors_tell_none() {
+    fn tokens_come_from_file_and_environment_and_errors_contain_none() {
         assert!(tokens(None, None).unwrap().is_none());
         assert!(tokens(None, Some("secret")).unwrap().is_some());
         let error = tokens(None, Some("se cret")).unwrap_err().message;

@@ -1,5 +1,6 @@
-//! What a service says when it does not do what it was asked, for people, with what they can do about it.
+//! Errors of the REST API as messages for users, with hints.
 
+use catalog::login_command;
 use http::StatusCode;
 use serde_json::Value;
 
@@ -8,15 +9,15 @@ use crate::command_hint;
 use crate::failure::Failure;
 use crate::table::printable;
 
-/// An answer that is no success.
+/// The failure for an error response.
 pub(crate) fn describe(url: &str, status: StatusCode, body: &[u8]) -> Failure {
     let said: Value = serde_json::from_slice(body).unwrap_or_default();
     let Some(code) = said["error_code"].as_str() else {
-        return foreign(url, &format!("it answered HTTP {status}"));
+        return not_this_service(url, &format!("it returned HTTP {status}"));
     };
     let data = Some(said["context"].clone()).filter(|context| !context.is_null()).map(Box::new);
     let message = match code {
-        // What it says next is for who speaks REST.
+        // The rest of the hint is for users of REST.
         "EXECUTION_STOPPED" => "executions are stopped".to_owned(),
         _ => detail(&said["detail"]),
     };
@@ -28,27 +29,27 @@ pub(crate) fn describe(url: &str, status: StatusCode, body: &[u8]) -> Failure {
     }
 }
 
-/// Somebody else is there.
-pub(crate) fn foreign(url: &str, what: &str) -> Failure {
-    Failure::new(format!("{url} does not look like a service of ours: {what}"))
-        .with_hint("give the address that `mcp-aggregator serve` says at its start, such as http://127.0.0.1:8808")
+/// Something that is not mcp-aggregator answered at this URL.
+pub(crate) fn not_this_service(url: &str, what: &str) -> Failure {
+    Failure::new(format!("{url} is not an mcp-aggregator service: {what}"))
+        .with_hint("pass the URL that `mcp-aggregator serve` prints at start, such as http://127.0.0.1:8808")
 }
 
-/// A sentence, or everything that is wrong with what was sent, one a line.
+/// A message, or all problems with a request, one per line.
 fn detail(detail: &Value) -> String {
     let Value::Array(problems) = detail else { return text(detail) };
     let line = |problem: &Value| {
-        let place = problem["loc"].as_array().into_iter().flatten().skip(1).map(text).collect::<Vec<_>>().join(".");
+        let location = problem["loc"].as_array().into_iter().flatten().skip(1).map(text).collect::<Vec<_>>().join(".");
         let message = text(&problem["msg"]);
-        // What was typed has no such part.
-        let place = place.strip_prefix("connection_config.").unwrap_or(&place);
-        if place.is_empty() { message } else { format!("{place}: {message}") }
+        // This prefix is not part of what the user typed.
+        let location = location.strip_prefix("connection_config.").unwrap_or(&location);
+        if location.is_empty() { message } else { format!("{location}: {message}") }
     };
     match problems.as_slice() {
         [only] => line(only),
         several => several
             .iter()
-            .fold("what was asked makes no sense".to_owned(), |told, problem| format!("{told}\n  {}", line(problem))),
+            .fold("the request is invalid".to_owned(), |lines, problem| format!("{lines}\n  {}", line(problem))),
     }
 }
 
@@ -56,30 +57,33 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), |text| text.lines().map(printable).collect::<Vec<_>>().join("\n"))
 }
 
-/// What to do about a full disk.
-pub(crate) const NO_ROOM: &str = "make room on the disk of the registry, and try again";
+/// The hint about a full disk.
+pub(crate) const NO_ROOM: &str = "free space on the disk of the registry, then try again";
 
 fn hint(code: &str, said: &str, context: &Value) -> Option<String> {
     let name = |key: &str| context[key].as_str().map(printable);
     match code {
-        "UNAUTHORIZED" => Some(format!("set {TOKEN_VARIABLE}, or name a file that has the token with --token-file")),
-        "SERVER_NOT_FOUND" => Some("`mcp-aggregator list` shows all servers".to_owned()),
+        "UNAUTHORIZED" => Some(format!("set {TOKEN_VARIABLE}, or pass a file that contains the token with --token-file")),
+        "SERVER_NOT_FOUND" => Some("`mcp-aggregator list` lists all servers".to_owned()),
         "SKILL_NOT_FOUND" => {
             let hint =
-                "`mcp-aggregator skills` shows all skills, `mcp-aggregator skills suggestions` those to be accepted";
+                "`mcp-aggregator skills` lists all skills, `mcp-aggregator skills suggestions` lists suggested ones";
             Some(hint.to_owned())
         }
         "SERVER_ALREADY_EXISTS" => name("name")
-            .map(|name| format!("`mcp-aggregator show {name}` shows it, `add --replace` changes it, `mcp-aggregator remove {name}` removes it; one of a config file is changed there")),
+            .map(|name| format!("`mcp-aggregator show {name}` shows it, `add --replace` changes it, `mcp-aggregator remove {name}` removes it; to change a server of the config file, edit that file")),
+        "SERVER_UNAVAILABLE" | "SERVER_CONNECTION_FAILED" if context["status"] == "sign_in_required" => {
+            name("server_name").map(|name| format!("`{}` signs in to it", login_command(&name)))
+        }
         "SERVER_UNAVAILABLE" if context["status"] == "disabled" => {
-            name("server_name").map(|name| format!("`mcp-aggregator enable {name}` switches it on"))
+            name("server_name").map(|name| format!("`mcp-aggregator enable {name}` enables it"))
         }
         "SERVER_UNAVAILABLE" if context["status"] == "connecting" => name("server_name").map(|name| {
-            format!("it may take a while at its first start; `mcp-aggregator show {name}` tells how that goes")
+            format!("the first start may take a while; `mcp-aggregator show {name}` shows its status")
         }),
         "SERVER_UNAVAILABLE" => name("server_name").map(|name| format!("`mcp-aggregator connect {name}` connects it")),
         "SERVER_CONNECTION_FAILED" => {
-            name("server_name").map(|name| format!("`mcp-aggregator history {name}` shows what happened before"))
+            name("server_name").map(|name| format!("`mcp-aggregator history {name}` shows its connection history"))
         }
         "EXECUTION_STOPPED" => Some("`mcp-aggregator calls allow` allows them again".to_owned()),
         "EXECUTION_NOT_FOUND" => Some("`mcp-aggregator calls --json` lists the latest calls with their ids".to_owned()),
@@ -93,7 +97,7 @@ fn hint(code: &str, said: &str, context: &Value) -> Option<String> {
     }
 }
 
-/// How a call is given twice the time that was not enough.
+/// The hint to double the timeout of a call.
 fn longer(context: &Value) -> String {
     let millis = context["timeout_ms"].as_u64().unwrap_or(30_000).saturating_mul(2).min(86_400_000);
     let tool = format!("{}.{}", text(&context["server_name"]), text(&context["tool_name"]));
@@ -117,7 +121,7 @@ mod tests {
     fn a_refusal_is_reported_with_what_to_do_about_it() {
         assert_eq!(
             said(r#"{"detail":"there is no server `a`","error_code":"SERVER_NOT_FOUND","context":{"server":"a"}}"#),
-            "error: there is no server `a`\nhint: `mcp-aggregator list` shows all servers"
+            "error: there is no server `a`\nhint: `mcp-aggregator list` lists all servers"
         );
         let problem = r#"{"loc":["body","name"],"msg":"too long","type":"x"}"#;
         let invalid = |problems: &str| {
@@ -126,14 +130,14 @@ mod tests {
         assert_eq!(invalid(problem), "error: name: too long");
         assert_eq!(
             invalid(&format!("{problem},{problem}")),
-            "error: what was asked makes no sense\n  name: too long\n  name: too long"
+            "error: the request is invalid\n  name: too long\n  name: too long"
         );
     }
 
     #[test]
     fn a_full_disk_is_not_mended_by_waiting() {
         let full = r#"{"detail":"could not register a server: the disk of the database is full","error_code":"DATABASE_UNAVAILABLE"}"#;
-        assert!(said(full).ends_with("hint: make room on the disk of the registry, and try again"), "{}", said(full));
+        assert!(said(full).ends_with("hint: free space on the disk of the registry, then try again"), "{}", said(full));
         assert!(said(r#"{"detail":"busy","error_code":"DATABASE_UNAVAILABLE"}"#).ends_with("try again in a moment"));
     }
 
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_is_recognised() {
-        assert!(said("<html>").contains("does not look like a service of ours: it answered HTTP 404"));
+    fn another_program_at_the_address_is_recognised() {
+        assert!(said("<html>").contains("is not an mcp-aggregator service: it returned HTTP 404"));
     }
 }

@@ -1,11 +1,11 @@
-//! An assistant that uses tools, for the verbs `ask` and `context` and for the block `assistant` of a document.
+//! An assistant that uses tools, for the commands `ask` and `context` and for `assistant` blocks of documents.
 //!
-//! - `choosing`: which model
-//! - `offered`: which tools it may use
-//! - `asking_service`: the assistant of a running service
-//! - `finding`: how it finds tools where there are many
-//! - `calling`: who makes its calls; `consent`: who says whether a tool that may destroy something may be called
-//! - `telling`: what is told meanwhile
+//! - `model_choice`: which model
+//! - `offered_tools`: which tools it may use
+//! - `service_assistant`: the assistant of a running service
+//! - `tool_finder`: searches tools if there are many
+//! - `tool_executor`: makes its calls; `consent`: asks the user before destructive calls
+//! - `event_printer`: prints its progress
 
 mod consent;
 mod event_printer;
@@ -18,15 +18,15 @@ mod tool_finder;
 use crate::failure::Failure;
 pub(crate) use consent::Consent;
 pub(crate) use event_printer::{EventPrinter, call_line};
-pub(crate) use model_choice::{AssistantArguments, check, model};
-pub(crate) use offered_tools::{OfferedTools, ToolRequest};
+pub(crate) use model_choice::{AssistantArguments, ModelArguments, check, model};
+pub(crate) use offered_tools::{NarrowingArguments, OfferedTools, ToolRequest};
 pub(crate) use service_assistant::{ServiceAskError, ask_service};
 pub(crate) use tool_executor::{CliToolExecutor, ToolBackend};
 
-/// What the calls of an assistant are known by.
+/// The source of an assistant's calls.
 pub(crate) const SOURCE: &str = "ai-autonomous";
 
-/// Why a model gave no answer.
+/// Why a model did not answer.
 pub(crate) fn unanswered(failure: &models::ModelError) -> Failure {
     let told = Failure::new(failure.to_string());
     match failure.hint() {

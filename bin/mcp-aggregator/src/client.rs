@@ -1,4 +1,4 @@
-//! A running service, asked over its REST API.
+//! The client of a running service's REST API.
 
 use std::time::Duration;
 
@@ -12,34 +12,33 @@ use crate::failure::Failure;
 use crate::service_file::LocalSecret;
 use crate::{api_error, progress, suggestion};
 
-/// Where the API is below the service's address.
+/// The path of the API.
 const PREFIX: &str = "/api/v1/aggregator";
-/// Longer than anything the service itself waits for.
+/// The timeout of requests; longer than any timeout of the service.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
-/// For who only looks: a service that is well has that at hand.
+/// The timeout of requests that only check the service, which answers them immediately.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What to do about a service that takes a request and says nothing.
-const STREAM_IDLE_TIMEOUT: &str =
-    "it may hang, or another program may be there: see its log, or stop it and start it anew";
-/// For who sends a whole line of the file with tokens.
-const NAMED_TOKEN: &str = "what is sent has a `:` in it, as a line `name:token` has: the token is what stands behind it; \
-                           --token-file takes the whole file";
-/// For an order whose progress is watched by other means: an image may have to be fetched first.
+/// The hint about a service that accepts a request and does not answer.
+const STREAM_IDLE_TIMEOUT: &str = "it may hang, or another program may listen there: read its log, or restart it";
+/// The hint for a whole line of the token file.
+const NAMED_TOKEN: &str = "the token contains a `:`, like a line `name:token`: send only the part after it; \
+                           --token-file accepts the whole file";
+/// The timeout of requests whose progress is displayed separately: the service may have to pull an image first.
 const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 
-/// A running service. It has no `Debug`, for it knows the token.
+/// A running service. Not `Debug`, because it contains the token.
 #[derive(Clone)]
 pub(crate) struct Client {
     url: String,
     token: Option<Token>,
 }
 
-/// What opens the door of a service. It has no `Debug`, for it knows the secret.
+/// The credential for a service. Not `Debug`, because it contains the secret.
 #[derive(Clone)]
 pub(crate) enum Token {
-    /// A user has named it, for whoever is at the address.
+    /// A token from the user, sent to whatever listens at the address.
     Given(String),
-    /// The service has made it, and nobody else is sent it.
+    /// The local token of the service, sent to that service only.
     Local(LocalSecret),
 }
 
@@ -52,13 +51,13 @@ impl Token {
     }
 }
 
-/// Why a service did not do what it was asked.
+/// Why a request failed.
 pub(crate) enum RequestError {
-    /// Nobody is there.
+    /// The service is unreachable.
     Absent(Failure),
-    /// Somebody is there, and no answer came.
+    /// It did not answer.
     Lost(Failure),
-    /// It said no, or nobody knows.
+    /// It returned an error, or the cause is unknown.
     Other(Failure),
 }
 
@@ -71,7 +70,7 @@ impl From<RequestError> for Failure {
 }
 
 impl Client {
-    /// The service at an address as a user writes it: the scheme may be left out, and a path of ours may be there.
+    /// The service at an address as users write it: the scheme may be missing, and it may contain one of our paths.
     pub(crate) fn new(url: &str, token: Option<Token>) -> Self {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let url = url.trim_end_matches('/');
@@ -79,22 +78,22 @@ impl Client {
         Self { url: url.to_owned(), token }
     }
 
-    /// Where it is.
+    /// Its address.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Value, RequestError> {
-        let what = format!("asking the service at {}", self.url);
+        let what = format!("waiting for the service at {}", self.url);
         progress::with_spinner(&what, Box::pin(self.value_within(PROBE_TIMEOUT, Method::GET, path, None))).await
     }
 
-    /// A list that the service has. Whatever else it answers is an error: it is no empty list.
+    /// A list from the service. A response that is not a list is an error, not an empty list.
     pub(crate) async fn list(&self, path: &str) -> Result<Vec<Value>, RequestError> {
         self.listed(self.get(path).await?, path)
     }
 
-    /// The same, for what was asked for with a body.
+    /// The same for a request with a body.
     pub(crate) async fn list_for(&self, path: &str, body: &Value) -> Result<Vec<Value>, RequestError> {
         self.listed(self.post(path, Some(body)).await?, path)
     }
@@ -104,9 +103,9 @@ impl Client {
             Value::Array(items) => Ok(items),
             _ => {
                 let path = path.split('?').next().unwrap_or(path);
-                Err(RequestError::Other(api_error::foreign(
+                Err(RequestError::Other(api_error::not_this_service(
                     &self.url,
-                    &format!("its answer to {PREFIX}{path} is no list"),
+                    &format!("its response to {PREFIX}{path} is not a list"),
                 )))
             }
         }
@@ -116,7 +115,7 @@ impl Client {
         self.value(Method::POST, path, body).await
     }
 
-    /// Gives an order that may take very long.
+    /// Sends a request that may take very long.
     pub(crate) async fn post_long(&self, path: &str) -> Result<Value, RequestError> {
         self.value_within(LONG_REQUEST_TIMEOUT, Method::POST, path, None).await
     }
@@ -148,24 +147,22 @@ impl Client {
         }
         serde_json::from_slice(&answer).map_err(|error| {
             let problem = match error.to_string() {
-                // It is JSON, but nested deeper than this program reads.
-                error if error.starts_with("recursion limit") => {
-                    "its answer is nested too deeply to be read".to_owned()
-                }
-                error => format!("its answer is no JSON: {error}"),
+                // It is JSON, but nested deeper than this program parses.
+                error if error.starts_with("recursion limit") => "its response is nested too deeply".to_owned(),
+                error => format!("its response is not valid JSON: {error}"),
             };
-            RequestError::Other(api_error::foreign(&self.url, &problem))
+            RequestError::Other(api_error::not_this_service(&self.url, &problem))
         })
     }
 
-    /// Sends a request and gives the bytes of a good answer, as they came.
+    /// Sends a request, and returns the unchanged body of a success response.
     pub(crate) async fn ask_bytes(&self, path: &str, body: &Value) -> Result<Bytes, RequestError> {
         let what = format!("waiting for the service at {}", self.url);
         let asking = self.ask(Method::POST, path, Bytes::from(body.to_string()), REQUEST_TIMEOUT);
         progress::with_spinner(&what, Box::pin(asking)).await
     }
 
-    /// Sends a request, and gives the bytes of a good answer.
+    /// Sends a request, and returns the body of a success response.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -187,7 +184,7 @@ impl Client {
         }
     }
 
-    /// A server that is not there may be a slip of the pen. What cannot be asked is left out.
+    /// Adds a suggestion to the error about an unknown server, if the server list is available.
     async fn with_servers_like_it(&self, refused: Failure) -> Failure {
         let typed = refused.data.as_ref().and_then(|context| context["server"].as_str()).map(str::to_owned);
         let servers = self.send(Method::GET, "/servers?limit=1000", Bytes::new(), REQUEST_TIMEOUT).await;
@@ -200,7 +197,7 @@ impl Client {
         }
     }
 
-    /// Sends a request, and gives the answer, whatever it says.
+    /// Sends a request, and returns the response, whatever its status.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -208,26 +205,42 @@ impl Client {
         body: Bytes,
         limit: Duration,
     ) -> Result<remote::Response, RequestError> {
-        let request =
-            remote::Request { method, url: format!("{}{PREFIX}{path}", self.url), headers: self.headers(), body };
+        self.send_to(method, format!("{}{PREFIX}{path}", self.url), body, limit).await
+    }
+
+    /// Requests a path that is not below the one of the REST API.
+    pub(crate) async fn get_outside_api(&self, path: &str, limit: Duration) -> Result<remote::Response, RequestError> {
+        self.send_to(Method::GET, format!("{}{path}", self.url), Bytes::new(), limit).await
+    }
+
+    async fn send_to(
+        &self,
+        method: Method,
+        url: String,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<remote::Response, RequestError> {
+        let request = remote::Request { method, url, headers: self.headers(), body };
         remote::request(request, limit).await.map_err(|error| {
-            let failure = Failure::new(format!("could not ask the service at {}: {error}", self.url));
+            let failure = Failure::new(format!("could not reach the service at {}: {error}", self.url));
             match error {
-                remote::NoResponse::Unreachable(_) => RequestError::Absent(failure.with_hint("does it run there?")),
+                remote::NoResponse::Unreachable(_) => {
+                    RequestError::Absent(failure.with_hint("check that it runs there"))
+                }
                 remote::NoResponse::Lost(_) => RequestError::Lost(failure.with_hint(STREAM_IDLE_TIMEOUT)),
             }
         })
     }
 
-    /// Sends a request whose answer comes as events, and hands them on as they come. A refusal comes with its code.
+    /// Sends a request whose response is an event stream, and passes on its events. An error has its code.
     pub(crate) async fn stream(
         &self,
         path: &str,
         body: &Value,
-        hear: &mut (dyn FnMut(&str, &Value) + Send),
+        on_event: &mut (dyn FnMut(&str, &Value) + Send),
     ) -> Result<(), (Option<String>, RequestError)> {
         let failed = |why: &dyn std::fmt::Display| {
-            (None, RequestError::Other(Failure::new(format!("could not ask the service at {}: {why}", self.url))))
+            (None, RequestError::Other(Failure::new(format!("could not reach the service at {}: {why}", self.url))))
         };
         let mut headers = self.headers();
         headers.push(("Accept".to_owned(), "text/event-stream".to_owned()));
@@ -246,7 +259,7 @@ impl Client {
             events.push(&bytes.map_err(|error| failed(&error))?);
             while let Some(event) = events.next_event() {
                 if let Ok(data) = serde_json::from_slice(&event.data) {
-                    hear(&event.kind, &data);
+                    on_event(&event.kind, &data);
                 }
             }
         }
@@ -255,14 +268,14 @@ impl Client {
 }
 
 impl Client {
-    /// Reads events for as long as they come and `hear` wants more.
+    /// Reads events until the stream ends or `on_event` returns false.
     pub(crate) async fn follow(
         &self,
         path: &str,
-        hear: &mut (dyn FnMut(&str, &Value) -> Result<bool, Failure> + Send),
+        on_event: &mut (dyn FnMut(&str, &Value) -> Result<bool, Failure> + Send),
     ) -> Result<(), Failure> {
         let failed =
-            |why: &dyn std::fmt::Display| Failure::new(format!("could not ask the service at {}: {why}", self.url));
+            |why: &dyn std::fmt::Display| Failure::new(format!("could not reach the service at {}: {why}", self.url));
         let mut headers = self.headers();
         headers.push(("Accept".to_owned(), "text/event-stream".to_owned()));
         let exchange =
@@ -282,7 +295,7 @@ impl Client {
             events.push(&bytes.map_err(|error| failed(&error))?);
             while let Some(event) = events.next_event() {
                 let Ok(data) = serde_json::from_slice(&event.data) else { continue };
-                if !hear(&event.kind, &data)? {
+                if !on_event(&event.kind, &data)? {
                     return Ok(());
                 }
             }
@@ -290,13 +303,13 @@ impl Client {
         Ok(())
     }
 
-    /// What happens there from now on, piece by piece, for as long as it is listened to. If that cannot be: why.
+    /// The event stream of the service, from now on. On failure: why.
     pub(crate) async fn events(&self) -> Result<remote::Reply, String> {
         let exchange = remote::StreamingRequest::new(&format!("{}{PREFIX}/events", self.url), self.headers())?;
         let reply = exchange.listen().await.map_err(|error| error.to_string())?;
         match reply.status() {
             200 => Ok(reply),
-            status => Err(format!("it answered HTTP {status}")),
+            status => Err(format!("it returned HTTP {status}")),
         }
     }
 
@@ -306,7 +319,7 @@ impl Client {
     }
 }
 
-/// A name as a part of a path.
+/// Encodes a name as a path segment.
 pub(crate) fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

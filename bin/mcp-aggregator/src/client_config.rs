@@ -1,12 +1,12 @@
-//! The config files of MCP clients, changed so that they use us and back again.
+//! Changes the config files of MCP clients so that they use mcp-aggregator, and restores them.
 //!
-//! - [`edit`]: one member of a JSON text with comments is set or taken out, and no other byte is touched
-//! - [`entry`]: what we are in the words of each client
-//! - `scan`: where things stand in such a text
-//! - [`file`]: the file, what it was before, and what we made of it
-//! - [`undo`]: what it would be without our changes; `merge`: two changes of one text
-//! - [`duplicates`]: servers of the client that we serve, too
-//! - [`diff`]: what would change, for people; [`mask`]: without secrets
+//! - [`edit`]: sets or removes one member of a JSON text with comments, and changes no other byte
+//! - [`entry`]: our entry in the format of each client
+//! - `scan`: the positions of members in such a text
+//! - [`file`]: the file, its backup, and a note of what was written
+//! - [`undo`]: the file without our changes; `merge`: combines two changes of one text
+//! - [`duplicates`]: servers of the client that mcp-aggregator serves, too
+//! - [`diff`]: the change for display; [`mask`]: without secrets
 
 pub(crate) mod diff;
 pub(crate) mod duplicates;

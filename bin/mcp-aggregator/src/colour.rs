@@ -1,14 +1,14 @@
-//! Colours: on terminals only, and not for who does not want them (`NO_COLOR`).
+//! Colours: on terminals only, unless `NO_COLOR` disables them.
 
 use std::io::{self, IsTerminal};
 
-/// What a colour says.
+/// The meaning of a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Colour {
     Good,
     Doubtful,
     Bad,
-    /// Something to do.
+    /// The user should act.
     Advice,
 }
 
@@ -32,30 +32,30 @@ impl Colour {
         if is_wanted(io::stderr().is_terminal()) { self.always(text) } else { text.to_owned() }
     }
 
-    /// `text` in this colour, whoever reads it.
+    /// `text` in this colour, unconditionally.
     pub(crate) fn always(self, text: &str) -> String {
         format!("\u{1b}[{}m{text}\u{1b}[0m", self.code())
     }
 }
 
-/// Whether colours are wanted, as <https://no-color.org> has it.
+/// Whether colours are enabled, as <https://no-color.org> defines it.
 pub(crate) fn is_wanted(is_terminal: bool) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     is_terminal && !is_set("NO_COLOR") && !is_dumb()
 }
 
-/// How a server is, in its colour. What is as somebody wanted it has none.
+/// The colour of a server status. A status that the user requested has none.
 pub(crate) fn of_status(status: &str) -> Option<Colour> {
     match status {
         "connected" | "healthy" | "ok" => Some(Colour::Good),
-        "connecting" | "degraded" | "warning" => Some(Colour::Doubtful),
+        "connecting" | "degraded" | "warning" | "sign_in_required" => Some(Colour::Doubtful),
         "error" | "unhealthy" | "failed" => Some(Colour::Bad),
         _ => None,
     }
 }
 
-/// The words that begin what is said, in their colours.
+/// Colours the words that start a message.
 pub(crate) fn with_coloured_beginnings(words: &str, paint: impl Fn(Colour, &str) -> String) -> String {
     const BEGINNINGS: [(&str, Colour); 3] =
         [("error:", Colour::Bad), ("warning:", Colour::Doubtful), ("hint:", Colour::Advice)];
@@ -66,14 +66,14 @@ pub(crate) fn with_coloured_beginnings(words: &str, paint: impl Fn(Colour, &str)
     words.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// `text` without the colours that we put into it.
+/// `text` without our colours.
 pub(crate) fn without(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |plain, part| plain + part.split_once('m').map_or(part, |(_, rest)| rest))
 }
 
-/// `text` with `change` made to everything but the colours that we put into it.
+/// `text` with `change` applied to everything but our colours.
 pub(crate) fn between(text: &str, change: impl Fn(&str) -> String) -> String {
     const OURS: [&str; 5] = ["0m", "31m", "32m", "33m", "36m"];
     let mut changed = String::with_capacity(text.len());

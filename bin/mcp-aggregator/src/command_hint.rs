@@ -1,15 +1,16 @@
-//! Commands in what is said, as they can be pasted: with the options that say which service, or which registry, is meant.
+//! Completes commands in messages with the options that select the service or the registry.
 //!
-//! Whoever typed `--data-dir D` and is told to try `mcp-aggregator list` would see another registry with just that.
+//! A user who typed `--data-dir D` and follows the hint `mcp-aggregator list` would see another registry without that
+//! option.
 
 use std::sync::OnceLock;
 
 use clap::ArgMatches;
 use registry::Location;
 
-use crate::arguments::{is_typed, whole_command};
+use crate::cli::{is_typed, whole_command};
 
-/// The options that say so.
+/// These options.
 const OPTIONS: [(&str, &str); 5] = [
     ("url", "--url"),
     ("token_file", "--token-file"),
@@ -19,21 +20,21 @@ const OPTIONS: [(&str, &str); 5] = [
 ];
 const BEGINNING: &str = "mcp-aggregator ";
 
-/// Those that were typed, with what was typed behind them.
+/// The options that the user typed, with their values.
 static TYPED: OnceLock<Vec<(&'static str, String)>> = OnceLock::new();
 
-/// Keeps what was typed in mind.
+/// Records the options that the user typed.
 pub(crate) fn remember(verb: &ArgMatches) {
     let typed = OPTIONS.iter().filter(|(id, _)| is_typed(verb, id));
     let typed = typed.filter_map(|(id, option)| {
         let value = verb.get_raw(id)?.next()?.to_string_lossy();
         Some((*option, quoted(&without_password(id, &value))))
     });
-    // Only the first counts: there is one command line.
+    // Only the first call counts: there is one command line.
     TYPED.get_or_init(|| typed.collect());
 }
 
-/// What was typed, fit to be read by others: what is said goes into tickets.
+/// The options for display: users paste messages into tickets.
 fn without_password(id: &str, value: &str) -> String {
     match Location::parse(value) {
         Ok(location @ Location::Postgres(_)) if id == "database" => location.to_string(),
@@ -41,7 +42,7 @@ fn without_password(id: &str, value: &str) -> String {
     }
 }
 
-/// The words, with every command in backticks as it is to be typed.
+/// The message with all commands in backticks completed.
 pub(crate) fn completed(words: &str) -> String {
     let typed = TYPED.get().map(Vec::as_slice).unwrap_or_default();
     if typed.is_empty() || !words.contains(BEGINNING) {
@@ -52,7 +53,7 @@ pub(crate) fn completed(words: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// A command with those of the options that it knows and does not have.
+/// A command with those options that it supports and does not have.
 fn with_options(command: &str, typed: &[(&'static str, String)]) -> String {
     let Some(rest) = command.strip_prefix(BEGINNING) else { return command.to_owned() };
     let whole = whole_command();
@@ -68,14 +69,14 @@ fn with_options(command: &str, typed: &[(&'static str, String)]) -> String {
         .filter(|(option, _)| is_known(option) && is_missing(option))
         .map(|(option, value)| format!(" {option} {value}"))
         .collect();
-    // What stands behind `--` is for somebody else.
+    // Arguments after `--` are for another program.
     match command.split_once(" -- ") {
         Some((ours, theirs)) => format!("{ours}{more} -- {theirs}"),
         None => format!("{command}{more}"),
     }
 }
 
-/// As a shell takes it.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(value: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-:@%+=,~".contains(letter);
     if !value.is_empty() && value.chars().all(is_plain) {

@@ -1,8 +1,8 @@
-//! One file per verb, or per pair of verbs.
+//! One file per command, with its arguments and its code. `enable.rs` also has `disable`, `demo.rs` also has
+//! `demo-server`.
 
 pub(crate) mod add;
 pub(crate) mod ask;
-pub(crate) mod bind;
 pub(crate) mod call;
 pub(crate) mod calls;
 pub(crate) mod check;
@@ -13,6 +13,7 @@ pub(crate) mod completions;
 pub(crate) mod connect;
 pub(crate) mod context;
 pub(crate) mod demo;
+pub(crate) mod disconnect;
 pub(crate) mod doc;
 pub(crate) mod doctor;
 pub(crate) mod enable;
@@ -21,13 +22,17 @@ pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod import;
 mod items;
+pub(crate) mod licenses;
 pub(crate) mod list;
+pub(crate) mod login;
+pub(crate) mod logout;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod names;
 pub(crate) mod prompts;
 pub(crate) mod remove;
 pub(crate) mod resources;
+pub(crate) mod restart;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod serve;
@@ -40,3 +45,54 @@ pub(crate) mod stdio;
 pub(crate) mod test;
 pub(crate) mod tools;
 pub(crate) mod top;
+
+use crate::cli::Command;
+use crate::failure::Failure;
+
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Stdio(arguments) => stdio::run(arguments),
+        Command::Serve(arguments) => serve::run(*arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Tools(arguments) => tools::run(&arguments),
+        Command::Call(arguments) => call::run(&arguments),
+        Command::Calls(arguments) => calls::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Doc(arguments) => doc::run(&arguments),
+        Command::Ask(arguments) => ask::run(&arguments),
+        Command::Context(arguments) => context::run(&arguments),
+        Command::Add(arguments) => add::run(&arguments),
+        Command::Remove(arguments) => remove::run(&arguments),
+        Command::List(arguments) => list::run(&arguments),
+        Command::Show(arguments) => show::run(&arguments),
+        Command::Enable(arguments) => enable::enable(&arguments),
+        Command::Disable(arguments) => enable::disable(&arguments),
+        Command::Connect(arguments) => connect::run(&arguments),
+        Command::Disconnect(arguments) => disconnect::run(&arguments),
+        Command::Restart(arguments) => restart::run(&arguments),
+        Command::Login(arguments) => login::run(&arguments),
+        Command::Logout(arguments) => logout::run(&arguments),
+        Command::Logs(arguments) => logs::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::History(arguments) => history::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Search(arguments) => search::run(&arguments),
+        Command::Skills(arguments) => skills::run(&arguments),
+        Command::Prompts(arguments) => prompts::run(&arguments),
+        Command::Resources(arguments) => resources::run(&arguments),
+        Command::Settings(arguments) => settings::run(&arguments),
+        Command::Client(arguments) => client::run(&arguments),
+        Command::Clients(arguments) => clients::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::DemoServer(arguments) => demo::serve_one(&arguments),
+        Command::Environment => environment::run(),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments),
+        Command::Licenses(arguments) => licenses::run(&arguments),
+        Command::Names(arguments) => names::run(&arguments),
+    }
+}

@@ -1,4 +1,4 @@
-//! The config file.
+//! Reads the config file.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Reads and checks the config. The problems are told in the library's own words.
+/// Reads and checks the config. Errors contain the messages of the parser.
 pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
     read(path).map_err(|error| explain(&error))
 }
@@ -20,19 +20,19 @@ pub(crate) fn load_each(path: &Path) -> Result<Loaded, Failure> {
     load::load_each(path, Accepted::All).map_err(|error| explain(&error))
 }
 
-/// The same, for who wants to look at the problems.
+/// The same for a caller that inspects the problems.
 pub(crate) fn read(path: &Path) -> Result<Loaded, LoadError> {
     load::load(path, Accepted::All)
 }
 
-/// The whole file as JSON, for what it says beside its servers.
+/// The whole file as JSON, for members other than servers.
 pub(crate) fn document(path: &Path) -> Result<Value, Failure> {
     let invalid = |source| LoadError::Invalid { path: path.to_owned(), source };
     let read = load::read(path).and_then(|bytes| Config::document(&bytes).map_err(invalid));
     read.map_err(|error| explain(&error))
 }
 
-/// The failure that tells of `error`, with each of its problems for programs.
+/// The failure for `error`, with each of its problems for programs.
 pub(crate) fn explain(error: &LoadError) -> Failure {
     let data = match error {
         LoadError::Invalid { source: ConfigError::Problems(problems), .. } => {
@@ -45,7 +45,7 @@ pub(crate) fn explain(error: &LoadError) -> Failure {
     Failure { data, ..Failure::new(error.to_string()).of_kind(&code(error)) }
 }
 
-/// A stable word for programs.
+/// A stable code for programs.
 fn code(error: &LoadError) -> String {
     match error {
         LoadError::NotFound(_) => "CONFIG_NOT_FOUND".to_owned(),

@@ -1,26 +1,28 @@
-//! How servers live that are no programs of ours: elsewhere, or in containers.
+//! The connectors for servers that are not local programs: remote ones, and those in containers.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use aggregator::cycle::Chain;
-use containers::Containers;
-use containers::labels::Owner;
+use containers::{Containers, Owner};
+use oauth::{OAuth, Protected};
 use registry::Location;
 use upstream::Connector;
 
 use crate::instance_lock::InstanceLock;
 
-/// For servers of a config, for the length of one command.
-pub(crate) fn of_config(chain: &Chain) -> Connector {
-    let chain = chain.as_value();
-    let chain = chain.to_string_lossy();
-    // The last one is our own.
-    let config = chain.lines().last().unwrap_or_default();
-    Containers::new(Owner::of_config(config)).connector_or(Arc::new(remote::connect))
+/// For the servers of a config, while one command runs. `oauth` has the sign-ins to them.
+pub(crate) fn of_config(chain: &Chain, oauth: &Arc<OAuth>) -> Connector {
+    Containers::new(Owner::of_config(&config_file(chain)))
+        .connector_or(remote::connector(Arc::clone(oauth), Protected::of))
 }
 
-/// All containers of the service that keeps its servers there. Its tenancy says who it is, wherever it is moved to.
+/// The config file of this program, which is the last one of the chain.
+pub(crate) fn config_file(chain: &Chain) -> String {
+    chain.as_value().to_string_lossy().lines().last().unwrap_or_default().to_owned()
+}
+
+/// For the servers of a service. Its instance id identifies its containers, also after its folder was moved.
 pub(crate) fn containers_of(instance_lock: &InstanceLock, registry: &Location) -> Arc<Containers> {
     let home = match registry {
         Location::File(path) => absolute(path),
@@ -29,10 +31,10 @@ pub(crate) fn containers_of(instance_lock: &InstanceLock, registry: &Location) -
     Containers::new(Owner::alone(instance_lock.instance(), &home))
 }
 
-/// The same for the same file, wherever it is looked at from.
+/// The same path for the same file, whatever the current folder is.
 fn absolute(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    // The file itself may not be there yet, but its folder usually is.
+    // The file may not exist yet, but its folder usually does.
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     match (folder, path.file_name()) {
         (Some(folder), Some(name)) => folder.join(name).display().to_string(),

@@ -1,9 +1,10 @@
-//! Waits for a database that cannot be reached yet, as when a whole machine starts and PostgreSQL is not up first.
+//! Waits for an unreachable database, for example while a machine boots and PostgreSQL is not up yet.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use aggregator::Signals;
 use registry::Store;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
@@ -11,21 +12,20 @@ use tokio::time::{Instant, sleep};
 use crate::environment;
 use crate::failure::Failure;
 use crate::output::print_message;
-use crate::session::Signals;
 use crate::storage::{NotOpened, StorageArguments};
 
-/// The variable that says how many seconds to wait, where `--database-wait` does not.
+/// The variable with the number of seconds to wait, unless `--database-wait` is given.
 pub(crate) const WAIT_VARIABLE: &str = "MCP_AGGREGATOR_DATABASE_WAIT";
-/// How long to wait unless something else is said.
+/// The default wait.
 const DEFAULT_WAIT: u64 = 60;
-/// The longest wait that can be asked for: a day.
+/// The longest wait that can be configured: a day.
 pub(crate) const MAX_WAIT_SECONDS: u64 = 24 * 3600;
-/// The pause after each of the first attempts, and after each of the others.
+/// The pause after each of the first attempts, and after each later one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LATER_PAUSE: Duration = Duration::from_secs(2);
 const FIRST_ATTEMPTS: u32 = 5;
 
-/// How long to wait, by the flag, else by the variable.
+/// The configured wait: of the flag, or else of the variable.
 pub(crate) fn limit(flag: Option<u64>) -> Result<Duration, Failure> {
     let seconds = match (flag, environment::text(WAIT_VARIABLE)?) {
         (Some(seconds), _) => seconds,
@@ -42,15 +42,15 @@ pub(crate) fn limit(flag: Option<u64>) -> Result<Duration, Failure> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// What became of it.
+/// The result of waiting.
 pub(crate) enum Waited {
     Opened(Store),
-    /// A signal came first.
+    /// A signal arrived first.
     Stopped,
 }
 
-/// Opens the registry. While its database is unreachable it is tried again, for `limit` at most; meanwhile `listener`
-/// answers every request with 503 and what is waited for.
+/// Opens the registry. While its database is unreachable, retries for at most `limit`; until then `listener` answers
+/// every request with 503 and the reason.
 pub(crate) async fn open(
     storage: &StorageArguments,
     limit: Duration,
@@ -65,7 +65,7 @@ pub(crate) async fn open(
     };
     let seconds = limit.as_secs();
     print_message(format_args!(
-        "waiting up to {seconds} s for the database; http://{address}/health answers 503 until it is there"
+        "waiting up to {seconds} s for the database; http://{address}/health returns 503 until it is reachable"
     ));
     let began = Instant::now();
     let attempts = Arc::new(Mutex::new(1));
@@ -87,7 +87,7 @@ pub(crate) async fn open(
             }
             let pause = left.min(if attempt < FIRST_ATTEMPTS { FIRST_PAUSE } else { LATER_PAUSE });
             print_message(format_args!(
-                "attempt {attempt}: {}; trying again in {:.0} s",
+                "attempt {attempt}: {}; retrying in {:.0} s",
                 failure.message,
                 pause.as_secs_f64()
             ));
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_says_how_long_to_wait_else_it_is_a_minute() {
+    fn the_flag_sets_the_wait_which_is_a_minute_by_default() {
         assert_eq!(limit(Some(0)).unwrap(), Duration::ZERO);
         assert_eq!(limit(None).unwrap(), Duration::from_secs(60));
     }

@@ -1,10 +1,10 @@
-//! Whether all is well: what is looked at, and what is said about it.
+//! The checks of `doctor`, and their report.
 //!
-//! - [`finding`]: one line of the report
-//! - [`configuration`]: the config, its variables, the programs it names
+//! - [`diagnosis`]: one finding
+//! - [`configuration`]: the config, its variables, and its programs
 //! - [`environment`]: the port, the registry, the disk, the container engine
-//! - [`servers`]: every server, started for it or asked of the running service
-//! - [`offered`]: all tools together, as clients will take them
+//! - [`servers`]: every server, started for the check or reported by the running service
+//! - [`tool_checks`]: all tools together, as clients see them
 
 pub(crate) mod configuration;
 pub(crate) mod diagnosis;

@@ -1,8 +1,8 @@
-//! Documents that run tools, for the verbs `run` and `doc`.
+//! Documents that run tools, for the commands `run` and `doc`.
 //!
-//! - here: which servers there are for a document, and what the registry binds its parts to
-//! - `by_config`, `by_service`: who makes the calls; `assistant_blocks`: who answers `assistant` blocks
-//! - `progress`: what is told meanwhile
+//! - here: the servers for a document, and its bindings in the registry
+//! - `by_config`, `by_service`: make the calls; `assistant_blocks`: answers `assistant` blocks
+//! - `progress`: prints the progress
 
 mod assistant_blocks;
 mod by_config;
@@ -25,10 +25,10 @@ pub(crate) use by_config::ConfigTools;
 pub(crate) use by_service::{Execution, ServiceTools};
 pub(crate) use progress::{RunPrinter, in_words};
 
-/// How many bindings are asked for at once: as many as REST gives.
+/// The page size of bindings: the maximum of REST.
 const PAGE: usize = 1000;
 
-/// The servers of a config. Those that are switched off come last: only those that are not can be the first.
+/// The servers of a config. Disabled ones come last, because only an enabled one can be the first.
 pub(crate) fn servers_of_config(config: &Config) -> Vec<Server> {
     let enabled = config.servers.iter().map(|spec| Server { name: spec.name.to_string(), is_enabled: true });
     let disabled = config.disabled.iter().map(|name| Server { name: name.to_string(), is_enabled: false });
@@ -44,18 +44,18 @@ pub(crate) fn servers_of_service(described: &[Value]) -> Result<Vec<Server>, Fai
     described.iter().map(|it| server(it).ok_or_else(|| not_understood("a server", it))).collect()
 }
 
-/// What a service says that we cannot make sense of. To leave it out would be to allow what it may forbid.
+/// The error about an unknown binding of a service. Ignoring it would allow what it may forbid.
 fn not_understood(what: &str, described: &Value) -> Failure {
-    let failure = Failure::new(format!("the service describes {what} in a way that is not understood: {described}"));
-    failure.with_hint("is it of another version? `mcp-aggregator --version` and `GET /health` tell")
+    let failure = Failure::new(format!("the service describes {what} in an unknown format: {described}"));
+    failure.with_hint("check its version with `GET /health`, and this one with `mcp-aggregator --version`")
 }
 
-/// What the registry binds parts of a document to.
+/// The bindings of documents in the registry.
 pub(crate) async fn registered(target: &Target, document: &Path) -> Result<Vec<Binding>, Failure> {
     for_document(&all_bindings(target).await?, document)
 }
 
-/// The same, where a service is asked for it.
+/// The same, requested from a service.
 pub(crate) async fn registered_at(service: &Client, document: &Path) -> Result<Vec<Binding>, Failure> {
     for_document(&bindings_of(service).await?, document)
 }
@@ -86,7 +86,7 @@ fn for_document(described: &[Value], document: &Path) -> Result<Vec<Binding>, Fa
     Ok(notebook::bindings_for(&path.to_string_lossy(), all.collect::<Result<Vec<_>, Failure>>()?))
 }
 
-/// The document that a binding is for, and what it says; nothing if it makes no sense to us.
+/// The document of a binding, and its section; `None` if we do not know its form.
 fn binding(described: &Value) -> Option<(String, Binding)> {
     let text = |name: &str| described[name].as_str().map(str::to_owned);
     let line = |name: &str| usize::try_from(described[name].as_u64()?).ok();
@@ -100,13 +100,13 @@ fn binding(described: &Value) -> Option<(String, Binding)> {
     Some((text("document")?, Binding { section, server, inherit_to_children, origin: Origin::Registry }))
 }
 
-/// Where a document is, for those who do not know where we are.
+/// The absolute path of a document, for other programs.
 pub(crate) fn whole_path(document: &Path) -> PathBuf {
     let absolute = || std::path::absolute(document).unwrap_or_else(|_| document.to_owned());
     document.canonicalize().unwrap_or_else(|_| absolute())
 }
 
-/// What went wrong with a file.
+/// The failure of a file operation.
 #[expect(clippy::needless_pass_by_value, reason = "it is a function for `map_err`")]
 pub(crate) fn file_failed(error: FileError) -> Failure {
     Failure::new(with_causes(&error))

@@ -1,14 +1,14 @@
-//! Variables of the environment.
+//! Environment variables.
 
 use std::env::{self, VarError};
 
 use crate::failure::Failure;
 
-/// What a variable is set to. One that is no UTF-8 is refused: it is set, so nothing may be done as if it were not.
+/// The value of a variable. One that is not UTF-8 is an error: it is set, so it must not be ignored.
 pub(crate) fn text(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
         Ok(text) => Ok(Some(text)),
         Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is set, but not to UTF-8"))),
+        Err(VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is not valid UTF-8"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Why a command could not do what it was asked, as the user reads it.
+//! Why a command failed, for the user.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use crate::server_view::LOCAL_TIME;
 use crate::{command_hint, exit};
 
-/// What is said on stderr, and the exit status.
+/// The message for stderr, and the exit status.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
-    /// A stable word for it, and more about it, for machines, where there is something.
+    /// A stable code, and further data, for programs.
     pub(crate) kind: Option<String>,
-    /// Boxed, for every command may fail.
+    /// Boxed to keep results small, because every command may fail.
     pub(crate) data: Option<Box<Value>>,
 }
 
@@ -43,8 +43,7 @@ impl Failure {
         self
     }
 
-    /// Of a call: a stable word for what went wrong, and whether the same call may be made again without harm. What is
-    /// known already stays.
+    /// For a call: a stable reason, and whether a retry is safe. Existing members stay.
     pub(crate) fn of_call(mut self, reason: &str, is_safe_to_retry: bool) -> Self {
         let data = self.data.get_or_insert_with(|| Box::new(json!({})));
         if let Value::Object(members) = &mut **data {
@@ -54,11 +53,11 @@ impl Failure {
         self
     }
 
-    /// The same for machines, always in this shape; only `data`, and what is said of calls alone, may be absent.
+    /// The same as JSON, always with the same members; only `data`, and the members about calls, may be absent.
     pub(crate) fn to_json(&self) -> Value {
         let Self { code, message, hint, data, .. } = self;
         let hint = hint.as_deref().map(command_hint::completed);
-        let mut error = json!({"code": self.word(), "message": message, "hint": hint, "exit_status": code});
+        let mut error = json!({"code": self.code(), "message": message, "hint": hint, "exit_status": code});
         if let Some(data) = data {
             for member in ["reason", "safeToRetry"] {
                 if let Some(value) = data.get(member) {
@@ -70,8 +69,8 @@ impl Failure {
         json!({ "error": error })
     }
 
-    /// A word for programs, there for every failure.
-    fn word(&self) -> &str {
+    /// The error code for programs. Every failure has one.
+    fn code(&self) -> &str {
         self.kind.as_deref().unwrap_or(match self.code {
             exit::USAGE => "USAGE",
             exit::TOOL_FAILED => "TOOL_FAILED",
@@ -94,8 +93,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The sentence of a service on a server that is not available, with times on the clock of who reads it. JSON has them as
-/// they came, in UTC.
+/// The service's message about an unavailable server, with local times. JSON has them in UTC.
 fn with_local_times(sentence: &str) -> String {
     let mut shown = sentence.to_owned();
     for lead in [" since ", "; next attempt at "] {
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_told_a_word_a_message_and_what_to_do() {
+    fn json_errors_have_a_code_a_message_and_a_hint() {
         let failure = Failure::new("no").with_hint("yes").of_kind("SERVER_NOT_FOUND");
         let told = json!({"error": {"code": "SERVER_NOT_FOUND", "message": "no", "hint": "yes", "exit_status": 1}});
         assert_eq!(failure.to_json(), told);

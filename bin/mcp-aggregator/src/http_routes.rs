@@ -1,4 +1,4 @@
-//! What else is served at the front's address: the REST API, and the console for people.
+//! The routes beside MCP: the REST API, and the console.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,15 @@ use http::StatusCode;
 use http::request::Parts;
 use http_server::{AdmittedByConnection, FallbackBody, FallbackResponse, FallbackService};
 use notebook::Folder;
-use service::{Actor, Service};
+use registry::Actor;
+use service::Service;
 
 use crate::access::Access;
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::{ImportDecision, plan};
 use crate::import::{found_in, pasted, read_jsonc};
 
-/// The API and the console beside the front.
+/// Adds the API and the console.
 pub(crate) struct HttpRoutes {
     pub(crate) api: Arc<Api>,
     pub(crate) console: Arc<Console>,
@@ -31,7 +32,7 @@ impl FallbackService for HttpRoutes {
     }
 
     fn is_public(&self, path: &str) -> bool {
-        // The console shows everybody its door, and looks itself who may go further.
+        // The console serves its sign-in page to everybody, and checks access itself.
         self.api.is_public(path) || !self.api.has(path)
     }
 
@@ -61,14 +62,14 @@ impl FallbackService for HttpRoutes {
             parts.extensions.insert(LetIn);
         }
         Box::pin(async move {
-            // Who has lost the way is told so by the console.
+            // The console answers unknown paths with an error page.
             let path = parts.uri.path();
             let signed_out = self.console.until_signed_out(&parts);
             match self.console.has(path) || !self.api.has(path) {
                 true => Arc::clone(&self.console).answer(parts, body, principal).await.map(FallbackBody::new),
                 false => {
                     let response = self.api.answer(parts, body, principal).await.map(FallbackBody::new);
-                    // What is heard by a session is heard no longer than it lasts.
+                    // An event stream of a session ends with the session.
                     match signed_out {
                         Some(over) if is_stream(&response) => response.map(|body| body.until(over)),
                         _ => response,
@@ -87,13 +88,13 @@ impl FallbackService for HttpRoutes {
     }
 }
 
-/// Whether a response goes on without an end.
+/// Whether a response is an endless stream.
 fn is_stream(response: &FallbackResponse) -> bool {
     let kind = response.headers().get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
-/// What the console needs to know of us.
+/// What the console needs from the program.
 pub(crate) fn console_dependencies(
     access: &Access,
     service: &Arc<Service>,
@@ -120,7 +121,7 @@ pub(crate) fn console_dependencies(
     }
 }
 
-/// Documents with their maps, as the API draws them.
+/// The structure of documents, as the API returns it.
 fn documents(service: Arc<Service>, api: Arc<Api>, folder: Arc<Folder>, has_assistant: bool) -> Documents {
     let opened = Arc::clone(&folder);
     let open = move |path: String| -> console::Opening {
@@ -140,18 +141,18 @@ fn read_config(text: &str, url: &str) -> Result<Vec<Found>, String> {
     Ok(fitting(found_in(&file, "what you pasted"), url))
 }
 
-/// The servers that programs on this machine know. A file that cannot be read is listed with why.
+/// The servers of programs on this machine. A file that cannot be read is listed with the reason.
 fn on_this_machine(url: &str) -> Vec<Found> {
     let machine = Machine::this();
     in_files(Client::ALL.into_iter().flat_map(|client| machine.files(client)), url)
 }
 
-/// The servers in files of clients. One that is there and cannot be read is listed with why.
+/// The servers in files of clients. A file that exists and cannot be read is listed with the reason.
 fn in_files(files: impl Iterator<Item = PathBuf>, url: &str) -> Vec<Found> {
     let (mut found, mut unreadable, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for path in files {
         let from = path.display().to_string();
-        // In the user's own folder, the files of a project are the user's.
+        // In the home folder, the files of a project are those of the user.
         let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
         if seen.contains(&whole) {
             continue;
@@ -159,7 +160,7 @@ fn in_files(files: impl Iterator<Item = PathBuf>, url: &str) -> Vec<Found> {
         seen.push(whole);
         let read = match std::fs::read_to_string(&path) {
             Ok(text) if text.trim().is_empty() => continue,
-            Ok(text) => read_jsonc(&text).map_err(|error| format!("The file is no JSON: {error}")),
+            Ok(text) => read_jsonc(&text).map_err(|error| format!("The file is not valid JSON: {error}")),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
             Err(error) => Err(format!("The file could not be read: {error}")),
         };
@@ -178,7 +179,7 @@ fn unusable(path: &Path, from: String, problem: String) -> Found {
     Found { name, from, registration: serde_json::Map::new(), notes: Vec::new(), problem: Some(problem) }
 }
 
-/// Servers under names that they can have here. `url` is where we are: what leads back to us is never added.
+/// Servers with valid names. `url` is our address: an entry that refers to mcp-aggregator is never added.
 fn fitting(found: Vec<crate::import::Found>, url: &str) -> Vec<Found> {
     let planned = plan(found, &[], Some(url)).into_iter();
     planned
@@ -188,7 +189,7 @@ fn fitting(found: Vec<crate::import::Found>, url: &str) -> Vec<Found> {
                 ImportDecision::Add | ImportDecision::Exists => None,
                 ImportDecision::Twice { first } => Some(format!("the same as in {first}")),
                 ImportDecision::Ours => {
-                    Some("it is this service itself: it would serve its own tools again and again".to_owned())
+                    Some("it is this service itself, which would serve its own tools in a loop".to_owned())
                 }
                 ImportDecision::Unusable { why } => Some(why),
             };
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_a_client_that_cannot_be_read_is_told_in_its_place() {
+    fn an_unreadable_client_file_is_listed_with_its_error() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &[u8]| {
             let path = folder.path().join(name);

@@ -1,7 +1,8 @@
-//! Servers that other programs know, made fit for ours.
+//! Imports the servers of other programs.
 //!
-//! - `clients`: which programs, and where their files are; `jsonc`: JSON with comments
-//! - `pasted`: a whole config, or a part of one; `entries`: from a file to servers; `plan`: which of them are added, under which names
+//! - `clients`: these programs, and the paths of their files; `jsonc`: JSON with comments
+//! - `pasted`: a whole config, or a part of one; `entries`: reads servers from a file; `plan`: decides which of them
+//!   are added, and their names
 
 pub(crate) mod clients;
 mod entries;
@@ -12,10 +13,10 @@ pub(crate) mod plan;
 pub(crate) use entries::{Found, found_in, registration_of_entry};
 pub(crate) use jsonc::read as read_jsonc;
 
-/// What an exported registry says of itself.
+/// The member that identifies an export.
 const FORMAT: &str = "mcp-aggregator registry";
 
-/// Whether a file is an exported registry and no config.
+/// Whether a file is an export and not a config.
 pub(crate) fn is_export(file: &serde_json::Value) -> bool {
     file["format"] == FORMAT
 }

@@ -1,23 +1,22 @@
-//! Questions to the running servers, asked the way every client asks.
+//! Sends requests to running servers in the same way as any client.
 
 use std::io;
 use std::sync::Arc;
 
-use aggregator::Aggregator;
-use aggregator::local::Local;
+use aggregator::{Aggregator, LocalClient};
 use bytes::Bytes;
 use protocol::{Envelope, Kind, Span, reply};
 
 use crate::failure::Failure;
 
-/// A client in our own process.
+/// A client in this process.
 pub(crate) struct InProcessClient {
-    local: Local,
-    /// Of the last request; each has its own.
+    local: LocalClient,
+    /// The id of the last request; each has its own.
     id: u64,
 }
 
-/// What came back: the line, and where in it the result or the error stands.
+/// A response: the line, and the span of its result or error.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) line: Bytes,
@@ -32,12 +31,12 @@ impl Answer {
 }
 
 impl InProcessClient {
-    /// Connects to the servers.
+    /// Connects to the aggregator.
     pub(crate) fn new(aggregator: &Arc<Aggregator>) -> Result<Self, Failure> {
-        Ok(Self { local: Local::connect(aggregator).map_err(broken)?, id: 0 })
+        Ok(Self { local: LocalClient::connect(aggregator).map_err(broken)?, id: 0 })
     }
 
-    /// Asks, and waits for the answer. What comes besides is shown to `aside`.
+    /// Sends a request, and waits for the response. Other messages go to `aside`.
     pub(crate) async fn ask(
         &mut self,
         method: &str,
@@ -53,19 +52,20 @@ impl InProcessClient {
             }
             answers
         };
-        let line = self.local.ask(message(reply::request(self.id, method, params)), is_answer).await.map_err(broken)?;
+        let line =
+            self.local.request(message(reply::request(self.id, method, params)), is_answer).await.map_err(broken)?;
         let outcome = outcome_of(&line, id.as_bytes()).ok_or_else(|| broken(io::ErrorKind::InvalidData.into()))?;
         Ok(Answer { line, outcome })
     }
 
-    /// Gives up the last request; its server is told.
+    /// Cancels the last request, also at its server.
     pub(crate) fn cancel(&self, why: &str) {
         let params = reply::object([("requestId", self.id.to_string().into_bytes()), ("reason", reply::string(why))]);
-        self.local.tell(message(reply::notification("notifications/cancelled", Some(&params))));
+        self.local.send(message(reply::notification("notifications/cancelled", Some(&params))));
     }
 }
 
-/// What `message` says about the request `id`, if it answers it.
+/// The response in `message`, if it answers the request `id`.
 fn outcome_of(message: &[u8], id: &[u8]) -> Option<Result<Span, Span>> {
     match Envelope::scan(message).ok()?.kind {
         Kind::Response { id: answered, outcome } if answered.of(message) == id => Some(outcome),
@@ -73,7 +73,7 @@ fn outcome_of(message: &[u8], id: &[u8]) -> Option<Result<Span, Span>> {
     }
 }
 
-/// A message as the engine takes it: without the newline that framed it.
+/// A message without its final newline, as the aggregator expects it.
 fn message(mut line: Vec<u8>) -> Bytes {
     line.truncate(line.trim_ascii_end().len());
     Bytes::from(line)

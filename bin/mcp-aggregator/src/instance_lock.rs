@@ -1,10 +1,11 @@
-//! One service for one registry: a second would start every server again, and neither would see what the other writes.
+//! Ensures that one service uses a registry: a second one would start every server again, and neither would see the
+//! changes of the other.
 //!
-//! It is a lock on a file beside the database, which ends with the process, however that ends. PostgreSQL several may
-//! share, on several machines; but each has a data directory of its own, where it says where it is.
+//! The lock is on a file next to the database, and ends with the process in every case. Several services, on several
+//! machines, may share a PostgreSQL database; but each has its own data directory, where it writes its address.
 //!
-//! Beside the lock is a file that says who it is: other than a path, it is the same wherever the folder is moved to, and
-//! on no other machine.
+//! Next to the lock is a file with the id of the instance: unlike a path, it stays the same wherever the folder is
+//! moved, and is unique to this machine.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -19,17 +20,17 @@ use upstream::Holder;
 use crate::failure::Failure;
 use crate::service_file;
 
-/// Locked in the data directory where the database is elsewhere.
+/// The lock file in the data directory, for a database elsewhere.
 const FOLDER_LOCK: &str = "service.lock";
 
-/// How long a command that works on the registry is waited for, and how often is looked whether it is done.
+/// How long to wait for a command that changes the registry, and how often the lock is tried.
 const SHARED_LOCK_WAIT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Locks that this command shares with others, until it ends.
+/// The shared locks of this command, held until it ends.
 static SHARED_LOCKS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// The right to keep a registry, for as long as this lives.
+/// The exclusive right to serve a registry, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct InstanceLock {
     _lock: Option<File>,
@@ -37,7 +38,8 @@ pub(crate) struct InstanceLock {
 }
 
 impl InstanceLock {
-    /// Takes the registry at `location` over, unless another service keeps it. In `folder` that one says where it is.
+    /// Acquires the registry at `location`, unless another service has it. `folder` contains the address of that
+    /// service.
     pub(crate) fn take(location: &Location, folder: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = lock_of(location, folder) else {
             return Ok(Self { _lock: None, instance: new_instance() });
@@ -53,40 +55,40 @@ impl InstanceLock {
             Err(TryLockError::WouldBlock) => return Err(already_taken(location, &path, folder)),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // For whoever comes and finds it locked.
+        // For another process that finds the lock taken.
         lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed)?;
         let instance = instance_in(&path.with_extension("id"))?;
         Ok(Self { _lock: Some(lock), instance })
     }
 
-    /// Who keeps the registry, unlike anybody else.
+    /// The unique id of the instance.
     pub(crate) fn instance(&self) -> &str {
         &self.instance
     }
 }
 
-/// Who keeps the registry at `location`, as far as can be told: a process, in words. It may not listen yet, or not answer.
+/// The process that serves the registry at `location`, in words, if known. It may not listen yet, or not answer.
 pub(crate) fn lock_holder(location: &Location, folder: Option<&Path>) -> Option<String> {
     let path = lock_of(location, folder)?;
     is_locked(&path).then(|| holder(&path))
 }
 
-/// Whether the process with that number keeps the registry at `location`.
-pub(crate) fn is_kept_by(pid: u32, location: &Location, folder: Option<&Path>) -> bool {
+/// Whether the process with that id serves the registry at `location`.
+pub(crate) fn is_locked_by(pid: u32, location: &Location, folder: Option<&Path>) -> bool {
     let Some(path) = lock_of(location, folder) else { return false };
     is_locked(&path) && fs::read_to_string(&path).is_ok_and(|holder| holder.trim() == pid.to_string())
 }
 
-/// Whether a service has the lock. Shared, and given back at once: several may look at the same time, and nobody is kept
-/// out.
+/// Whether a service has the lock. The check uses a shared lock and releases it at once, so concurrent checks do not
+/// disturb each other.
 fn is_locked(path: &Path) -> bool {
     File::open(path).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// The process that has a lock, in words. It writes its number into the file once it has it.
+/// The process that has a lock, in words. A service writes its process id into the file after locking it.
 fn holder(lock: &Path) -> String {
     let written: Option<u32> = fs::read_to_string(lock).ok().and_then(|pid| pid.trim().parse().ok());
-    // A service that was killed leaves its number behind, and the next who has the lock may only be a visitor.
+    // A service that was killed leaves its process id behind, and the next owner of the lock may be a command.
     let is_over = |pid: &u32| Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{pid}")).exists();
     let found = written.filter(|pid| !is_over(pid)).map(Holder::Process).or_else(|| Holder::of_file(lock));
     found.map_or_else(|| "a process that is just starting".to_owned(), |holder| holder.to_string())
@@ -99,7 +101,8 @@ fn lock_of(location: &Location, folder: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
-/// Locks it. Who only looks at the registry, or changes something in it without a service, is soon done, and waited for.
+/// Acquires the lock. Commands that read or change the registry without a service take little time, so it waits for
+/// them.
 fn lock_exclusively(lock: &File) -> Result<(), TryLockError> {
     let deadline = Instant::now() + SHARED_LOCK_WAIT;
     loop {
@@ -107,20 +110,20 @@ fn lock_exclusively(lock: &File) -> Result<(), TryLockError> {
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {}
             done => return done,
         }
-        // Visitors share it with us; a service does not.
+        // Commands share the lock with us; a service does not.
         lock.try_lock_shared()?;
         lock.unlock().map_err(TryLockError::Error)?;
         std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Comes to the registry at `location`, beside others who do but not beside a service; none begins to keep it before this
-/// command is over. Whether that could be.
+/// Acquires a shared lock on the registry at `location`, so that no service starts until this command ends. Returns
+/// false if a service has it.
 pub(crate) fn share_lock(location: &Location) -> bool {
     let Some(path) = lock_of(location, None) else { return true };
     let folder = path.parent().map(private_folder);
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    // Whoever opens the registry next tells better what is wrong with such a place.
+    // Opening the registry gives a better error about such a path.
     let (None | Some(Ok(())), Ok(lock)) = (folder, opened) else { return true };
     if matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) {
         return false;
@@ -129,7 +132,7 @@ pub(crate) fn share_lock(location: &Location) -> bool {
     true
 }
 
-/// Makes a folder that is nobody else's business, and those above it that are missing.
+/// Creates a folder for the user only, and its missing parents.
 pub(crate) fn private_folder(folder: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
@@ -138,7 +141,7 @@ fn new_instance() -> String {
     ServerId::fresh().to_string()
 }
 
-/// Who we were before, or from now on. Called by who has the lock.
+/// The instance id, created on first use. Called with the lock held.
 fn instance_in(file: &Path) -> Result<String, Failure> {
     match fs::read_to_string(file) {
         Ok(kept) if !kept.trim().is_empty() => return Ok(kept.trim().to_owned()),
@@ -156,7 +159,7 @@ fn instance_in(file: &Path) -> Result<String, Failure> {
 }
 
 fn lock_beside(database: &Path) -> PathBuf {
-    // However it is spelled, and whatever links lead to it.
+    // The same path for every spelling, with links resolved.
     let whole = database.canonicalize().unwrap_or_else(|_| database.to_owned());
     let mut name = whole.into_os_string();
     name.push(".lock");
@@ -175,7 +178,7 @@ fn already_taken(location: &Location, lock: &Path, folder: Option<&Path>) -> Fai
         Location::Postgres(_) => format!("has the data directory {}", folder.unwrap_or(lock).display()),
     };
     Failure::new(format!("another service {what} already: {who}"))
-        .with_hint("use that one, stop it first, or give this one a folder of its own with --data-dir")
+        .with_hint("use that service, stop it first, or use a separate folder with --data-dir")
 }
 
 #[cfg(test)]
@@ -184,7 +187,7 @@ mod tests {
     use crate::service_file::ServiceFile;
 
     #[test]
-    fn two_services_on_one_postgresql_need_folders_of_their_own() {
+    fn two_services_on_one_postgresql_need_separate_folders() {
         let folder = std::env::temp_dir().join(format!("tenancy-postgres-{}", std::process::id()));
         let location = Location::parse("postgres://me@localhost/mcp").unwrap();
         let first = InstanceLock::take(&location, Some(&folder)).unwrap();
@@ -204,10 +207,10 @@ mod tests {
         let shown = lock_holder(&location, None).unwrap();
         let program = std::env::args().next().unwrap();
         assert!(shown.starts_with(&format!("process {} (`{program}", std::process::id())), "{shown}");
-        assert!(is_kept_by(std::process::id(), &location, None) && !is_kept_by(1, &location, None));
+        assert!(is_locked_by(std::process::id(), &location, None) && !is_locked_by(1, &location, None));
         drop(instance_lock);
         assert_eq!(lock_holder(&location, None), None);
-        assert!(!is_kept_by(std::process::id(), &location, None), "its number is still in the file");
+        assert!(!is_locked_by(std::process::id(), &location, None), "its number is still in the file");
         InstanceLock::take(&location, None).expect("who looked has let go of it");
     }
 
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_service_is_refused_and_told_where_the_first_is() {
+    fn a_second_service_is_refused_with_the_address_of_the_first() {
         let folder = std::env::temp_dir().join(format!("tenancy-{}", std::process::id()));
         let location = Location::in_folder(&folder);
         let first = InstanceLock::take(&location, Some(&folder)).unwrap();
@@ -247,10 +250,10 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_number_that_a_killed_service_left_behind_is_not_taken_for_who_has_the_lock() {
+    fn the_process_id_of_a_killed_service_is_not_reported_as_the_lock_holder() {
         let folder = tempfile::tempdir().unwrap();
         let lock = folder.path().join("lock");
-        // No process has a number beyond what the system can count to.
+        // No process has a larger id than the system supports.
         fs::write(&lock, "4194305\n").unwrap();
         assert_eq!(holder(&lock), "a process that is just starting");
         let held = File::open(&lock).unwrap();

@@ -1,12 +1,11 @@
-//! What can be done with a registry while no service runs: the same deeds, with answers of the same shape as REST's.
+//! Operations on a registry while no service runs, with results in the format of REST.
 
 use registry::{
     AuditNote, BindingId, BindingRecord, ConnectionConfig, Error, Existing, NewBinding, NewServer, Origin, Page,
     Secrets, Section, ServerFilter, ServerPatch, ServerRecord, Store, ToolFilter, Transaction,
 };
 use serde_json::{Map, Value, json};
-use service::Problem;
-use service::servers::Registration;
+use service::{Problem, Registration};
 
 use crate::api_error::NO_ROOM;
 use crate::failure::Failure;
@@ -14,7 +13,7 @@ use crate::output::print_message;
 use crate::storage::with_causes;
 use crate::suggestion;
 
-/// Whose name the audit log has.
+/// The actor in the audit log.
 const WHO: &str = "cli";
 
 pub(crate) async fn add(store: &Store, new: Registration) -> Result<Value, Failure> {
@@ -56,7 +55,7 @@ pub(crate) async fn list(store: &Store) -> Result<Vec<Value>, Failure> {
     Ok(servers.iter().map(as_it_rests).collect())
 }
 
-/// One server with the tools it is known to have.
+/// A server with its stored tools.
 pub(crate) async fn show(store: &Store, name: &str) -> Result<Value, Failure> {
     let record = find(store, name).await?;
     let mut server = as_it_rests(&record);
@@ -81,7 +80,7 @@ pub(crate) async fn export(store: &Store, secrets: Secrets) -> Result<Value, Fai
     let exported = store.export(secrets).await.map_err(failed)?;
     let note = note("registry.export", "registry", json!({ "secrets": secrets == Secrets::Revealed }));
     if let Err(error) = store.append_audit(note).await {
-        // What can only be read can be copied, too, without anybody hearing of it.
+        // A read-only registry can be exported, too, without an audit row.
         print_message(format_args!("warning: {}", failed(error).message));
     }
     Ok(exported)
@@ -89,7 +88,7 @@ pub(crate) async fn export(store: &Store, secrets: Secrets) -> Result<Value, Fai
 
 pub(crate) async fn import(store: &Store, backup: &Value) -> Result<Value, Failure> {
     let kept = store.skills().await.map_err(failed)?;
-    refuse(&service::backup::problems_with(backup, &kept))?;
+    refuse(&service::problems_with_backup(backup, &kept))?;
     let mut change = store.transaction("import a registry").await.map_err(failed)?;
     let report = change.import(backup, Existing::Kept).await.map_err(failed)?;
     commit(change, note("registry.import", "registry", json!({ "added": report.added }))).await?;
@@ -97,15 +96,15 @@ pub(crate) async fn import(store: &Store, backup: &Value) -> Result<Value, Failu
 }
 
 pub(crate) async fn settings(store: &Store) -> Result<Value, Failure> {
-    Ok(json!(service::settings::stored(store).await.map_err(refused)?))
+    Ok(json!(service::stored_settings(store).await.map_err(refused)?))
 }
 
 pub(crate) async fn change_settings(store: &Store, changes: Map<String, Value>) -> Result<Value, Failure> {
-    let by = service::Actor { name: WHO.into() };
-    Ok(json!(service::settings::change_stored(store, &by, changes).await.map_err(refused)?))
+    let by = registry::Actor { name: WHO.into() };
+    Ok(json!(service::change_stored_settings(store, &by, changes).await.map_err(refused)?))
 }
 
-/// As a running service would refuse it.
+/// The same refusal as by a running service.
 fn refused(error: service::Error) -> Failure {
     match error {
         service::Error::Validation { problems } => match refuse(&problems) {
@@ -125,7 +124,7 @@ pub(crate) async fn bindings(store: &Store) -> Result<Vec<Value>, Failure> {
     Ok(shown)
 }
 
-/// Makes a binding that is described as for REST.
+/// Creates a binding from the body of the REST request.
 pub(crate) async fn bind(store: &Store, described: &Value) -> Result<Value, Failure> {
     let text = |name: &str| described[name].as_str().map(str::to_owned);
     let line = |name: &str| described[name].as_u64().and_then(|line| u32::try_from(line).ok()).unwrap_or_default();
@@ -171,7 +170,7 @@ async fn find(store: &Store, name: &str) -> Result<ServerRecord, Failure> {
     if !is_missing {
         return Err(failure);
     }
-    // It may be a slip of the pen. What cannot be read is left out.
+    // Adds a suggestion, if the registry can be read.
     let servers = store.servers(&ServerFilter::default(), Page::ALL).await.map(|listed| listed.items);
     let servers = servers.unwrap_or_default();
     Err(match suggestion::among(name, servers.iter().map(|server| server.name.as_str())) {
@@ -180,16 +179,16 @@ async fn find(store: &Store, name: &str) -> Result<ServerRecord, Failure> {
     })
 }
 
-/// What the config file says is changed there.
+/// Servers of the config file are changed in that file.
 async fn changeable(store: &Store, name: &str) -> Result<ServerRecord, Failure> {
     let record = find(store, name).await?;
     match record.origin {
         Origin::Registered => Ok(record),
-        Origin::Config => Err(Failure::new(format!("server `{name}` comes from the config file; change it there"))),
+        Origin::Config => Err(Failure::new(format!("server `{name}` is in the config file; change it there"))),
     }
 }
 
-/// A server while nothing runs. After a crash the registry still says how it was before.
+/// A server while no service runs. After a crash, the registry still has the status from before.
 fn as_it_rests(record: &ServerRecord) -> Value {
     let mut shown = json!(record);
     if record.status != registry::Status::Disabled {
@@ -208,7 +207,7 @@ fn note(action: &str, target: &str, details: Value) -> AuditNote {
     }
 }
 
-/// Commits a change together with its row in the audit log.
+/// Commits a change together with its audit row.
 async fn commit(mut change: Transaction, note: AuditNote) -> Result<(), Failure> {
     change.append_audit(note).await.map_err(failed)?;
     change.commit().await.map_err(failed)
@@ -219,7 +218,7 @@ fn refuse(problems: &[Problem]) -> Result<(), Failure> {
         [] => problem.msg.clone(),
         place => {
             let place = place.join(".");
-            // What was typed has no such part.
+            // This prefix is not part of what the user typed.
             format!("{}: {}", place.strip_prefix("connection_config.").unwrap_or(&place), problem.msg)
         }
     };
@@ -228,7 +227,7 @@ fn refuse(problems: &[Problem]) -> Result<(), Failure> {
         [only] => Err(Failure::new(line(only))),
         several => {
             let lines: Vec<String> = several.iter().map(line).collect();
-            Err(Failure::new(format!("what was asked makes no sense\n  {}", lines.join("\n  "))))
+            Err(Failure::new(format!("the request is invalid\n  {}", lines.join("\n  "))))
         }
     }
 }
@@ -238,7 +237,7 @@ fn failed(error: Error) -> Failure {
     let failure = Failure::new(with_causes(&error));
     match &error {
         Error::NotFound { what: "server", .. } => {
-            failure.of_kind("SERVER_NOT_FOUND").with_hint("`mcp-aggregator list` shows all servers")
+            failure.of_kind("SERVER_NOT_FOUND").with_hint("`mcp-aggregator list` lists all servers")
         }
         Error::AlreadyExists { name } => failure
             .of_kind("SERVER_ALREADY_EXISTS")

@@ -1,6 +1,6 @@
-//! The local token: a secret in the data directory for where the system does not tell whose a connection is.
+//! The local token: a secret in the data directory, for systems that do not report the user of a connection.
 //!
-//! It is made at the first start without tokens. The commands of this program send it by themselves.
+//! It is created at the first start without tokens. The commands of this program send it automatically.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -13,22 +13,22 @@ use crate::failure::Failure;
 use crate::instance_lock::private_folder;
 
 const NAME: &str = "local.token";
-/// How long a sign-in link opens the console, unless it has been used.
+/// How long an unused sign-in link is valid.
 const LINK_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// The token and where it is. It has no `Debug`, for it knows the secret.
+/// The token and its path. Not `Debug`, because it contains the secret.
 pub(crate) struct LocalToken {
     pub(crate) secret: Arc<str>,
     pub(crate) file: PathBuf,
 }
 
 impl LocalToken {
-    /// The token in `folder`, which is made where there is none.
+    /// The token in `folder`, which is created if it is missing.
     pub(crate) fn find_or_create(folder: &Path) -> Result<Self, Failure> {
         let file = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).join(NAME);
         let failed = |error: io::Error| {
             Failure::new(format!("could not create the local token {}: {error}", file.display()))
-                .with_hint("set MCP_AGGREGATOR_TOKEN or give a --token-file to do without it")
+                .with_hint("set MCP_AGGREGATOR_TOKEN or pass --token-file, so that it is not needed")
         };
         if !file.try_exists().map_err(failed)? {
             private_folder(folder).and_then(|()| create(&file)).map_err(failed)?;
@@ -37,7 +37,7 @@ impl LocalToken {
     }
 }
 
-/// Under another name first: whoever reads it sees all of it or nothing. Called by who has the lock of the folder.
+/// Written under another name first, so that readers see all of it or nothing. Called with the lock of the folder held.
 fn create(file: &Path) -> io::Result<()> {
     let draft = file.with_extension("new");
     let mut written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
@@ -53,18 +53,18 @@ pub(crate) fn read(file: &Path) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::new(format!("could not read the local token {shown}: {error}"));
     let mode = fs::metadata(file).map_err(failed)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        return Err(Failure::new(format!("the local token {shown} can be read by others (mode {mode:o})"))
-            .with_hint(format!("remove it: the next `mcp-aggregator serve` makes a new one; rm '{shown}'")));
+        return Err(Failure::new(format!("the local token {shown} is readable by other users (mode {mode:o})"))
+            .with_hint(format!("remove it: the next `mcp-aggregator serve` creates a new one; rm '{shown}'")));
     }
     let secret = fs::read_to_string(file).map_err(failed)?.trim().to_owned();
     if secret.len() < http_server::MIN_SECURE_TOKEN_CHARS || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Failure::new(format!("there is no usable token in {shown}"))
-            .with_hint(format!("remove it: the next `mcp-aggregator serve` makes a new one; rm '{shown}'")));
+            .with_hint(format!("remove it: the next `mcp-aggregator serve` creates a new one; rm '{shown}'")));
     }
     Ok(secret)
 }
 
-/// A link that signs in to the console once, for the terminal of who started the service.
+/// A link that signs in to the console once, printed on the terminal where the service was started.
 pub(crate) struct SignInLink {
     code: Mutex<Option<(String, Instant)>>,
     secret: Arc<str>,
@@ -81,7 +81,7 @@ impl SignInLink {
         (link, code)
     }
 
-    /// The token, if this is the code of the link and nobody has used it.
+    /// The token, if this is the code of the link and it is unused.
     pub(crate) fn redeem(&self, code: &str) -> Option<Arc<str>> {
         self.redeem_at(code, Instant::now())
     }
@@ -118,7 +118,7 @@ mod tests {
         let token = LocalToken::find_or_create(folder.path()).unwrap_or_else(|failure| panic!("{failure}"));
         fs::set_permissions(&token.file, fs::Permissions::from_mode(0o640)).unwrap();
         let failure = LocalToken::find_or_create(folder.path()).err().unwrap().to_string();
-        assert!(failure.contains("can be read by others (mode 640)") && failure.contains("rm '"), "{failure}");
+        assert!(failure.contains("is readable by other users (mode 640)") && failure.contains("rm '"), "{failure}");
         assert!(!failure.contains(&*token.secret));
         fs::set_permissions(&token.file, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&token.file, "short").unwrap();

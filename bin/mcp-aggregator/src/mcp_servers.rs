@@ -1,17 +1,17 @@
-//! From an exported registry to the `mcpServers` that MCP clients read: only what every client knows is written.
+//! Converts an exported registry to the `mcpServers` that MCP clients read, with keys that every client supports.
 
 use serde_json::{Map, Value, json};
 
-/// What stands for a secret that is not shown.
+/// The mask of a secret.
 const MASK: &str = "***";
 
-/// The servers as clients read them, and what a person should know about them.
+/// The servers in the format of clients, and remarks for the user.
 pub(crate) struct Written {
     pub(crate) config: Value,
     pub(crate) notes: Vec<String>,
 }
 
-/// Writes the servers of an export.
+/// Converts the servers of an export.
 pub(crate) fn written(export: &Value) -> Written {
     let (mut servers, mut notes) = (Map::new(), Vec::new());
     for server in export["servers"].as_array().into_iter().flatten() {
@@ -19,7 +19,9 @@ pub(crate) fn written(export: &Value) -> Written {
         match entry(server) {
             Ok(entry) => {
                 if Value::Object(entry.clone()).to_string().contains(MASK) {
-                    notes.push(format!("secrets of `{name}` are written as {MASK}; --secrets writes them as they are"));
+                    notes.push(format!(
+                        "secrets of `{name}` are written as {MASK}; --secrets writes them in plain text"
+                    ));
                 }
                 servers.insert(name.to_owned(), Value::Object(entry));
             }
@@ -35,12 +37,12 @@ fn entry(server: &Value) -> Result<Map<String, Value>, String> {
     let mut entry = match (&config["docker"], transport.as_str()) {
         (Value::Object(docker), "stdio") => in_docker(docker),
         (Value::Object(_), _) => {
-            return Err("it listens in a container that mcp-aggregator starts, which clients cannot do".to_owned());
+            return Err("it listens in a container, which clients cannot start".to_owned());
         }
         (_, "stdio") => members(config, &["command", "args", "env", "cwd"]),
         (_, transport) => {
             let url = ["url", "base_url"].iter().map(|key| &config[*key]).find(|url| url.is_string());
-            let Some(url) = url else { return Err("it has no address".to_owned()) };
+            let Some(url) = url else { return Err("it has no URL".to_owned()) };
             let mut entry = Map::from_iter([("type".to_owned(), json!(transport)), ("url".to_owned(), url.clone())]);
             entry.extend(members(config, &["headers"]));
             entry
@@ -52,7 +54,7 @@ fn entry(server: &Value) -> Result<Map<String, Value>, String> {
     Ok(entry)
 }
 
-/// What an object has of these; what is empty is left out.
+/// These members of an object, without empty ones.
 fn members(config: &Value, names: &[&str]) -> Map<String, Value> {
     let is_empty = |value: &Value| {
         value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty) || value.is_null()
@@ -61,8 +63,8 @@ fn members(config: &Value, names: &[&str]) -> Map<String, Value> {
     found.filter(|(_, value)| !is_empty(value)).collect()
 }
 
-/// The command that runs the same container. Variables are named there and set by the client, so that no secret stands
-/// on a command line.
+/// The command that runs the same container. It names variables, and the client sets them, so that no secret is on a
+/// command line.
 fn in_docker(docker: &Map<String, Value>) -> Map<String, Value> {
     let mut args: Vec<Value> = ["run", "-i", "--rm"].map(|word| json!(word)).to_vec();
     let mut option = |name: &str, value: &Value| {
@@ -70,7 +72,7 @@ fn in_docker(docker: &Map<String, Value>) -> Map<String, Value> {
         args.extend([json!(name), json!(text)]);
     };
     let member = |name: &str| docker.get(name).unwrap_or(&Value::Null);
-    // As mcp-aggregator runs it: without a network, unless one is named.
+    // As mcp-aggregator runs it: without a network, unless one is configured.
     option("--network", &Some(member("network").clone()).filter(Value::is_string).unwrap_or(json!("none")));
     for variable in member("env").as_object().into_iter().flatten().map(|(name, _)| json!(name)) {
         option("-e", &variable);
@@ -83,7 +85,7 @@ fn in_docker(docker: &Map<String, Value>) -> Map<String, Value> {
             option(flag, member(name));
         }
     }
-    // The entry point takes one word; what else there is stands before the arguments.
+    // `--entrypoint` takes one word; the others come before the arguments.
     let texts = |value: &Value| match value {
         Value::Array(words) => words.clone(),
         Value::Null => Vec::new(),

@@ -1,4 +1,4 @@
-//! Models that help to find tools: one that says what they are for, one that makes vectors of what they say.
+//! The models of the tool search: a language model that classifies tools, and an embedding model.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,67 +8,67 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use models::{Budget, Key, Limits, Model, ModelErrorKind, Provider};
 use search::{EmbedError, Embedder};
-use service::tool_search::{ClassifierScope, ClassifierSetup};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
+use tool_search::{ClassifierScope, ClassifierSetup};
 
 use crate::environment;
 use crate::failure::Failure;
 use crate::model_folder;
 
-/// What lets us in at the classifier, where no file says it.
+/// The variable with the key of the classifier, unless a file has it.
 const CLASSIFIER_KEY: &str = "MCP_CLASSIFIER_API_KEY";
-/// The same for vectors.
+/// The same for embeddings.
 const EMBEDDINGS_KEY: &str = "MCP_EMBEDDINGS_API_KEY";
-/// A classifier that is away is asked again after this, then after longer and longer.
+/// An unreachable classifier is retried after this delay, which then grows.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How long a request may wait for its vector, and tools for theirs.
+/// The timeout of the embedding of a query, and of tools.
 const FEW: usize = 8;
 const FOR_FEW: Duration = Duration::from_secs(5);
 const FOR_MANY: Duration = Duration::from_secs(60);
-/// After a failure nobody waits for vectors for so long.
+/// After a failure, queries do not wait for embeddings for this time.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(10);
-/// What is said beyond this shapes no vector. Providers refuse texts that are longer than their models read.
+/// The maximum length of an embedded text. Providers refuse texts that are longer than their models support.
 const MAX_TEXT_LEN: usize = 2000;
 
-/// Which models help.
+/// Which models to use.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Models that help to find tools")]
+#[command(next_help_heading = "Models for tool search")]
 pub(crate) struct SearchModelArguments {
-    /// A language model that says what tools are for: the base URL of an OpenAI-compatible API, such as
-    /// http://localhost:11434/v1; its key is in MCP_CLASSIFIER_API_KEY or a file
+    /// Classify tools with a language model: the base URL of an OpenAI-compatible API, such as
+    /// http://localhost:11434/v1. Its key is in MCP_CLASSIFIER_API_KEY or a file
     #[arg(long, verbatim_doc_comment, value_name = "URL", requires = "classifier_model")]
     classifier_url: Option<String>,
-    /// Its name there
+    /// The name of the classifier model
     #[arg(long, value_name = "NAME", requires = "classifier_url")]
     classifier_model: Option<String>,
-    /// A file with its key
+    /// The file that contains the key
     #[arg(long, value_name = "FILE", requires = "classifier_url")]
     classifier_key_file: Option<PathBuf>,
-    /// About which tools it is asked: those that vectors are not sure about, or all
+    /// Which tools to classify with it: those that embeddings leave unclear, or all
     #[arg(long, value_name = "unsure|always", default_value = "unsure")]
     classifier_asked: ClassifierScope,
-    /// How many requests it gets in a day
+    /// The maximum number of requests per day
     #[arg(long, value_name = "COUNT", default_value_t = 500)]
     classifier_budget: u64,
-    /// A model that makes vectors, instead of the one that comes along: the base URL of an OpenAI-compatible API with
-    /// /embeddings; its key is in MCP_EMBEDDINGS_API_KEY or a file
+    /// Compute embeddings with this model instead of the built-in one: the base URL of an OpenAI-compatible API with
+    /// /embeddings. Its key is in MCP_EMBEDDINGS_API_KEY or a file
     #[arg(long, verbatim_doc_comment, value_name = "URL", requires = "embeddings_model")]
     embeddings_url: Option<String>,
-    /// Its name there; with another one all vectors are made anew
+    /// The name of the embedding model. If it changes, all embeddings are computed again
     #[arg(long, value_name = "NAME", requires = "embeddings_url")]
     embeddings_model: Option<String>,
-    /// A file with its key
+    /// The file that contains the key
     #[arg(long, value_name = "FILE", requires = "embeddings_url")]
     embeddings_key_file: Option<PathBuf>,
-    /// A folder with a model that makes vectors here, offline, instead of the one that comes along: a sentence model of
-    /// the BERT family, such as all-MiniLM-L6-v2, with config.json, tokenizer.json or vocab.txt, and model.safetensors
+    /// Compute embeddings offline with the model in this folder instead of the built-in one: a sentence model of the
+    /// BERT family, such as all-MiniLM-L6-v2, with config.json, tokenizer.json or vocab.txt, and model.safetensors
     #[arg(long, verbatim_doc_comment, value_name = "DIR", conflicts_with = "embeddings_url")]
     model_dir: Option<PathBuf>,
 }
 
 impl SearchModelArguments {
-    /// What says what tools are for, if something does.
+    /// The language model that classifies tools, if one is configured.
     pub(crate) fn classifier(&self) -> Result<Option<ClassifierSetup>, Failure> {
         let (Some(url), Some(name)) = (&self.classifier_url, &self.classifier_model) else { return Ok(None) };
         let key = key(self.classifier_key_file.as_deref(), CLASSIFIER_KEY)?;
@@ -78,14 +78,14 @@ impl SearchModelArguments {
         Ok(Some(ClassifierSetup { model, budget, about: self.classifier_asked, pause: PAUSE }))
     }
 
-    /// What makes vectors instead of the model that comes along, if something does.
+    /// The embedding model that replaces the built-in one, if one is configured.
     pub(crate) fn embedder(&self, runtime: &Handle) -> Result<Option<Arc<dyn Embedder>>, Failure> {
         if let Some(folder) = &self.model_dir {
             return model_folder::open(folder).map(Some);
         }
         let (Some(url), Some(name)) = (&self.embeddings_url, &self.embeddings_model) else { return Ok(None) };
         let key = key(self.embeddings_key_file.as_deref(), EMBEDDINGS_KEY)?;
-        // Whoever needs vectors comes again by itself.
+        // The index retries by itself.
         let limits = Limits { tries: 1, ..Limits::default() };
         let model = Model::new(Provider::openai(url, key, name), limits, Arc::new(Budget::unlimited()));
         let model = model.map_err(|failure| Failure::usage(format!("--embeddings-url cannot be used: {failure}")))?;
@@ -99,6 +99,14 @@ impl SearchModelArguments {
     }
 }
 
+/// The embedding model, if there is one.
+pub(crate) fn builtin_embedder() -> Option<Arc<dyn Embedder>> {
+    #[cfg(feature = "builtin-model")]
+    return Some(Arc::new(search::BuiltIn));
+    #[cfg(not(feature = "builtin-model"))]
+    return None;
+}
+
 fn key(file: Option<&Path>, variable: &str) -> Result<Option<Key>, Failure> {
     let Some(file) = file else {
         let set = environment::text(variable)?.filter(|key| !key.trim().is_empty());
@@ -109,12 +117,12 @@ fn key(file: Option<&Path>, variable: &str) -> Result<Option<Key>, Failure> {
     Ok(Some(Key::new(text)))
 }
 
-/// Makes vectors by asking a model elsewhere.
+/// Computes embeddings with a model over HTTP.
 struct RemoteEmbedder {
     id: String,
     model: Model,
     runtime: Handle,
-    /// How long its vectors are, once that is known.
+    /// The dimension of its vectors, once it is known.
     dimension: AtomicUsize,
     unreachable_until: Mutex<Option<Instant>>,
 }
@@ -122,6 +130,10 @@ struct RemoteEmbedder {
 impl Embedder for RemoteEmbedder {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 
     fn dimension(&self) -> usize {
@@ -135,16 +147,16 @@ impl Embedder for RemoteEmbedder {
             source: why,
         };
         if self.unreachable().is_some_and(|until| until > Instant::now()) {
-            return Err(failed("it was away a moment ago".into()));
+            return Err(failed("it was unreachable a moment ago".into()));
         }
         let texts: Vec<&str> = texts.iter().map(|text| &text[..text.floor_char_boundary(MAX_TEXT_LEN)]).collect();
-        // Nobody makes a vector of nothing.
+        // An empty text has no embedding.
         let texts: Vec<&str> = texts.into_iter().map(|text| if text.trim().is_empty() { "-" } else { text }).collect();
         let limit = if texts.len() <= FEW { FOR_FEW } else { FOR_MANY };
         let made = self.runtime.block_on(async { timeout(limit, self.model.embed(&texts)).await });
         let vectors = match made {
             Ok(Ok(vectors)) => vectors,
-            // It is there, and does not like what it was told: others may be told all the same.
+            // The model is reachable and refuses this text; other texts may work.
             Ok(Err(failure)) if is_about_the_texts(&failure) => {
                 return Err(EmbedError { is_about_the_texts: true, ..failed(failure.into()) });
             }
@@ -201,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn vectors_come_from_a_remote_embedder_and_nobody_waits_while_it_is_unreachable() {
+    async fn vectors_come_from_a_remote_embedder_and_search_does_not_wait_for_it() {
         let server = ModelServer::start();
         server.say(ModelReply::embeddings(&[vec![1.0, 2.0, 3.0]]));
         server.say(ModelReply::refused(403, "no more"));

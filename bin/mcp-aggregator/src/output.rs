@@ -1,4 +1,4 @@
-//! Data to stdout, words to stderr.
+//! Data goes to stdout, messages to stderr.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use crate::colour::{self, Colour, with_coloured_beginnings};
 use crate::failure::Failure;
 use crate::{command_hint, progress};
 
-/// Something went to stdout.
+/// Whether anything was written to stdout.
 static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Writes `data` to stdout. A reader that has seen enough (`| head`) is no failure.
+/// Writes `data` to stdout. A reader that closed the pipe (`| head`) is not a failure.
 pub(crate) fn print(data: &[u8]) -> Result<(), Failure> {
     HAS_PRINTED.store(true, Ordering::Relaxed);
     let mut stdout = io::stdout().lock();
@@ -26,7 +26,7 @@ pub(crate) fn print(data: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes `data` to stdout as [`print`] does; whether somebody still reads.
+/// Writes `data` to stdout as [`print`] does. Returns whether the reader is still there.
 pub(crate) fn print_while_read(data: &[u8]) -> Result<bool, Failure> {
     HAS_PRINTED.store(true, Ordering::Relaxed);
     let mut stdout = io::stdout().lock();
@@ -37,26 +37,26 @@ pub(crate) fn print_while_read(data: &[u8]) -> Result<bool, Failure> {
     }
 }
 
-/// Whether anything has been written to stdout.
+/// Whether anything was written to stdout.
 pub(crate) fn has_printed() -> bool {
     HAS_PRINTED.load(Ordering::Relaxed)
 }
 
-/// Says something on stderr. Commands in it are as they can be pasted.
+/// Writes a message to stderr, with complete commands in it.
 pub(crate) fn print_message(words: impl Display) {
-    // Stderr is not buffered: in one piece, so that other lines cannot come in between. If it cannot be written, there is
-    // nobody left to be told.
+    // Stderr is not buffered: one write, so that other lines cannot come in between. If it fails, nobody can read the
+    // message.
     let words = command_hint::completed(&escape::multi_line(&words.to_string()));
     let words = with_coloured_beginnings(&words, Colour::paint_words);
     io::stderr().write_all(format!("{}{words}\n", progress::wiped()).as_bytes()).ok();
 }
 
-/// Writes a value to stdout as JSON that people can read, too. What would steer a terminal is written as an escape.
+/// Writes a value to stdout as indented JSON. Control characters are written as escapes.
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
     print(escape::json(&format!("{value:#}\n")).as_bytes())
 }
 
-/// Writes lines to stdout. Whatever is in them steers no terminal; our own colours stay.
+/// Writes lines to stdout with control characters escaped, except our own colours.
 pub(crate) fn print_lines(lines: &[String]) -> Result<(), Failure> {
     let line = |line: &String| format!("{}\n", colour::between(line, |text| escape::multi_line(text).into_owned()));
     print(lines.iter().map(line).collect::<String>().as_bytes())

@@ -1,32 +1,33 @@
-//! Which servers could have a tool of a given name.
+//! Which servers may have a tool with a given name.
 //!
-//! Names are never split to route a call; the engine looks the whole name up. But a name already tells which servers
-//! cannot have it, and those need not be started.
+//! Names are never split to route a call: the aggregator looks the whole name up. But a name shows which servers cannot
+//! have the tool, and those need not be started.
 
 use aggregator::Separator;
 use catalog::names::sanitised;
 
-/// Stands between server and tool in a safe alias.
+/// Separates server and tool in a safe alias.
 const JOINT: &str = "__";
-/// A safe alias shows at least this much of its server's name.
+/// A safe alias contains at least this much of its server's name.
 const ALIAS_SHOWS: usize = 16;
 
-/// Whether a tool of `server` could be called `name`, canonically or by its safe alias.
+/// Whether `name` may be the canonical name or the safe alias of a tool of `server`.
 ///
-/// Several servers may fit: `a.b.c` is `b.c` of `a` or `c` of `a.b`. Then only the engine can tell, with all of them.
+/// Several servers may match: `a.b.c` is `b.c` of `a` or `c` of `a.b`. Then only the aggregator can decide, with all of
+/// them started.
 pub(crate) fn fits(name: &str, server: &str, separator: &Separator) -> bool {
     let is_canonical = name.strip_prefix(server).is_some_and(|rest| rest.starts_with(separator.as_str()));
     is_canonical || fits_alias(name, &sanitised(server))
 }
 
-/// Whether `name` can be an alias under `server`, a name in safe characters. Long ones are cut to make room.
+/// Whether `name` can be an alias under `server`, a name in safe characters. Long names are truncated.
 fn fits_alias(name: &str, server: &str) -> bool {
     let joints = (0..name.len()).filter(|&at| name.as_bytes()[at..].starts_with(JOINT.as_bytes()));
     let mut shown = joints.filter_map(|at| name.get(..at));
     shown.any(|shown| shown == server || (shown.len() >= ALIAS_SHOWS && server.starts_with(shown)))
 }
 
-/// Whether `name` looks like a tool of `server` with another separator than ours: `git:log`, `git/log`.
+/// Whether `name` looks like a tool of `server` with another separator: `git:log`, `git/log`.
 pub(crate) fn nearly_fits(name: &str, server: &str) -> bool {
     let next = name.strip_prefix(server).and_then(|rest| rest.chars().next());
     next.is_some_and(|next| !next.is_alphanumeric())

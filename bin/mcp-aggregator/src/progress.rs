@@ -1,4 +1,4 @@
-//! A word on what takes long, for who sits in front of it.
+//! Displays progress of work that takes long, for a waiting user.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,38 +8,37 @@ use tokio::time::{Instant, sleep};
 
 use crate::table::{cut, printable};
 
-/// What is over sooner needs no word.
+/// Work that takes less time displays nothing.
 const SHOW_AFTER: Duration = Duration::from_millis(500);
-/// How often is told how long it takes already.
+/// How often the elapsed time is displayed.
 const TICK: Duration = Duration::from_secs(1);
-/// How often a line is written where a word cannot be taken back.
+/// How often a line is written where a line cannot be cleared.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
-/// As much of it as fits on a line of any terminal, with the time behind.
+/// The maximum length of the message, so that it fits on a line of any terminal with the time after it.
 const WIDTH: usize = 64;
-/// Takes away the line that the cursor is on.
+/// Clears the current line.
 const WIPE: &str = "\r\u{1b}[K";
 
-/// There is a line of ours that does not stay.
+/// Whether a progress line is displayed.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
-/// Somebody tells what is being done.
+/// Whether some work displays progress.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Something else is being written, which a word of ours would break.
+/// Whether other output is being written, which a progress line would break.
 static IS_HUSHED: AtomicBool = AtomicBool::new(false);
 
-/// Takes the word away while something else is written, or lets it come back.
+/// Hides the progress line while other output is written, or allows it again.
 pub(crate) fn hush(is_hushed: bool) {
     IS_HUSHED.store(is_hushed, Ordering::Relaxed);
     write(wiped());
 }
 
-/// Waits for `work`. If it takes long, a terminal is told `what` is being done and for how long already, and the word is
-/// wiped out at the end.
+/// Waits for `work`. If it takes long, a terminal displays `what` and the elapsed time, and clears the line at the end.
 pub(crate) async fn with_spinner<T>(what: &str, work: impl Future<Output = T>) -> T {
     with_spinner_text(|| what.to_owned(), work).await
 }
 
-/// The same, where `what` is being done changes meanwhile.
+/// The same with a description that changes.
 pub(crate) async fn with_spinner_text<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     let Some(_turn) = Turn::take(is_lively()) else { return work.await };
     let began = Instant::now();
@@ -59,7 +58,7 @@ pub(crate) async fn with_spinner_text<T>(what: impl Fn() -> String, work: impl F
     }
 }
 
-/// The same, and what is no terminal gets a line whenever `what` has changed.
+/// The same; without a terminal, a line is printed whenever `what` changes.
 pub(crate) async fn with_reports<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     if is_lively() {
         return with_spinner_text(what, work).await;
@@ -79,17 +78,17 @@ pub(crate) async fn with_reports<T>(what: impl Fn() -> String, work: impl Future
     }
 }
 
-/// Whether a word can be shown and taken back.
+/// Whether a progress line can be displayed and cleared.
 fn is_lively() -> bool {
     io::stderr().is_terminal() && !is_dumb()
 }
 
-/// Whether a terminal cannot take anything back that was written.
+/// Whether the terminal cannot clear a line (`TERM=dumb`).
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
-/// The right to tell: what is done within something else, of which is told already, says nothing.
+/// The right to display progress: work within other work that displays progress displays none.
 struct Turn;
 
 impl Turn {
@@ -99,14 +98,14 @@ impl Turn {
 }
 
 impl Drop for Turn {
-    /// However it ends, also by Ctrl-C, nothing of it stays.
+    /// Clears the line in every case, also on Ctrl-C.
     fn drop(&mut self) {
         hush(false);
         IS_TAKEN.store(false, Ordering::Relaxed);
     }
 }
 
-/// What has to be written before other words, so that they are on a line of their own.
+/// What to write before other output, so that it starts on a new line.
 pub(crate) fn wiped() -> &'static str {
     if IS_SHOWN.swap(false, Ordering::Relaxed) { WIPE } else { "" }
 }
@@ -119,7 +118,7 @@ fn line(what: &str, elapsed: Duration) -> String {
 }
 
 fn write(text: &str) {
-    // If stderr cannot be written, there is nobody left to be told.
+    // If stderr cannot be written, nobody can read the message.
     io::stderr().write_all(text.as_bytes()).ok();
 }
 
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_is_told_and_not_its_parts() {
+    fn only_the_outermost_work_displays_progress() {
         let whole = Turn::take(true);
         assert!(whole.is_some() && Turn::take(true).is_none());
         drop(whole);
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_for_how_long() {
+    fn a_wait_displays_its_duration() {
         assert_eq!(line("calling `a.b`", Duration::from_millis(500)), "calling `a.b` ...");
         assert_eq!(line("calling `a.b`", Duration::from_millis(2700)), "calling `a.b` ... 2 s");
     }

@@ -1,12 +1,12 @@
-//! What a call brings back, for people to read.
+//! The result of a call as text for people.
 
 use protocol::scan::{elements, member};
 use protocol::{Envelope, Kind, Span, text};
 
 use crate::table::printable;
 
-/// The result of a call as plain text: text blocks as they are, other blocks as one line of JSON each, and
-/// `structuredContent` if there is no block at all.
+/// The result of a call as plain text: text blocks unchanged, other blocks as one line of JSON each, and
+/// `structuredContent` if there is no block.
 pub(crate) fn plain(result: &[u8]) -> Vec<u8> {
     let blocks = member(result, whole(result), "content").and_then(|content| elements(result, content));
     let blocks = blocks.unwrap_or_default();
@@ -29,7 +29,7 @@ pub(crate) fn plain(result: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether the tool says of itself that it failed.
+/// Whether the tool reports that it failed.
 pub(crate) fn is_error(result: &[u8]) -> bool {
     member(result, whole(result), "isError").is_some_and(|flag| flag.of(result) == b"true")
 }
@@ -44,7 +44,7 @@ pub(crate) fn refusal(error: &[u8]) -> String {
     format!("{message}{code}{data}")
 }
 
-/// `[3/10] reading␊files`, if `line` is a notification of progress.
+/// `[3/10] reading␊files`, if `line` is a progress notification.
 pub(crate) fn progress(line: &[u8]) -> Option<String> {
     let Envelope { kind: Kind::Notification { method }, params } = Envelope::scan(line).ok()? else { return None };
     if !text::token_is(method.of(line), "notifications/progress") {
@@ -63,7 +63,7 @@ fn text_of(result: &[u8], block: Span) -> Option<std::borrow::Cow<'_, str>> {
     if kind.of(result) != b"\"text\"" {
         return None;
     }
-    // A lone surrogate is no text; such a block is shown as it came.
+    // A text with a lone surrogate cannot be decoded; such a block is printed as JSON.
     text::decode(member(result, block, "text")?.of(result))
 }
 

@@ -1,4 +1,4 @@
-//! docs/security.md lists every bound with its default: held against the code, so that neither changes alone.
+//! Tests that docs/security.md lists every limit with its default.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ fn the_page_names_no_limit_that_does_not_exist() {
 
 #[test]
 fn retention_is_on_the_page_with_its_defaults() {
-    let defaults = service::settings::Settings::default();
+    let defaults = service::Settings::default();
     for (days, most, names) in [
         (defaults.keep_executions_days, defaults.keep_executions, "`keep_executions_days`, `keep_executions`"),
         (defaults.keep_audit_days, defaults.keep_audit, "`keep_audit_days`, `keep_audit`"),

@@ -1,19 +1,20 @@
-//! Servers in columns, as REST describes them.
+//! Tables of servers, from the objects of REST.
 
+use catalog::login_command;
 use registry::Timestamp;
 use serde_json::Value;
 
 use crate::colour;
 use crate::table::{aligned, cut, printable, seen_width, width, wrapped};
 
-/// What stands before what is said under a line.
+/// The indentation of lines below a row.
 pub(crate) const NOTE: &str = "  ";
-/// However long the names are, this much of what is in the last column is shown.
+/// The minimum width of the last column.
 const MIN_COLUMN_WIDTH: usize = 20;
-/// What is longer in another column is cut; `--json` has all of it.
+/// Longer text in other columns is truncated; `--json` has all of it.
 const MAX_COLUMN_WIDTH: usize = 64;
 
-/// A text of an object, on one line; a dash where there is none.
+/// A text member on one line; a dash if it is absent.
 pub(crate) fn text(object: &Value, key: &str) -> String {
     match &object[key] {
         Value::String(text) if !text.is_empty() => printable(text),
@@ -22,24 +23,24 @@ pub(crate) fn text(object: &Value, key: &str) -> String {
     }
 }
 
-/// How something is, in its colour where there is a terminal.
+/// A status in its colour.
 pub(crate) fn status(object: &Value) -> String {
-    // One that starts when it is needed is well.
+    // A server that starts on demand is fine.
     let word = if object["asleep"] == true { "asleep".to_owned() } else { text(object, "status") };
     colour::of_status(&word).map_or_else(|| word.clone(), |colour| colour.paint(&word))
 }
 
-/// How a point in time is written for people.
+/// The format of times for people.
 pub(crate) const LOCAL_TIME: &str = "%Y-%m-%d %H:%M:%S";
 
-/// A point in time on the clock of who reads it: `2026-07-28 14:00:00`. JSON has it in UTC.
+/// A time in local time: `2026-07-28 14:00:00`. JSON has it in UTC.
 pub(crate) fn moment(object: &Value, key: &str) -> String {
     let written = text(object, key);
     written.parse().map_or(written, |moment: Timestamp| moment.local(LOCAL_TIME))
 }
 
-/// How a server is reached: its command line, its address, or its image. Secrets are masked already.
-pub(crate) fn place(config: &Value) -> String {
+/// How a server is reached: its command line, its address, or its image. Secrets are already masked.
+pub(crate) fn connection_summary(config: &Value) -> String {
     let word = |value: &Value| value.as_str().map(printable);
     if let Some(image) = word(&config["docker"]["image"]) {
         let args = config["docker"]["args"].as_array().into_iter().flatten().filter_map(word);
@@ -52,12 +53,12 @@ pub(crate) fn place(config: &Value) -> String {
     ["url", "base_url", "serverUrl", "httpUrl"].iter().find_map(|key| word(&config[*key])).unwrap_or_default()
 }
 
-/// What a server or a container uses of one processor, where that is known.
+/// The CPU usage of a server or a container, if known.
 pub(crate) fn cpu(container: &Value) -> Option<String> {
     container["cpu_percent"].as_f64().map(|percent| format!("{percent:.1} %"))
 }
 
-/// What it uses of its memory, where that is known.
+/// Its memory usage, if known.
 pub(crate) fn memory(container: &Value) -> Option<String> {
     let megabytes = |key: &str| container[key].as_f64().map(|bytes| bytes / f64::from(1 << 20));
     let used = megabytes("memory_bytes")?;
@@ -65,7 +66,7 @@ pub(crate) fn memory(container: &Value) -> Option<String> {
     Some(format!("{used:.1} MB{}", limit.unwrap_or_default()))
 }
 
-/// A container on one line: which one, of which image, and what it uses. Nothing for a server without.
+/// A container on one line: its name, its image and its usage. Empty for a server without one.
 pub(crate) fn container(server: &Value) -> Option<String> {
     let container = &server["container"];
     let id = container["id"].as_str()?;
@@ -77,12 +78,12 @@ pub(crate) fn container(server: &Value) -> Option<String> {
     Some(printable(&parts.join(", ")))
 }
 
-/// Rows under a header; the last column is cut to the width of the terminal, and whole in a pipe.
+/// Rows below a header; the last column is truncated to the width of the terminal, but not in a pipe.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
     table_within(header, rows, seen_width(), false)
 }
 
-/// The same, where the last column is what matters: what has no room there stands below.
+/// The same for an important last column: if it is too long, it moves to the next line.
 pub(crate) fn wrapping_table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
     table_within(header, rows, seen_width(), true)
 }
@@ -94,7 +95,7 @@ fn table_within<const N: usize>(
     is_whole: bool,
 ) -> Vec<String> {
     let mut rows: Vec<[String; N]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
-    // One long name must not push everything else off the line.
+    // One long name must not leave the other columns without room.
     for cell in rows.iter_mut().flat_map(|row| &mut row[..N - 1]).filter(|cell| width(cell) > MAX_COLUMN_WIDTH) {
         *cell = cut(cell, MAX_COLUMN_WIDTH);
     }
@@ -111,7 +112,7 @@ fn table_within<const N: usize>(
     aligned(&rows).into_iter().zip(below).flat_map(|(line, below)| std::iter::once(line).chain(below)).collect()
 }
 
-/// How a server stands, in few words.
+/// The status of a server in a few words.
 pub(crate) fn status_text(server: &Value) -> String {
     match (server["status"].as_str(), server["tool_count"].as_u64()) {
         (Some(status @ ("connected" | "degraded")), Some(1)) => format!("{status}, 1 tool"),
@@ -120,6 +121,10 @@ pub(crate) fn status_text(server: &Value) -> String {
             Some(progress) => format!("{status}: {}", printable(progress)),
             None => status.to_owned(),
         },
+        (Some("sign_in_required"), _) => {
+            let command = login_command(server["name"].as_str().unwrap_or_default());
+            format!("sign_in_required: run `{}`", printable(&command))
+        }
         (Some(status), _) => status.to_owned(),
         (None, _) => "unknown".to_owned(),
     }
@@ -175,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_server_is_where_its_command_or_its_address_is() {
-        assert_eq!(place(&json!({"command": "npx", "args": ["-y", "x"]})), "npx -y x");
-        assert_eq!(place(&json!({"base_url": "http://x"})), "http://x");
-        assert_eq!(place(&json!({"docker": {"image": "mcp/time", "args": ["-v"]}})), "docker mcp/time -v");
+        assert_eq!(connection_summary(&json!({"command": "npx", "args": ["-y", "x"]})), "npx -y x");
+        assert_eq!(connection_summary(&json!({"base_url": "http://x"})), "http://x");
+        assert_eq!(connection_summary(&json!({"docker": {"image": "mcp/time", "args": ["-v"]}})), "docker mcp/time -v");
     }
 }

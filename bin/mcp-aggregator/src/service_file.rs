@@ -1,4 +1,4 @@
-//! `service.json` in the data directory: where the service that keeps a registry listens, as long as it runs.
+//! `service.json` in the data directory: the address of the service that uses a registry, while it runs.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,33 +14,33 @@ use crate::instance_lock;
 
 const NAME: &str = "service.json";
 
-/// A service that says where it is.
+/// A service and its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Running {
     pub(crate) url: String,
     pub(crate) pid: u32,
-    /// The registry it keeps, without a password.
+    /// Its registry, without a password.
     pub(crate) database: String,
-    /// The local token, if it has no other tokens.
+    /// Its local token, if it has no other tokens.
     pub(crate) local_token: Option<LocalTokenUse>,
 }
 
-/// What commands need to know of the local token.
+/// What commands need to know about the local token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LocalTokenUse {
     pub(crate) file: PathBuf,
-    /// Every client has to send it: the system does not tell which user a connection belongs to.
+    /// Whether every client has to send it, because the system does not report the user of a connection.
     pub(crate) is_needed: bool,
 }
 
-/// The file of this process. It is removed when this is dropped.
+/// The file of this process. Removed on drop.
 #[derive(Debug)]
 pub(crate) struct ServiceFile {
     path: PathBuf,
 }
 
 impl ServiceFile {
-    /// Says in `folder` that this process serves the registry `database` at `url`.
+    /// Writes to `folder` that this process serves the registry `database` at `url`.
     pub(crate) fn write(
         folder: &Path,
         url: &str,
@@ -49,7 +49,7 @@ impl ServiceFile {
     ) -> io::Result<Self> {
         crate::instance_lock::private_folder(folder)?;
         let (path, pid) = (folder.join(NAME), std::process::id());
-        // Under another name first: whoever reads it sees all of it or nothing.
+        // Written under another name first, so that readers see all of it or nothing.
         let draft = folder.join(format!("{NAME}.{pid}"));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
         let mut text = json!({"url": url, "pid": pid, "database": database});
@@ -64,20 +64,20 @@ impl ServiceFile {
 
 impl Drop for ServiceFile {
     fn drop(&mut self) {
-        // Another service may have taken over the folder meanwhile.
+        // Another service may have replaced the file.
         let is_ours = read_file(&self.path).is_some_and(|running| running.pid == std::process::id());
         if is_ours && let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "could not remove the file that says where we are");
+            tracing::warn!(path = %self.path.display(), %error, "could not remove the service file");
         }
     }
 }
 
-/// What `folder` says about a service, whether it still runs or not.
+/// The content of the file in `folder`, whether the service still runs or not.
 pub(crate) fn read(folder: &Path) -> Option<Running> {
     read_file(&folder.join(NAME))
 }
 
-/// Where a service says where it is to nobody but its own user, who is another one.
+/// The path of the file, if it belongs to another user and cannot be read.
 pub(crate) fn of_another_user(folder: &Path) -> Option<PathBuf> {
     let path = folder.join(NAME);
     let error = fs::File::open(&path).err()?;
@@ -99,8 +99,8 @@ fn local_token_in(said: &Value) -> Option<LocalTokenUse> {
     Some(LocalTokenUse { file: said["file"].as_str()?.into(), is_needed: said["is_needed"].as_bool()? })
 }
 
-/// Removes what a service left behind that did not end in order. Called by who has the lock of the registry `database`:
-/// whoever said in `folder` that it serves that one is gone, even if its number is in use again.
+/// Removes the file of a service that crashed. Called with the lock of the registry `database` held: whatever service
+/// wrote that it serves this registry is gone, even if its process id is in use again.
 pub(crate) fn remove_stale(folder: &Path, database: &str) -> io::Result<()> {
     let is_stale = |running: &Running| running.database == database || running.lock_holder(folder).is_none();
     if !read(folder).is_some_and(|running| is_stale(&running)) {
@@ -112,7 +112,7 @@ pub(crate) fn remove_stale(folder: &Path, database: &str) -> io::Result<()> {
     }
 }
 
-/// The local token of a service. It has no `Debug`, for it knows the secret.
+/// The local token of a service. Not `Debug`, because it contains the secret.
 #[derive(Clone)]
 pub(crate) struct LocalSecret {
     secret: String,
@@ -121,13 +121,13 @@ pub(crate) struct LocalSecret {
 }
 
 impl LocalSecret {
-    /// The secret of the service that a file in `folder` tells of.
+    /// The secret of the service in the file in `folder`.
     pub(crate) fn new(secret: String, running: &Running, folder: &Path) -> Self {
         Self { secret, running: running.clone(), folder: folder.to_owned() }
     }
 
-    /// The secret, as long as that service has its registry. After its end anybody may listen at its address, so this is
-    /// asked before every request.
+    /// The secret, while that service still has its registry. After it ended, another program may listen at its
+    /// address, so this is checked before every request.
     pub(crate) fn to_send(&self) -> Option<&str> {
         self.running.has_registry(&self.folder).then_some(&*self.secret)
     }
@@ -136,15 +136,15 @@ impl LocalSecret {
 impl Running {
     /// Whether its process has the registry now. It may not answer any more.
     pub(crate) fn has_registry(&self, folder: &Path) -> bool {
-        Location::parse(&self.database).is_ok_and(|place| instance_lock::is_kept_by(self.pid, &place, Some(folder)))
+        Location::parse(&self.database).is_ok_and(|place| instance_lock::is_locked_by(self.pid, &place, Some(folder)))
     }
 
-    /// Who keeps its registry now: itself, if it still runs.
+    /// The process that has its registry now: itself, if it still runs.
     pub(crate) fn lock_holder(&self, folder: &Path) -> Option<String> {
         Location::parse(&self.database).ok().and_then(|place| instance_lock::lock_holder(&place, Some(folder)))
     }
 
-    /// Whether its process exists. After a crash the file stays behind, and somebody else may listen there by now.
+    /// Whether its process exists. After a crash the file remains, and another program may listen at the address.
     pub(crate) fn is_alive(&self) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         pid.is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM)))
@@ -157,7 +157,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn the_file_is_private_and_goes_with_the_service() {
+    fn the_file_is_private_and_removed_with_the_service() {
         let folder = std::env::temp_dir().join(format!("service-file-{}", std::process::id()));
         let file = ServiceFile::write(&folder, "http://127.0.0.1:1", "db", None).unwrap();
         let running = read(&folder).unwrap();
@@ -175,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crashed_service_left_is_removed_and_what_a_running_one_says_is_not() {
+    fn the_file_of_a_crashed_service_is_removed_and_that_of_a_running_one_stays() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::in_folder(folder.path());
         let left = |url| ServiceFile::write(folder.path(), url, &location.to_string(), None).map(std::mem::forget);
         left("http://127.0.0.1:1").unwrap();
         let instance_lock = instance_lock::InstanceLock::take(&location, Some(folder.path())).unwrap();
-        // Its number is that of the new service, as is usual in a container.
+        // The process id is that of the new service, as is common in containers.
         remove_stale(folder.path(), &location.to_string()).unwrap();
         assert_eq!(read(folder.path()), None);
         left("http://127.0.0.1:2").unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_is_not_alive() {
+    fn an_ended_process_is_not_alive() {
         let gone = Running { url: String::new(), pid: 0, database: String::new(), local_token: None };
         assert!(!gone.is_alive());
         assert!(!Running { pid: i32::MAX.unsigned_abs(), ..gone }.is_alive());

@@ -1,35 +1,37 @@
-//! The servers of a config, running for the length of one command.
+//! Runs the servers of a config while one command runs.
 
-use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use aggregator::load::{self, Loaded};
 use aggregator::{
-    Aggregator, ClientLimits, Fleet, MethodSet, NamePolicy, Options, Separator, ServerLimits, ServerState, Surface,
+    Aggregator, ClientLimits, Fleet, MethodSet, NamePolicy, Options, Separator, ServerLimits, ServerState, Signals,
+    Surface,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use oauth::OAuth;
 use upstream::Stop;
 
 use crate::failure::Failure;
-use crate::{connectors, progress};
+use crate::{connectors, progress, sign_in};
 
-/// Running servers, and an ear for Ctrl-C.
+/// Running servers, and a receiver of Ctrl-C.
 pub(crate) struct Session {
     pub(crate) aggregator: Arc<Aggregator>,
     signals: Signals,
 }
 
-/// What servers may ask of nobody: there is only this program.
+/// The client capabilities towards servers of a command without a client: none.
 pub(crate) const NOTHING: &str = "{}";
-/// What servers may ask of the only client there is. Whether it can answer is seen when it is asked.
+/// The client capabilities towards servers with one client. Whether that client supports a server request is checked
+/// when it is sent.
 pub(crate) const OF_ONE: &str = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
-/// What servers may ask of one of many clients, while they work for it. Whether it can answer is seen when it is asked.
+/// The client capabilities towards servers with many clients, during a call of one of them. Whether that client supports
+/// a server request is checked when it is sent.
 pub(crate) const OF_MANY: &str = r#"{"roots":{},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
 
-/// What this program opens doors with: its own, those of its registry and of a database of vectors, the models it
-/// asks, and who gathers its traces.
-/// A server that needs one of them names it in its `env`.
+/// The variables with our own credentials: for clients, the registry, the vector store, models and the trace collector.
+/// A server that needs one of them must name it in its `env`.
 const SECRETS: [&str; 13] = [
     "MCP_AGGREGATOR_TOKEN",
     "MCP_CREDENTIAL_KEY",
@@ -46,7 +48,7 @@ const SECRETS: [&str; 13] = [
     "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
 ];
 
-/// How this program presents itself to the servers it starts; `capabilities` is what they may ask.
+/// The `initialize` parameters towards servers; `capabilities` are the supported server requests.
 pub(crate) fn options(
     name: &str,
     separator: Separator,
@@ -71,31 +73,58 @@ pub(crate) fn options(
     })
 }
 
-/// Runs `work` to its end on the one thread that moves all bytes.
+/// Runs `work` on the one thread that does all I/O.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Failure::new(format!("could not start: {error}")))?.block_on(work)
 }
 
-/// Starts the servers, does `work`, and stops them again, however it went.
+/// Registers the signals that stop a command.
+pub(crate) fn signals() -> Result<Signals, Failure> {
+    Signals::respecting_nohup().map_err(|error| Failure::new(format!("could not start: {error}")))
+}
+
+/// Starts the servers, runs `work`, and stops them in every case.
 pub(crate) fn with<T>(
     loaded: Loaded,
     options: Options,
     work: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    with_sign_ins(loaded, options, None, work)
+}
+
+/// The same with the sign-ins in another data directory than the usual one.
+pub(crate) fn with_sign_ins<T>(
+    loaded: Loaded,
+    options: Options,
+    data_dir: Option<&Path>,
+    work: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let oauth = sign_in::of_config(Path::new(&connectors::config_file(&loaded.chain)), data_dir);
+    with_oauth(loaded, options, &oauth, work)
+}
+
+/// The same with these sign-ins.
+pub(crate) fn with_oauth<T>(
+    loaded: Loaded,
+    options: Options,
+    oauth: &Arc<OAuth>,
+    work: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     block_on(async {
-        let signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
-        let life = connectors::of_config(&loaded.chain);
-        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(life));
+        let signals = signals()?;
+        let connector = connectors::of_config(&loaded.chain, oauth);
+        let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(connector));
         let mut session = Session { aggregator: Aggregator::new(fleet, options), signals };
         let done = work(&mut session).await;
         session.stop().await;
+        oauth.drain().await;
         done
     })
 }
 
-/// Which servers are still starting, for people who wait for them.
-pub(crate) fn awaited(fleet: &Fleet) -> String {
+/// The servers that are still starting, for waiting users.
+pub(crate) fn still_starting(fleet: &Fleet) -> String {
     let view = fleet.view();
     let servers = view.snapshot.servers().iter().filter(|server| server.state == ServerState::Initializing);
     let names: Vec<&str> = servers.map(|server| server.name.as_str()).collect();
@@ -108,7 +137,7 @@ impl Session {
         &self.aggregator.fleet
     }
 
-    /// Waits for `work`, but not beyond Ctrl-C.
+    /// Waits for `work`, or until Ctrl-C.
     pub(crate) async fn unless_interrupted<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
         tokio::select! {
             done = work => Ok(done),
@@ -121,13 +150,13 @@ impl Session {
         self.signals.next().await;
     }
 
-    /// Waits until every server is up or down, but not beyond Ctrl-C.
+    /// Waits until every server is connected or failed, or until Ctrl-C.
     pub(crate) async fn all_decided(&mut self) -> Result<(), Failure> {
         let fleet = Arc::clone(self.fleet());
-        self.unless_interrupted(progress::with_spinner_text(|| awaited(&fleet), fleet.all_decided())).await
+        self.unless_interrupted(progress::with_spinner_text(|| still_starting(&fleet), fleet.all_decided())).await
     }
 
-    /// Stops every server. Gently, so that what they were last told still reaches them; at once for a user who asks again.
+    /// Stops every server: gracefully, so that the last messages still reach them; immediately after a second Ctrl-C.
     async fn stop(mut self) {
         self.aggregator.fleet.stop(Stop::Gently);
         let fleet = Arc::clone(self.fleet());
@@ -139,46 +168,4 @@ impl Session {
             }
         }
     }
-}
-
-/// The signals that mean stop.
-pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// Nothing for who wanted it to be ignored: what `nohup` starts outlives its terminal.
-    hang_up: Option<Signal>,
-}
-
-impl Signals {
-    pub(crate) fn new() -> io::Result<Self> {
-        let hang_up = match is_ignored(SignalKind::hangup()) {
-            true => None,
-            false => Some(signal(SignalKind::hangup())?),
-        };
-        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(Self { interrupt, terminate, hang_up })
-    }
-
-    pub(crate) async fn next(&mut self) {
-        let Self { interrupt, terminate, hang_up } = self;
-        let hung_up = async {
-            match hang_up {
-                Some(hang_up) => drop(hang_up.recv().await),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            () = hung_up => {}
-        }
-    }
-}
-
-/// Whether who started us wanted a signal to be ignored. Where the system does not tell, nobody did.
-fn is_ignored(kind: SignalKind) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    let bit = u32::try_from(kind.as_raw_value() - 1).unwrap_or_default();
-    ignored.is_some_and(|ignored| ignored.checked_shr(bit).is_some_and(|rest| rest & 1 == 1))
 }

@@ -1,9 +1,8 @@
-//! What the engine has to say, on stderr in the manner of a command line: no time stamps, no targets.
+//! Log messages on stderr in the style of a command line: without time stamps and targets.
 
 use std::fmt::{self, Write};
 
-use aggregator::fleet::FAILURES;
-use aggregator::logging;
+use aggregator::{FAILURES_TARGET, logging};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -11,12 +10,12 @@ use tracing_subscriber::registry;
 
 use crate::output::print_message;
 
-/// Tells warnings and errors, or everything, as they come.
+/// Prints warnings and errors, or everything, as they occur.
 pub(crate) fn init(debug: bool) {
     StderrLog { debug, with_failures: true }.install();
 }
 
-/// The same, but without the reports on servers that failed: the command has a better place for them.
+/// The same without the messages about failed servers, which the command reports itself.
 pub(crate) fn init_without_failures(debug: bool) {
     StderrLog { debug, with_failures: false }.install();
 }
@@ -35,7 +34,7 @@ impl StderrLog {
 
 impl<S: Subscriber> Layer<S> for StderrLog {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        let is_wanted = self.with_failures || metadata.target() != FAILURES;
+        let is_wanted = self.with_failures || metadata.target() != FAILURES_TARGET;
         is_wanted && *metadata.level() <= if self.debug { Level::DEBUG } else { Level::WARN }
     }
 
@@ -51,7 +50,7 @@ impl<S: Subscriber> Layer<S> for StderrLog {
     }
 }
 
-/// The message of an event with its fields behind it: `left out a tool [server: a] [tool: b]`.
+/// The message of an event, followed by its fields: `left out a tool [server: a] [tool: b]`.
 #[derive(Default)]
 struct EventText(String);
 

@@ -1,4 +1,4 @@
-//! Where the registry is: the data directory, the database in it or elsewhere, and the key for credentials.
+//! The location of the registry: the data directory, the database in it or elsewhere, and the key for credentials.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,25 +12,25 @@ use crate::api_error::NO_ROOM;
 use crate::environment;
 use crate::failure::Failure;
 
-/// Where the registry is, as a user says it.
-#[derive(Debug, Args)]
+/// The location of the registry, as options define it.
+#[derive(Debug, Clone, Args)]
 pub(crate) struct StorageArguments {
-    /// The folder for what must survive a restart [default: mcp-aggregator in the user's data directory]
+    /// The data directory [default: mcp-aggregator in the data directory of the user]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Where the registry is kept: postgres://..., or a file instead of registry.db in the data directory
+    /// The registry: postgres://..., or a file [default: registry.db in the data directory]
     #[arg(long, value_name = "URL | FILE", value_parser = Location::parse)]
     pub(crate) database: Option<Location>,
-    /// The schema of a PostgreSQL database that has the registry's tables [default: MCP_AGGREGATOR_DATABASE_SCHEMA, or mcp]
+    /// The schema of the registry in a PostgreSQL database [default: MCP_AGGREGATOR_DATABASE_SCHEMA, or mcp]
     #[arg(long, value_name = "NAME")]
     pub(crate) database_schema: Option<SchemaName>,
 }
 
-/// The variable that names the schema, where `--database-schema` does not.
+/// The variable with the schema, unless `--database-schema` is given.
 const SCHEMA_VARIABLE: &str = "MCP_AGGREGATOR_DATABASE_SCHEMA";
 
 impl StorageArguments {
-    /// The place that is meant.
+    /// The location.
     pub(crate) fn location(&self) -> Result<Location, Failure> {
         let location = match &self.database {
             Some(location) => location.clone(),
@@ -38,18 +38,17 @@ impl StorageArguments {
         };
         match (location, self.schema()?) {
             (Location::Postgres(place), Some(schema)) => Ok(Location::Postgres(PostgresLocation { schema, ..place })),
-            // The variable may be set for another registry; who types the option means this one.
+            // The variable may be meant for another registry; the option is meant for this one.
             (Location::File(file), Some(_)) if self.database_schema.is_some() => {
                 let message =
-                    format!("--database-schema is for PostgreSQL, and the registry is the file {}", file.display());
-                Err(Failure::usage(message)
-                    .with_hint("name the database with --database postgres://.., or leave the option out"))
+                    format!("--database-schema is for PostgreSQL, but the registry is the file {}", file.display());
+                Err(Failure::usage(message).with_hint("set --database postgres://.., or omit --database-schema"))
             }
             (location, _) => Ok(location),
         }
     }
 
-    /// The schema that was named, by the option or by the variable.
+    /// The schema of the option or the variable.
     fn schema(&self) -> Result<Option<SchemaName>, Failure> {
         if let Some(schema) = &self.database_schema {
             return Ok(Some(schema.clone()));
@@ -58,7 +57,7 @@ impl StorageArguments {
         name.parse().map(Some).map_err(|error| Failure::usage(format!("{SCHEMA_VARIABLE}: {error}")))
     }
 
-    /// Whether there is a registry.
+    /// Whether a registry exists.
     pub(crate) async fn exists(&self) -> Result<bool, Failure> {
         match self.location()? {
             Location::File(file) => is_file(&file),
@@ -66,8 +65,8 @@ impl StorageArguments {
         }
     }
 
-    /// Opens the registry to look at it. Nothing is made, no key either, and what can only be read will do; nothing comes
-    /// back where there is none.
+    /// Opens an existing registry for reading. Creates nothing, also no key, and accepts a read-only file; `None` if
+    /// there is no registry.
     pub(crate) async fn open_existing(&self) -> Result<Option<Store>, Failure> {
         let location = self.location()?;
         if let Location::File(file) = &location
@@ -79,40 +78,41 @@ impl StorageArguments {
         let folder = if variable.is_some() { self.folder().unwrap_or_default() } else { self.folder()? };
         let key = match variable.is_some() || folder.join(KEY_FILE).exists() {
             true => CredentialKey::find(variable.as_deref(), &folder),
-            // One that opens nothing: whoever has sealed something had another.
+            // A temporary key that opens nothing: existing credentials were sealed with another one.
             false => CredentialKey::generate(),
         };
         let key = key.map_err(|error| no_key(&error))?;
         Store::open_existing(&location, &key).await.map_err(|error| not_opened(&location, &error))
     }
 
-    /// Opens the registry, and makes it where there is none.
+    /// Opens the registry, and creates it if it is missing.
     pub(crate) async fn open(&self) -> Result<Store, Failure> {
         self.try_open().await.map_err(|not_opened| not_opened.failure)
     }
 
-    /// The same, and whether it may work later without anybody changing anything.
+    /// The same, and whether the failure is temporary.
     pub(crate) async fn try_open(&self) -> Result<Store, NotOpened> {
         let location = self.location()?;
         let variable = environment::text(KEY_VARIABLE)?;
-        // With the key in the environment no folder is needed, and there may be none where the database is elsewhere.
+        // With the key in the environment no data directory is needed, and there may be none if the database is
+        // elsewhere.
         let folder = if variable.is_some() { self.folder().unwrap_or_default() } else { self.folder()? };
         let key_file = folder.join(KEY_FILE);
         let had_key = variable.is_some() || key_file.exists();
         if !had_key && !matches!(&location, Location::File(file) if !file.exists()) {
-            // No key is made for what is not there, or is none of ours.
+            // No key is created for a registry that does not exist or is not ours.
             Store::check_reachable(&location).await.map_err(|error| NotOpened::new(&location, &error))?;
         }
         let key = CredentialKey::find(variable.as_deref(), &folder).map_err(|error| no_key(&error))?;
         let opened = Store::open(&location, &key).await;
         if !had_key && opened.is_err() {
-            // It opens nothing; and left there, it would pass for the one that was lost.
+            // The new key opens nothing; if it stayed, it would look like the lost one.
             forget(&key_file);
         }
         opened.map_err(|error| NotOpened::new(&location, &error))
     }
 
-    /// A command with the same options behind it, to be pasted.
+    /// A command with the same options, for hints.
     pub(crate) fn as_typed(&self, command: &str) -> String {
         let folder = self.data_dir.iter().map(|folder| format!(" --data-dir {}", folder.display()));
         let database = self.database.iter().map(|location| format!(" --database {location}"));
@@ -120,7 +120,7 @@ impl StorageArguments {
         std::iter::once(command.to_owned()).chain(folder).chain(database).chain(schema).collect()
     }
 
-    /// The folder for what must survive a restart.
+    /// The data directory.
     pub(crate) fn folder(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.data_dir {
             return Ok(folder.clone());
@@ -128,10 +128,10 @@ impl StorageArguments {
         let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         default_folder(absolute("XDG_DATA_HOME").as_deref(), absolute("HOME").as_deref()).ok_or_else(|| {
             let why = match env::var_os("HOME").or_else(|| env::var_os("XDG_DATA_HOME")) {
-                Some(home) => format!("`{}`, where it would be, is no full path", home.to_string_lossy()),
+                Some(home) => format!("`{}`, its parent, is not an absolute path", home.to_string_lossy()),
                 None => "neither XDG_DATA_HOME nor HOME is set".to_owned(),
             };
-            Failure::usage(format!("there is no data directory: {why}")).with_hint("name a folder with --data-dir")
+            Failure::usage(format!("there is no data directory: {why}")).with_hint("set a folder with --data-dir")
         })
     }
 }
@@ -139,7 +139,7 @@ impl StorageArguments {
 /// Why the registry could not be opened.
 pub(crate) struct NotOpened {
     pub(crate) failure: Failure,
-    /// The database is somewhere else and cannot be reached just now: it may be starting.
+    /// The database is remote and unreachable: it may be starting.
     pub(crate) is_unreachable: bool,
 }
 
@@ -157,25 +157,25 @@ impl From<Failure> for NotOpened {
     }
 }
 
-/// Whether a file is there. What cannot even be looked at is somebody else's.
+/// Whether a file exists. If that cannot be checked, opening it reports why.
 fn is_file(file: &Path) -> Result<bool, Failure> {
     file.try_exists().map_err(|error| {
         let folder = file.parent().unwrap_or(file).display();
         Failure::new(format!("could not look for a registry in {folder}: {error}"))
-            .with_hint("it may be another user's; a service is reached with --url, wherever its data is")
+            .with_hint("it may belong to another user; use --url to reach a service directly")
     })
 }
 
-/// The usual folder of this user.
+/// The default data directory of this user.
 fn default_folder(data_home: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
     let data_home = data_home.map(Path::to_owned).or_else(|| home.map(|home| home.join(".local/share")));
     data_home.map(|folder| folder.join("mcp-aggregator"))
 }
 
-/// Removes a key that was just made and opens nothing.
+/// Removes a key that was just created and opens nothing.
 fn forget(key_file: &Path) {
     if let Err(error) = std::fs::remove_file(key_file) {
-        tracing::warn!(path = %key_file.display(), %error, "could not remove a key that was made in vain");
+        tracing::warn!(path = %key_file.display(), %error, "could not remove an unused new key");
     }
 }
 
@@ -187,12 +187,11 @@ fn not_opened(location: &Location, error: &OpenError) -> Failure {
     let failure = Failure::new(format!("could not open the registry at {location}: {}", with_causes(error)));
     match (location, error) {
         (Location::File(file), OpenError::Store(registry::Error::Unavailable { .. })) => {
-            failure.with_hint(format!("another program may hold it; `fuser {}` shows which", file.display()))
+            failure.with_hint(format!("another program may lock it; `fuser {}` shows which", file.display()))
         }
         (Location::File(_), OpenError::File { .. }) if has_no_room(&failure.message) => failure.with_hint(NO_ROOM),
-        (Location::File(_), OpenError::File { .. }) => {
-            failure.with_hint("is it a registry, and yours to write? --data-dir and --database name another place")
-        }
+        (Location::File(_), OpenError::File { .. }) => failure
+            .with_hint("check that it is a registry and writable, or choose another with --data-dir or --database"),
         _ => match error.hint() {
             Some(hint) => failure.with_hint(hint),
             None => failure,
@@ -200,12 +199,12 @@ fn not_opened(location: &Location, error: &OpenError) -> Failure {
     }
 }
 
-/// Whether SQLite means a full disk, which it finds out only when it has begun to write.
+/// Whether the cause is a full disk, which SQLite reports only on writing.
 fn has_no_room(message: &str) -> bool {
     ["disk I/O error", "is full", "No space left"].iter().any(|words| message.contains(words))
 }
 
-/// An error with everything that caused it.
+/// An error with all its causes.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_database_of_another_key_is_refused_and_no_key_is_left_beside_it() {
+    async fn a_database_of_another_key_is_refused_and_no_new_key_remains() {
         let folder = std::env::temp_dir().join(format!("storage-{}", std::process::id()));
         let storage = StorageArguments { data_dir: Some(folder.clone()), database: None, database_schema: None };
         let store = Store::open(&Location::in_folder(&folder), &CredentialKey::generate().unwrap()).await.unwrap();
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_directory_is_where_the_desktop_says() {
+    fn the_data_directory_follows_the_xdg_specification() {
         let folder = |data: Option<&str>, home: Option<&str>| default_folder(data.map(Path::new), home.map(Path::new));
         assert_eq!(folder(Some("/data"), Some("/home/me")), Some("/data/mcp-aggregator".into()));
         assert_eq!(folder(None, Some("/home/me")), Some("/home/me/.local/share/mcp-aggregator".into()));

@@ -1,13 +1,13 @@
-//! What a user who typed a name that does not exist may have meant.
+//! Suggestions for names that do not exist.
 
 use crate::table::printable;
 
-/// More would be a list, and `tools` gives that.
+/// The maximum number of suggestions; `tools` lists all.
 const MAX_SUGGESTIONS: usize = 3;
-/// So many tools of a server are named, where none is like what was typed.
+/// The maximum number of a server's tools that are named if no name is similar.
 const SHOWN: usize = 8;
 
-/// A name that exists: the whole of it, and the tool's own part.
+/// An existing name: the full one, and the tool's own part.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub(crate) full: String,
@@ -16,19 +16,19 @@ pub(crate) struct Known {
 
 /// The known names closest to `typed`, best first.
 pub(crate) fn closest(typed: &str, known: &[Known]) -> Vec<String> {
-    // Of a short name, two letters are half.
+    // In a short name, two letters are half of it.
     let far = match typed.chars().count() {
         0..=4 => 1,
         length => 2.max(length / 3),
     };
     let mut near: Vec<(usize, &str)> = known
         .iter()
-        // Who typed the tool's own name has it right but for the server.
+        // The user typed the tool's own name without the server.
         .map(|name| (distance(typed, &name.full).min(1 + distance(typed, &name.tool)), name.full.as_str()))
         .filter(|&(distance, _)| distance <= far)
         .collect();
     near.sort_by_key(|&(distance, _)| distance);
-    // Beside a good guess, far ones are noise.
+    // Next to a good match, distant ones are noise.
     let best = near.first().map_or(0, |&(distance, _)| distance);
     near.into_iter()
         .take_while(|&(distance, _)| distance <= best + 1)
@@ -47,10 +47,10 @@ pub(crate) fn question(names: &[String]) -> Option<String> {
     })
 }
 
-/// The names of things that may be meant, by a name that nothing has: ``did you mean `a`?``
+/// Suggestions for an unknown name: ``did you mean `a`?``
 pub(crate) fn among<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let known = |name: &str| Known { full: printable(name), tool: printable(name) };
-    // The very name was typed, and whoever was asked does not know it: to ask whether it is meant helps nobody.
+    // A name that equals the typed one is no suggestion: it exists, but the service did not know it.
     question(&closest(typed, &names.filter(|&name| name != typed).map(known).collect::<Vec<_>>()))
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn some_of(names: &[&str]) -> Option<String> {
     }
 }
 
-/// How many characters must be added, removed or replaced, whatever their case (Levenshtein).
+/// The edit distance (Levenshtein), ignoring case.
 fn distance(one: &str, other: &str) -> usize {
     let lower = |text: &str| text.to_lowercase().chars().collect::<Vec<char>>();
     let (one, other) = (lower(one), lower(other));

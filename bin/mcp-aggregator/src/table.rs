@@ -6,14 +6,14 @@ use protocol::escape;
 
 use crate::colour;
 
-/// The width of a line that nobody looks at on a terminal.
+/// The line width if stdout is not a terminal.
 const DEFAULT_WIDTH: usize = 100;
-/// However narrow a terminal is, this much stands on a line.
+/// The minimum line width, however narrow the terminal is.
 const MIN_ROOM: usize = 20;
-/// What stands between two columns.
+/// The gap between columns.
 const GAP: &str = "  ";
 
-/// Rows of cells, every column as wide as its widest cell but for the last, which is never padded.
+/// Rows of cells; every column is as wide as its widest cell, except the last, which is not padded.
 pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
@@ -24,12 +24,12 @@ pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// How many columns of a terminal a cell takes: its colour takes none.
+/// The displayed width of a cell, without its colours.
 pub(crate) fn width(cell: &str) -> usize {
     colour::without(cell).chars().map(columns).sum()
 }
 
-/// Where letters are twice as wide as others: those of East Asia, and pictures.
+/// Ranges of characters of double width: East Asian ones and emoji.
 const WIDE: [std::ops::RangeInclusive<u32>; 12] = [
     0x1100..=0x115f,
     0x2e80..=0x303e,
@@ -45,11 +45,11 @@ const WIDE: [std::ops::RangeInclusive<u32>; 12] = [
     0x20000..=0x3fffd,
 ];
 
-/// Where they stand on the letter before them.
+/// Ranges of combining characters.
 const COMBINING: [std::ops::RangeInclusive<u32>; 4] =
     [0x0300..=0x036f, 0x1ab0..=0x1aff, 0x20d0..=0x20ff, 0xfe00..=0xfe0f];
 
-/// How many columns a letter takes, as terminals have it.
+/// The displayed width of a character, as terminals define it.
 fn columns(letter: char) -> usize {
     let is_in = |ranges: &[std::ops::RangeInclusive<u32>]| ranges.iter().any(|range| range.contains(&letter.into()));
     match letter {
@@ -64,7 +64,7 @@ fn padded(cell: &str, to: usize) -> String {
     format!("{cell}{}", " ".repeat(to.saturating_sub(width(cell))))
 }
 
-/// Cuts `line` to `room` columns, showing that something is missing.
+/// Truncates `line` to `room` columns, and marks the truncation.
 pub(crate) fn cut(line: &str, room: usize) -> String {
     if width(line) <= room {
         return line.to_owned();
@@ -81,13 +81,12 @@ pub(crate) fn cut(line: &str, room: usize) -> String {
     short
 }
 
-/// `text` on one line, and without what would steer a terminal: names and descriptions are a stranger's words.
+/// `text` on one line with control characters escaped: names and descriptions come from servers.
 pub(crate) fn printable(text: &str) -> String {
     escape::one_line(text).into_owned()
 }
 
-/// `text` on as many lines as it takes, each behind `indent`: broken between words at the width of a terminal, and not at
-/// all where nobody looks at one.
+/// Wraps `text` at the width of a terminal, each line after `indent`; does not wrap without a terminal.
 pub(crate) fn wrapped(text: &str, indent: &str) -> Vec<String> {
     wrapped_to(text, indent, seen_width())
 }
@@ -108,13 +107,13 @@ fn wrapped_to(text: &str, indent: &str, width: Option<usize>) -> Vec<String> {
     lines.into_iter().map(|line| format!("{indent}{line}")).collect()
 }
 
-/// How wide a line may be where somebody looks at it; nothing in a pipe, where nothing has to be cut.
+/// The line width on a terminal; `None` in a pipe, where nothing is truncated.
 pub(crate) fn seen_width() -> Option<usize> {
     let is_seen = std::env::var_os("COLUMNS").is_some() || io::IsTerminal::is_terminal(&io::stdout());
     is_seen.then(line_width)
 }
 
-/// How wide a line may be: `COLUMNS` if it is set, else the terminal's width.
+/// The line width: `COLUMNS` if it is set, otherwise that of the terminal.
 pub(crate) fn line_width() -> usize {
     let wished = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let of_terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_are_wrapped_for_who_looks_and_left_alone_in_a_pipe() {
+    fn long_words_are_wrapped_on_a_terminal_and_unchanged_in_a_pipe() {
         let text = "one two three four five six seven";
         assert_eq!(wrapped_to(text, "  ", Some(24)), ["  one two three four", "  five six seven"]);
         assert_eq!(wrapped_to(text, "  ", None), ["  one two three four five six seven"]);

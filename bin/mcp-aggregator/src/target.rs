@@ -1,4 +1,4 @@
-//! Where a command is carried out: by a running service, or, if none runs, on the registry itself.
+//! Selects what executes a command: a running service, or, if none runs, the registry itself.
 
 use std::env;
 use std::fs;
@@ -17,37 +17,37 @@ use crate::service_file::{self, LocalSecret, LocalTokenUse, Running};
 use crate::storage::StorageArguments;
 use crate::{instance_lock, local_token, progress};
 
-/// What to do about a service that is there and cannot be asked.
+/// The hint about a service that runs but does not answer.
 const UNRESPONSIVE_HINT: &str =
-    "it may be just starting or stopping: try again in a moment; else stop it, or name it with --url";
+    "it may be starting or stopping: try again in a moment; otherwise stop it, or pass its URL with --url";
 
-/// How long a service that has the registry may take until it says where it listens, and how often is looked.
+/// How long to wait for the address of a service that has the registry, and how often to check.
 const SERVICE_START_WAIT: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(10) };
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Which service, or which registry, as a user says it.
-#[derive(Debug, Args)]
+/// The service or the registry, as options define it.
+#[derive(Debug, Clone, Args)]
 pub(crate) struct TargetArguments {
-    /// The service to talk to [default: the one that runs on this machine, else the registry itself]
+    /// The URL of the service [default: the service on this machine, or the registry if none runs]
     #[arg(long, value_name = "SERVICE", conflicts_with_all = ["data_dir", "database"])]
     pub(crate) url: Option<String>,
-    /// The file with the token for it [default: the variable MCP_AGGREGATOR_TOKEN]
+    /// The file that contains the token for the service [default: the variable MCP_AGGREGATOR_TOKEN]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) storage: StorageArguments,
 }
 
-/// Who carries out a command.
+/// What executes a command.
 pub(crate) enum Target {
     Service(Client),
     Registry(Store),
 }
 
-/// What is known of a service on this machine.
+/// What is known about a service on this machine.
 enum ServiceState {
     Service(Client),
-    /// Somebody has the registry and cannot be asked, maybe not yet or not any more.
+    /// A process has the registry, but does not answer, perhaps not yet or not any more.
     Unresponsive(Failure),
     NotRunning,
 }
@@ -62,11 +62,11 @@ impl TargetArguments {
             if instance_lock::share_lock(&self.storage.location()?) {
                 return Ok(Target::Registry(self.storage.open().await?));
             }
-            // A service was faster.
+            // A service has started in the meantime.
         }
     }
 
-    /// The same for who only looks: nothing is made where there is nothing, and nothing written.
+    /// The same for a command that only reads: it creates and writes nothing.
     pub(crate) async fn find_existing(&self) -> Result<Option<Target>, Failure> {
         if let Some(service) = self.running().await? {
             return Ok(Some(Target::Service(service)));
@@ -74,13 +74,13 @@ impl TargetArguments {
         Ok(self.storage.open_existing().await?.map(Target::Registry))
     }
 
-    /// The same, for who can do with nothing, unless a place was named: that is a slip of the pen then.
+    /// The same for a command that works without a registry, unless the user named one that does not exist.
     pub(crate) async fn find_existing_or_none(&self) -> Result<Option<Target>, Failure> {
         let is_named = self.storage.data_dir.is_some() || self.storage.database.is_some();
         if is_named { self.require_existing().await.map(Some) } else { self.find_existing().await }
     }
 
-    /// The same, for who needs something that is there.
+    /// The same for a command that needs an existing registry.
     pub(crate) async fn require_existing(&self) -> Result<Target, Failure> {
         match self.find_existing().await? {
             Some(target) => Ok(target),
@@ -88,7 +88,7 @@ impl TargetArguments {
         }
     }
 
-    /// For who changes what is there: where there is no registry, none is made.
+    /// For a command that changes existing data: it creates no registry.
     pub(crate) async fn find_for_change(&self) -> Result<Target, Failure> {
         if let Some(service) = self.running().await? {
             return Ok(Target::Service(service));
@@ -99,19 +99,19 @@ impl TargetArguments {
         self.find().await
     }
 
-    /// The running service, for what only it can do.
+    /// The running service, for commands that need one.
     pub(crate) async fn service(&self) -> Result<Client, Failure> {
         if let Some(service) = self.running().await? {
             return Ok(service);
         }
         let serve = self.storage.as_typed("mcp-aggregator serve");
-        Err(Failure::new("no service runs here, and only a running one can do that")
+        Err(Failure::new("no service is running, and this command needs one")
             .of_kind("NO_SERVICE")
-            .with_hint(format!("start one with `{serve}`, or name one that runs elsewhere with --url")))
+            .with_hint(format!("start one with `{serve}`, or pass the URL of another one with --url")))
     }
 
-    /// The service that is named, or the one that runs here. One that is named must be there; one that only a file
-    /// tells of may be gone.
+    /// The named service, or the one that runs here. A named service must be reachable; one from the service file may
+    /// have ended.
     pub(crate) async fn running(&self) -> Result<Option<Client>, Failure> {
         if let Some(url) = &self.url {
             let token = match self.token()? {
@@ -137,12 +137,12 @@ impl TargetArguments {
         }
     }
 
-    /// What a file tells of a service that keeps the registry which is meant.
+    /// The service in the service file, if it has the selected registry.
     async fn service_state(&self) -> Result<ServiceState, Failure> {
         let Ok(folder) = self.storage.folder() else { return Ok(ServiceState::NotRunning) };
         if let Some(file) = service_file::of_another_user(&folder) {
-            return Err(Failure::new(format!("{} is another user's, and cannot be read", file.display()))
-                .with_hint("a service is reached with --url, and a token if it wants one"));
+            return Err(Failure::new(format!("{} belongs to another user, and cannot be read", file.display()))
+                .with_hint("use --url to reach the service, with a token if it needs one"));
         }
         match service_file::read(&folder) {
             Some(running) if self.is_meant(&running)? => self.answering(&running, &folder).await,
@@ -150,21 +150,21 @@ impl TargetArguments {
         }
     }
 
-    /// Whether that service keeps the registry that was named.
+    /// Whether that service has the selected registry.
     fn is_meant(&self, running: &Running) -> Result<bool, Failure> {
         if self.storage.database.is_none() {
             return Ok(true);
         }
         let named = self.storage.location()?;
         Ok(match (&named, Location::parse(&running.database)) {
-            // However it is spelled.
+            // Paths are compared in normalised form.
             (Location::File(one), Ok(Location::File(other))) => whole(one) == whole(&other),
             _ => named.to_string() == running.database,
         })
     }
 
-    /// The service that a file in `folder` tells of, unless it is gone. One that has its registry but does not answer is
-    /// not: what is then done without it, it would not know of.
+    /// The service in the file in `folder`, unless it ended. A service that has its registry but does not answer has
+    /// not ended: it would miss changes that are made without it.
     async fn answering(&self, running: &Running, folder: &Path) -> Result<ServiceState, Failure> {
         let lock_holder = running.lock_holder(folder);
         let token = match self.token()? {
@@ -175,12 +175,12 @@ impl TargetArguments {
         let asked = if lock_holder.is_some() || running.is_alive() { Some(client.get("/state").await) } else { None };
         match (asked, lock_holder) {
             (Some(Err(RequestError::Absent(failure))), Some(lock_holder)) => Ok(ServiceState::Unresponsive(Failure {
-                message: format!("{}; {lock_holder} still keeps the registry {}", failure.message, running.database),
+                message: format!("{}; {lock_holder} still uses the registry {}", failure.message, running.database),
                 ..failure.with_hint(UNRESPONSIVE_HINT)
             })),
             (None | Some(Err(RequestError::Absent(_))), _) => {
                 print_message(format_args!(
-                    "warning: {} says that a service runs at {}, but it does not any more",
+                    "warning: {} names a service at {}, which no longer runs",
                     folder.join("service.json").display(),
                     running.url
                 ));
@@ -191,16 +191,16 @@ impl TargetArguments {
         }
     }
 
-    /// What another process keeps is not for us to open: neither would see what the other writes.
+    /// A registry that another process has is not opened: neither would see the changes of the other.
     fn lock_holder_error(&self) -> Option<Failure> {
         let Ok(location @ Location::File(_)) = self.storage.location() else { return None };
         instance_lock::lock_holder(&location, None).map(|lock_holder| {
-            Failure::new(format!("{lock_holder} keeps the registry at {location}, and does not say where"))
+            Failure::new(format!("{lock_holder} uses the registry at {location}, and its URL is unknown"))
                 .with_hint(UNRESPONSIVE_HINT)
         })
     }
 
-    /// The local token of the service that says in the data directory that it is at `url`. No other is sent it.
+    /// The local token of the service that wrote `url` to the data directory. It is sent to no other service.
     fn local_token_of(&self, url: &str) -> Result<Option<LocalSecret>, Failure> {
         let Ok(folder) = self.storage.folder() else { return Ok(None) };
         let is_there = |running: &Running| Client::new(&running.url, None).url() == Client::new(url, None).url();
@@ -210,7 +210,7 @@ impl TargetArguments {
         }
     }
 
-    /// The token that a client needs which is to use the service at `url`, if it needs one.
+    /// The token that a client needs for the service at `url`, if it needs one.
     pub(crate) fn token_for_clients(&self, url: &str) -> Result<Option<(String, TokenFrom)>, Failure> {
         if let Some(token) = self.token()? {
             return Ok(Some((token, TokenFrom::User)));
@@ -222,13 +222,13 @@ impl TargetArguments {
         Ok(token.and_then(|token| token.to_send().map(|token| (token.to_owned(), TokenFrom::File(file)))))
     }
 
-    /// What opens its door, if anything is needed.
+    /// The credential for the service, if it needs one.
     pub(crate) fn token(&self) -> Result<Option<String>, Failure> {
         match &self.token_file {
             Some(file) => token_in(file).and_then(|token| sendable(token, &file.display().to_string())),
             None => {
                 let token = env::var_os(TOKEN_VARIABLE).unwrap_or_default();
-                let unfit = |_| Failure::usage(format!("{TOKEN_VARIABLE} cannot be sent: it is no text"));
+                let unfit = |_| Failure::usage(format!("{TOKEN_VARIABLE} cannot be sent: it is not valid UTF-8"));
                 sendable(token.into_string().map_err(unfit)?.trim().to_owned(), TOKEN_VARIABLE)
             }
         }
@@ -238,43 +238,43 @@ impl TargetArguments {
 /// Where a token comes from.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TokenFrom {
-    /// The user has named it.
+    /// The user.
     User,
-    /// The service has made it.
+    /// The service.
     File(PathBuf),
 }
 
-/// The token that a service made for this machine, for which nobody has to be asked.
+/// The local token of a service, which needs no input from the user.
 fn read_local_token(running: &Running, folder: &Path) -> Result<Option<LocalSecret>, Failure> {
     let Some(token) = &running.local_token else { return Ok(None) };
     match local_token::read(&token.file) {
-        // The service knows us by our connection.
+        // The service recognises the user of our connection.
         Err(_) if !token.is_needed => Ok(None),
         read => read.map(|secret| Some(LocalSecret::new(secret, running, folder))),
     }
 }
 
-/// A token that can stand in a header; none if it is empty, as a variable is that was cleared.
+/// A token that fits into a header; `None` if it is empty, like a cleared variable.
 fn sendable(token: String, from: &str) -> Result<Option<String>, Failure> {
     let Some(letter) = token.chars().find(|letter| letter.is_control()) else {
         return Ok(Some(token).filter(|token| !token.is_empty()));
     };
     let what = if "\r\n".contains(letter) { "a line break" } else { "a control character" };
-    Err(Failure::usage(format!("{from} cannot be sent: it has {what} in it"))
-        .with_hint("it must be one token; of a file with several, --token-file FILE takes the first"))
+    Err(Failure::usage(format!("{from} cannot be sent: it contains {what}"))
+        .with_hint("it must be one token; from a file with several, --token-file FILE uses the first"))
 }
 
-/// A path by which a file is the same as another.
+/// The normalised path of a file.
 fn whole(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
 fn no_registry(location: &Location) -> Failure {
     let failure = Failure::new(format!("there is no registry at {location}")).of_kind("REGISTRY_NOT_FOUND");
-    failure.with_hint("`mcp-aggregator serve` makes one, and so does `mcp-aggregator add NAME -- COMMAND`")
+    failure.with_hint("`mcp-aggregator serve` or `mcp-aggregator add NAME -- COMMAND` creates one")
 }
 
-/// The first token of a file: alone on its line, or as `name:token`, so that the file of `serve` will do.
+/// The first token of a file: alone on its line, or as `name:token`, so that the file of `serve` can be used.
 fn token_in(file: &Path) -> Result<String, Failure> {
     let shown = file.display();
     let text = fs::read_to_string(file)
@@ -290,12 +290,12 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn a_token_that_cannot_be_sent_is_said_and_an_empty_one_is_none() {
+    fn an_unusable_token_is_reported_and_an_empty_one_counts_as_none() {
         let sent = |token: &str| sendable(token.to_owned(), "HERE").map_err(|failure| failure.message);
         assert_eq!(sent("token"), Ok(Some("token".to_owned())));
         assert_eq!(sent(""), Ok(None));
-        assert_eq!(sent("one\ntwo"), Err("HERE cannot be sent: it has a line break in it".to_owned()));
-        assert_eq!(sent("one\0"), Err("HERE cannot be sent: it has a control character in it".to_owned()));
+        assert_eq!(sent("one\ntwo"), Err("HERE cannot be sent: it contains a line break".to_owned()));
+        assert_eq!(sent("one\0"), Err("HERE cannot be sent: it contains a control character".to_owned()));
     }
 
     #[tokio::test]
@@ -306,11 +306,11 @@ mod tests {
         let target = TargetArguments { url: None, token_file: None, storage };
         let location = Location::in_folder(folder.path());
         let instance_lock = instance_lock::InstanceLock::take(&location, Some(folder.path())).expect("nobody has it");
-        // It has not said yet where it listens; or it has, and nobody is there.
+        // It has not written its address yet, or nothing listens there.
         assert!(target.find().await.is_err());
         let service_state =
             service_file::ServiceFile::write(folder.path(), "http://127.0.0.1:1", &location.to_string(), None);
-        assert!(target.find().await.is_err_and(|failure| failure.message.contains("still keeps the registry")));
+        assert!(target.find().await.is_err_and(|failure| failure.message.contains("still uses the registry")));
         assert!(!folder.path().join("registry.db").exists(), "nothing was made");
         let spelled =
             folder.path().join("..").join(folder.path().file_name().expect("it has a name")).join("registry.db");
@@ -325,7 +325,7 @@ mod tests {
         assert!(target.find().await.is_ok());
     }
 
-    /// Somebody who listens at a port, and what they are sent.
+    /// A listener at a port, and the requests it receives.
     fn listener() -> (String, std::sync::mpsc::Receiver<String>) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -360,7 +360,7 @@ mod tests {
         let (url, hears) = listener();
         let named = TargetArguments { url: Some(url.clone()), token_file: None, storage: storage() };
         let is_sent = || hears.recv().expect("it was asked").contains(&*token.secret);
-        // As after a crash: the number of the service is in use again, and somebody else listens at its port.
+        // As after a crash: the process id is in use again, and another program listens at the port.
         let token_use = LocalTokenUse { file: token.file.clone(), is_needed: true };
         let database = location.to_string();
         let _word = service_file::ServiceFile::write(folder.path(), &url, &database, Some(&token_use));
@@ -375,7 +375,7 @@ mod tests {
         assert!(is_sent(), "the service itself");
         assert!(by_url.get("/state").await.is_ok() && is_sent());
         assert!(target.token_for_clients(&url).is_ok_and(|token| token.is_some()));
-        // Another service has the registry by now, and has not said yet where it is.
+        // Another service has the registry now, and has not written its address yet.
         fs::write(folder.path().join("registry.db.lock"), "1").expect("the lock can be written");
         assert!(client.get("/state").await.is_ok() && !is_sent());
         drop(instance_lock);

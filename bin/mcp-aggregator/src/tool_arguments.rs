@@ -1,4 +1,4 @@
-//! The arguments of a call as they are typed: one JSON object, `-` for one on stdin, or `key=value` pairs.
+//! Parses the arguments of a call: one JSON object, `-` for one on stdin, or `key=value` pairs.
 
 use std::io::Read;
 
@@ -6,9 +6,9 @@ use protocol::reply;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-const FORMS: &str = "give one JSON object, `-` to read one from stdin, or key=value pairs";
+const FORMS: &str = "write one JSON object, `-` to read one from stdin, or key=value pairs";
 
-/// Whether a value was taken for a number or a word of JSON that may have been meant as text: what the tool wants decides.
+/// Whether a value was parsed as a number or a JSON word but may be meant as text, which the schema decides.
 pub(crate) fn are_guessed(words: &[String]) -> bool {
     !matches!(words, [only] if only == "-" || only.trim_start().starts_with('{'))
         && words.iter().any(|word| is_guessed(word))
@@ -20,7 +20,7 @@ fn is_guessed(word: &str) -> bool {
     !key.ends_with(':') && json.is_ok_and(|json| json.is_number() || json.is_boolean() || json.is_null())
 }
 
-/// The same words as the schema of a tool's arguments wants them: `zip=12345` is text where the tool takes text.
+/// The arguments with the types of the input schema: `zip=12345` is text if the tool expects text.
 pub(crate) fn fitted(words: &[String], schema: &Value) -> Vec<String> {
     let fitted = |word: &String| match word.split_once('=') {
         Some((key, value)) if is_guessed(word) && is_text(&schema["properties"][key]["type"]) => {
@@ -31,12 +31,12 @@ pub(crate) fn fitted(words: &[String], schema: &Value) -> Vec<String> {
     words.iter().map(fitted).collect()
 }
 
-/// Whether nothing but text will do.
+/// Whether the schema accepts only text.
 fn is_text(kind: &Value) -> bool {
     kind == "string" || kind.as_array().is_some_and(|kinds| matches!(kinds.as_slice(), [only] if only == "string"))
 }
 
-/// Reads the words behind the tool's name; the JSON of an object, on one line. An error is a sentence for the user.
+/// Parses the words after the tool's name to a JSON object on one line. The error is a sentence for the user.
 pub(crate) fn read(words: &[String], stdin: impl Read) -> Result<Vec<u8>, String> {
     match words {
         [only] if only == "-" => {
@@ -50,12 +50,12 @@ pub(crate) fn read(words: &[String], stdin: impl Read) -> Result<Vec<u8>, String
     }
 }
 
-/// The object in `text`, as it was written. Line ends can only stand between its parts, where a blank does as well;
-/// a message must be one line.
+/// The object in `text`, as it was written. Line ends are replaced by spaces between tokens, because a message must be
+/// one line.
 fn object(text: &str) -> Result<Vec<u8>, String> {
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| format!("is not valid JSON: {error}"))?;
     if !raw.get().starts_with('{') {
-        return Err("is not a JSON object; the arguments of a tool are named".to_owned());
+        return Err("is not a JSON object".to_owned());
     }
     Ok(on_one_line(raw.get()))
 }
@@ -76,10 +76,10 @@ fn object_of_pairs(words: &[String]) -> Result<Vec<u8>, String> {
     Ok(reply::object(members))
 }
 
-/// `key=value`: the value is JSON if it reads as JSON, else text. `key:=json`: it must be JSON.
+/// `key=value`: the value is JSON if it parses as JSON, otherwise text. `key:=json`: it must be JSON.
 fn pair(word: &str) -> Result<(&str, Vec<u8>), String> {
     let Some((key, value)) = word.split_once('=') else {
-        return Err(format!("`{word}` is no key=value pair; {FORMS}"));
+        return Err(format!("`{word}` is not a key=value pair; {FORMS}"));
     };
     let json = serde_json::from_str::<&RawValue>(value).map(|raw| on_one_line(raw.get()));
     let (key, value) = match key.strip_suffix(':') {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_taken_as_it_is_written() {
+    fn an_object_is_passed_verbatim() {
         assert_eq!(typed(&[]).unwrap(), "{}");
         assert_eq!(typed(&[r#"{"a" :1.50, "b":{}}"#]).unwrap(), r#"{"a" :1.50, "b":{}}"#);
         assert_eq!(typed(&["{\n\"a\":1\n}"]).unwrap(), "{ \"a\":1 }");
@@ -131,9 +131,9 @@ mod tests {
         for (words, expected) in [
             (&["{\"a\":}"][..], "the argument is not valid JSON"),
             (&["{}{}"], "not valid JSON"),
-            (&["hello"], "`hello` is no key=value pair"),
-            (&["[1]"], "is no key=value pair"),
-            (&["{}", "a=1"], "is no key=value pair"),
+            (&["hello"], "`hello` is not a key=value pair"),
+            (&["[1]"], "is not a key=value pair"),
+            (&["{}", "a=1"], "is not a key=value pair"),
             (&["=1"], "has no key"),
             (&[":=1"], "has no key"),
             (&["a=1", "a:=2"], "`a` is given twice"),

@@ -1,16 +1,16 @@
-//! What tools cost a model: an estimate from the length of their definitions, the same for every command.
+//! Estimates the cost of tools in tokens from the length of their definitions, for all commands alike.
 
 use serde_json::Value;
 
-/// Of JSON, roughly.
+/// Bytes per token, roughly, in JSON.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// How many tokens so many bytes of definitions are, roughly.
+/// The approximate number of tokens for this many bytes of definitions.
 pub(crate) fn tokens(bytes: usize) -> usize {
     bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
-/// The length of a tool's definition as it is listed: under its full name instead of its own.
+/// The length of a tool's definition with its full name instead of its own.
 pub(crate) fn listed_bytes(tool: &Value, own_name: &str) -> usize {
     let definition = tool["definition_bytes"].as_u64().and_then(|size| usize::try_from(size).ok()).unwrap_or_default();
     (definition + tool["name"].as_str().unwrap_or_default().len()).saturating_sub(own_name.len())

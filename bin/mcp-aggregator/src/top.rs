@@ -1,9 +1,9 @@
 //! The live view of servers and calls.
 //!
-//! - [`listening`]: when to look: when something happens, and now and then; [`snapshot`]: what a service says then
-//! - [`frame`]: a snapshot in lines, for a width and a height; pure
-//! - [`keys`]: what was typed
-//! - [`screen`]: the terminal, which gets back what it had, whatever happens
+//! - [`event_feed`]: when to refresh: after events, and regularly; [`snapshot`]: the state of a service at that time
+//! - [`view`]: formats a snapshot for a width and a height; pure
+//! - [`keys`]: parses keys
+//! - [`screen`]: the terminal, which is restored in every case
 
 pub(crate) mod event_feed;
 pub(crate) mod keys;

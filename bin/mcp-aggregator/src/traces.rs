@@ -1,7 +1,7 @@
-//! Where traces of calls are sent, as the variables of OpenTelemetry say it.
+//! The trace exporter, configured by the variables of OpenTelemetry.
 //!
-//! A variable that makes no sense is told about and left out: they are often set for many programs at once, and a
-//! program should not stay away because of its traces.
+//! An invalid variable causes a warning and is ignored: these variables are often set for many programs at once, and
+//! must not prevent a program from starting.
 
 use std::env::VarError;
 use std::pin::Pin;
@@ -9,28 +9,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use executions::traces::{Collector, ExportError, Root, Sampler, TraceSetup};
 use remote::BodySender;
-use service::TraceSetup;
-use service::traces::{Collector, ExportError, Root, Sampler};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// How long a collector may take, unless a variable says otherwise.
+/// The default timeout of a collector.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the variables come to; nothing unless a collector is named.
+/// The exporter that the variables define; `None` unless they name a collector.
 pub(crate) fn from_environment() -> Option<TraceSetup> {
     setup(&|name| match std::env::var(name) {
         Ok(value) => Some(value).filter(|value| !value.trim().is_empty()),
         Err(VarError::NotPresent) => None,
         Err(VarError::NotUnicode(_)) => {
-            tracing::warn!("{name} is set, but not to UTF-8, and is left out");
+            tracing::warn!("{name} is not valid UTF-8, and is ignored");
             None
         }
     })
 }
 
-/// Looks up a variable; what is empty is as if it were not there.
+/// Looks up a variable; an empty one counts as absent.
 type Lookup<'l> = &'l dyn Fn(&str) -> Option<String>;
 
 fn setup(lookup: Lookup<'_>) -> Option<TraceSetup> {
@@ -47,7 +46,7 @@ fn setup(lookup: Lookup<'_>) -> Option<TraceSetup> {
         }
     }
     if let Some(protocol) = of_traces(lookup, "PROTOCOL").filter(|protocol| protocol.trim() != "http/protobuf") {
-        tracing::warn!(%protocol, "calls are not traced: of OTLP, only `http/protobuf` is spoken (usually port 4318)");
+        tracing::warn!(%protocol, "calls are not traced: only `http/protobuf` of OTLP is supported (usually port 4318)");
         return None;
     }
     let headers = of_traces(lookup, "HEADERS").map(|list| pairs(&list)).unwrap_or_default();
@@ -59,28 +58,28 @@ fn setup(lookup: Lookup<'_>) -> Option<TraceSetup> {
             sampler: sampler(lookup),
         }),
         Err(why) => {
-            tracing::warn!(why, "calls are not traced: the collector cannot be reached like this");
+            tracing::warn!(why, "calls are not traced: the address or headers of the collector are invalid");
             None
         }
     }
 }
 
-/// How long a collector may take.
+/// The timeout of a collector.
 fn timeout(lookup: Lookup<'_>) -> Duration {
     let Some(written) = of_traces(lookup, "TIMEOUT") else { return EXPORT_TIMEOUT };
     written.trim().parse().map(Duration::from_millis).unwrap_or_else(|_| {
-        tracing::warn!(timeout = written, "the timeout of the collector is no number of milliseconds; 10 s are used");
+        tracing::warn!(timeout = written, "the timeout of the collector is not a number of milliseconds; using 10 s");
         EXPORT_TIMEOUT
     })
 }
 
-/// The one for traces is taken as it is, the one for everything has a place for them below.
+/// The variable for traces is used unchanged; a path is appended to the one for all signals.
 fn endpoint(lookup: Lookup<'_>) -> Option<String> {
     let below = |base: String| format!("{}/v1/traces", base.trim().trim_end_matches('/'));
     lookup(TRACES_ENDPOINT).map(|url| url.trim().to_owned()).or_else(|| lookup(ENDPOINT).map(below))
 }
 
-/// What is said for traces alone counts more than what is said for everything.
+/// The variable for traces takes precedence over the one for all signals.
 fn of_traces(lookup: Lookup<'_>, what: &str) -> Option<String> {
     lookup(&format!("OTEL_EXPORTER_OTLP_TRACES_{what}")).or_else(|| lookup(&format!("OTEL_EXPORTER_OTLP_{what}")))
 }
@@ -110,7 +109,7 @@ fn sampler(lookup: Lookup<'_>) -> Sampler {
         "always_off" => Root::Never,
         "traceidratio" => Root::Ratio(ratio(lookup)),
         _ => {
-            tracing::warn!(sampler = %name, "OTEL_TRACES_SAMPLER is not understood; every call is traced");
+            tracing::warn!(sampler = %name, "OTEL_TRACES_SAMPLER is unknown; every call is traced");
             return Sampler::default();
         }
     };
@@ -122,7 +121,7 @@ fn ratio(lookup: Lookup<'_>) -> f64 {
     match argument.trim().parse() {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => ratio,
         _ => {
-            tracing::warn!(%argument, "OTEL_TRACES_SAMPLER_ARG is no number between 0 and 1; every call is traced");
+            tracing::warn!(%argument, "OTEL_TRACES_SAMPLER_ARG is not a number between 0 and 1; every call is traced");
             1.0
         }
     }
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_for_traces_is_taken_as_it_is() {
+    fn the_address_for_traces_is_used_unchanged() {
         let both = [(ENDPOINT, "http://a:4318/base/"), (TRACES_ENDPOINT, "http://b/mine")];
         assert_eq!(given(&both, endpoint).as_deref(), Some("http://b/mine"));
         assert_eq!(given(&both[..1], endpoint).as_deref(), Some("http://a:4318/base/v1/traces"));

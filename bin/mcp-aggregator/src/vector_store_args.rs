@@ -1,4 +1,4 @@
-//! Where vectors are kept besides, if anywhere: from what was said to what can be used.
+//! The vector store that options and the environment define.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use search::{Embedder, VectorStore};
 use crate::environment;
 use crate::failure::Failure;
 
-/// Says where, unless the option does.
+/// The variable with the address, unless the option is given.
 const VARIABLE: &str = "MCP_VECTORS";
-/// Lets us in there. Never an option: those are for everybody on the machine to read.
+/// The variable with the key. Never an option, because all users of a machine can read command lines.
 #[cfg(feature = "qdrant")]
 const KEY_VARIABLE: &str = "QDRANT_API_KEY";
 
-/// What was said by an option, or by the environment.
+/// The value of the option or the variable.
 pub(crate) fn from(
     option: Option<String>,
     embedder: Option<&dyn Embedder>,
@@ -24,27 +24,27 @@ pub(crate) fn from(
     };
     let Some(address) = said else { return Ok(None) };
     let Some(embedder) = embedder else {
-        return Err(Failure::new("--vectors needs a model that makes them")
+        return Err(Failure::new("--vectors needs an embedding model")
             .with_hint("this program was built without one; build it with the feature `builtin-model`"));
     };
-    // A model elsewhere says how long its vectors are by the first that it makes.
+    // The dimension of a remote model is known after its first vector.
     if embedder.dimension() == 0 {
         embedder.embed(&["tool"]).map_err(|error| {
             let why = crate::storage::with_causes(&error);
-            Failure::new(format!("--vectors needs to know how long vectors are: {why}"))
+            Failure::new(format!("--vectors needs the length of embeddings: {why}"))
                 .with_hint("start the server of --embeddings-url first")
         })?;
     }
     store(&address, embedder).map(Some)
 }
 
-/// Whether vectors are to be kept elsewhere, by an option or by the environment.
+/// Whether an option or the environment defines a vector store.
 pub(crate) fn is_wanted(option: Option<&str>) -> bool {
-    // One that cannot be read is meant to say something: `from` reports it.
+    // A variable that cannot be read counts: `from` reports it.
     option.is_some() || !matches!(variable(VARIABLE), Ok(None))
 }
 
-/// The value of a variable that says something.
+/// The value of a variable that is not empty.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     Ok(environment::text(name)?.filter(|value| !value.trim().is_empty()))
 }
@@ -61,5 +61,5 @@ fn store(address: &str, embedder: &dyn Embedder) -> Result<Arc<dyn VectorStore>,
 #[cfg(not(feature = "qdrant"))]
 fn store(_: &str, _: &dyn Embedder) -> Result<Arc<dyn VectorStore>, Failure> {
     Err(Failure::new("this program was built without Qdrant")
-        .with_hint("leave --vectors and MCP_VECTORS out, or build it with the feature `qdrant`"))
+        .with_hint("do not set --vectors or MCP_VECTORS, or build it with the feature `qdrant`"))
 }

@@ -6,24 +6,24 @@ use std::time::Duration;
 use aggregator::{ClientLimits, MethodSet, NamePolicy, Options, Separator, ServerLimits, Surface};
 use lexopt::{Arg, Parser, ValueExt};
 
-/// Said when the command line makes no sense.
+/// Printed if the command line is invalid.
 pub(crate) const USAGE: &str = "\
 usage: mcp-simple-aggregator --config <FILE> [options]
 hint: `mcp-simple-aggregator --help` explains the options";
 
 const HELP: &str = "\
-Offers the tools of many MCP servers as one MCP server over stdio.
+Serves the tools of many MCP servers as one MCP server over stdio.
 
 usage: mcp-simple-aggregator --config <FILE> [options]
 
 The config is the JSON that Claude Desktop and others use:
   {\"mcpServers\": {\"git\": {\"command\": \"uvx\", \"args\": [\"mcp-server-git\"], \"env\": {\"TOKEN\": \"${TOKEN}\"}}}}
-$VAR, ${VAR} and ${VAR:-default} are filled in from the environment. The tool `log` of the
-server `git` is offered as `git:log`.
+$VAR, ${VAR} and ${VAR:-default} are replaced by environment variables. The tool `log` of the
+server `git` is listed as `git:log`.
 
 options:
   --config <FILE>      the servers to start (required)
-  --separator <S>      what stands between server and tool [default: :]
+  --separator <S>      the separator between server and tool [default: :]
   --names <POLICY>     auto: `server:tool`, but `server__tool` for clients known to refuse other
                        characters; canonical: always the first; safe: always the second
                        [default: auto]. A call is accepted under either name.
@@ -32,35 +32,35 @@ options:
                        without a value: print the version of this program
   --debug              log everything, not only warnings and errors
   --log-file <FILE>    append the log to a file instead of writing it to stderr
-  --help               this text
+  --help               print this help
 
 environment:
   MCP_AGGREGATOR_START_TIMEOUT   seconds a server may take to become ready [default: 60]
-  what servers may make us hold, in kB; a server that exceeds it fails, and no other:
-  MCP_AGGREGATOR_SERVER_HANDSHAKE_KB     its answer to `initialize` [default: 1024]
+  memory limits in kB; a server that exceeds one fails, and the others are not affected:
+  MCP_AGGREGATOR_SERVER_HANDSHAKE_KB     its response to `initialize` [default: 1024]
   MCP_AGGREGATOR_SERVER_INSTRUCTIONS_KB  its instructions [default: 64]
   MCP_AGGREGATOR_ALL_INSTRUCTIONS_KB     the instructions of all servers [default: 1024]
   MCP_AGGREGATOR_SERVER_LIST_PAGES       pages of its list [default: 1000]
   MCP_AGGREGATOR_SERVER_CATALOG_KB       its list [default: 32768]
   MCP_AGGREGATOR_ALL_CATALOGS_KB         the lists of all servers [default: 131072]
   MCP_AGGREGATOR_SERVER_NOTIFICATION_KB  a notification [default: 4096]
-  MCP_AGGREGATOR_SERVER_REQUESTS_KB      its requests that wait for answers [default: 32768]
+  MCP_AGGREGATOR_SERVER_REQUESTS_KB      its pending requests [default: 32768]
   MCP_AGGREGATOR_SERVER_MESSAGE_KB       a message, results included [default: 262144]
-  MCP_AGGREGATOR_SERVER_UNDELIVERED_KB   large messages that are not delivered yet [default: 262144]
+  MCP_AGGREGATOR_SERVER_UNDELIVERED_KB   large messages that are not yet delivered [default: 262144]
   MCP_AGGREGATOR_ALL_UNDELIVERED_KB      the same of all servers [default: 524288]
 
-exit status: 0 ended in order, 1 the config cannot be run, 2 the command line makes no sense";
+exit status: 0 success, 1 the config cannot be used, 2 the command line is invalid";
 
-/// What the user wants.
+/// What to do.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Serve.
     Serve(Box<Arguments>),
-    /// Print this and leave.
+    /// Print this and exit.
     Print(String),
 }
 
-/// What it takes to serve.
+/// The options for serving.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     pub config: PathBuf,
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     pub log_file: Option<PathBuf>,
 }
 
-/// Reads the command line; an error is a sentence for the user.
+/// Parses the command line; the error is a sentence for the user.
 pub(crate) fn parse(mut parser: Parser) -> Result<Action, String> {
     let mut config = None;
     let mut options = Options {
@@ -128,7 +128,7 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(parser: &mut Parser, opt
     text.parse().map_err(|error| format!("{option} {text:?}: {error}"))
 }
 
-/// The value of an option that may stand alone: what follows `=`, or a next argument that is no option.
+/// The value of an option that may have none: after `=`, or the next argument if it is not an option.
 fn optional_value(parser: &mut Parser) -> Result<Option<String>, String> {
     let text = |value: std::ffi::OsString| value.string().map_err(|error| error.to_string());
     if let Some(value) = parser.optional_value() {

@@ -1,18 +1,18 @@
-//! `mcp-simple-aggregator`: a Claude-style config in, the tools of all its servers out, over stdio.
+//! `mcp-simple-aggregator`: reads a Claude-style config, and serves the tools of all its servers over stdio.
 
 mod arguments;
 
 use std::process::ExitCode;
 
-use aggregator::{Accepted, Aggregator, Fleet, escape, load, logging, stdio};
+use aggregator::{Accepted, Aggregator, Fleet, Signals, escape, load, logging, stdio};
 use arguments::{Action, Arguments};
 use tokio::runtime::LocalOptions;
 
-/// The program ran and ended in order.
+/// Success.
 const OK: u8 = 0;
-/// The config cannot be run, or the client cannot be served.
+/// The config cannot be used, or the client cannot be served.
 const FAILED: u8 = 1;
-/// The command line makes no sense.
+/// The command line is invalid.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -36,13 +36,13 @@ fn run(arguments: Arguments) -> Result<(), String> {
     })?;
     let loaded = load::load(&config, Accepted::StdioOnly).map_err(|error| error.to_string())?;
 
-    // One thread is enough to move bytes, and the fastest way to do it: no call ever changes threads.
+    // One thread suffices to move bytes, and is fastest: no call ever changes threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(|error| format!("could not start: {error}"))?;
     runtime.block_on(async {
-        let signals = stdio::Signals::new().map_err(|error| format!("could not listen for signals: {error}"))?;
+        let signals = Signals::new().map_err(|error| format!("could not listen for signals: {error}"))?;
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, None);
         stdio::serve(Aggregator::new(fleet, options), signals)
             .await

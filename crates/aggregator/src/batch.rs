@@ -1,4 +1,4 @@
-//! Several messages in one array, which only revision 2025-03-26 allows: split on the way in, gathered on the way out.
+//! JSON-RPC batches, which only revision 2025-03-26 allows: split on arrival; the responses leave as one array.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,27 +12,27 @@ use crate::client_sink::{CatchUp, ClientSink, Message, Outbound};
 use crate::dispatch::{Aggregator, Incoming};
 use crate::responder::Responder;
 
-/// Messages in one batch. Their answers are kept until all are there, so there must be an end to them.
+/// Messages in one batch. The responses are held until all have arrived, so their number must be bounded.
 const MAX_BATCH_MESSAGES: usize = 100;
 
-/// Bytes of answers that one batch gathers; further answers are replaced by errors. The last one may go beyond it.
+/// Bytes of responses that one batch collects; later responses are replaced by errors. The last one may exceed it.
 const MOST_BYTES: usize = 32 << 20;
 
-/// The answers to one batch, until they are complete and leave as one array.
+/// The responses to one batch, until they are complete and leave as one array.
 struct Batch {
     sink: Arc<dyn ClientSink>,
     gathered: Mutex<Gathered>,
 }
 
 struct Gathered {
-    /// Answers still to come.
+    /// Responses that have not arrived.
     missing: usize,
-    /// The array so far, without its end.
+    /// The array so far, without its closing bracket.
     array: Vec<u8>,
 }
 
-/// Dispatches every message of the array in `message` by itself.
-pub fn split(aggregator: &Arc<Aggregator>, message: Incoming<'_>) {
+/// Dispatches every message of the array in `message` separately.
+pub(crate) fn split(aggregator: &Arc<Aggregator>, message: Incoming<'_>) {
     let Incoming { client, to, line, flush_set } = message;
     let start = line.iter().position(|&byte| byte == b'[').unwrap_or_default();
     let parts = elements(line, Span { start, end: line.len() }).unwrap_or_default();
@@ -44,7 +44,7 @@ pub fn split(aggregator: &Arc<Aggregator>, message: Incoming<'_>) {
         let text = format!("Invalid Request: a batch of more than {MAX_BATCH_MESSAGES} messages");
         return to.respond(&reply::error(b"null", code::INVALID_REQUEST, &text, None));
     }
-    // Counted before anything is dispatched: the first answer may come before the last message is looked at.
+    // Counted before anything is dispatched: the first response may arrive before the last message is scanned.
     let missing = parts.iter().filter(|part| wants_answer(part)).count();
     let gathered = Mutex::new(Gathered { missing, array: Vec::new() });
     let gathering = Responder::to(client, Arc::new(Batch { sink: Arc::clone(to.sink()), gathered }));
@@ -66,7 +66,7 @@ fn wants_answer(part: &Bytes) -> bool {
 }
 
 impl Batch {
-    /// Adds one answer (none for a request that was cancelled) and sends all of them when this was the last.
+    /// Adds one response (none for a cancelled request) and sends all of them when this was the last.
     fn add(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let before = gathered.array.len();
@@ -94,8 +94,10 @@ impl ClientSink for Batch {
             Outbound::Response => self.add(|array| match array.len() <= MOST_BYTES {
                 true => message.write_to(array),
                 false => {
-                    let text =
-                        format!("The answers to this batch have more than {} MB; ask one by one", MOST_BYTES >> 20);
+                    let text = format!(
+                        "The responses to this batch have more than {} MB; send the requests one by one",
+                        MOST_BYTES >> 20
+                    );
                     let refusal = reply::error(&message.answered_id(), code::INTERNAL_ERROR, &text, None);
                     Message::Own(&refusal).write_to(array);
                 }
@@ -175,6 +177,6 @@ mod tests {
         for id in [3, 4] {
             assert!(tail.contains(&format!(r#""id":{id},"error""#)), "{tail}");
         }
-        assert!(tail.contains("more than 32 MB; ask one by one"), "{tail}");
+        assert!(tail.contains("more than 32 MB; send the requests one by one"), "{tail}");
     }
 }

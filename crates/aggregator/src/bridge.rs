@@ -1,12 +1,13 @@
-//! Requests between the lifecycles: a legacy client at a modern server, a modern client at a legacy server.
+//! The bridge: requests of a legacy client to a modern server, and of a modern client to a legacy server.
 //!
 //! # Layout
-//! - here: which way a request crosses, and what both have in common
-//! - `legacy_client`: a modern server cannot ask; its `input_required` becomes questions to a client that can be asked
-//! - `modern_client`: a legacy server asks while it works; its call is parked, and the client is given an
-//!   `input_required` and a sealed request state to come back with
-//! - `parked_calls`: the parked calls
-//! - `request_state`: tokens that cannot be made up, passed on or used too late
+//! - here: which direction a request is bridged in, and what both directions share
+//! - `legacy_client`: a modern server sends no requests; its `input_required` becomes server requests to the legacy
+//!   client
+//! - `modern_client`: a legacy server sends requests during a call; the call is parked, and the client receives an
+//!   `input_required` and a sealed request state to retry with
+//! - `parked_calls`: the table of parked calls
+//! - `request_state`: tokens that cannot be forged, transferred or used too late
 
 mod legacy_client;
 mod modern_client;
@@ -17,27 +18,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::bridge::task;
-use protocol::splice::Edit;
-use protocol::{Envelope, Lifecycle};
+use protocol::splice::{Edit, spliced};
+use protocol::{Envelope, Kind, Lifecycle, Params, RequestEnvelope, Span, text};
 use upstream::Connection;
 
-use crate::call::id_of;
 use crate::client::lifecycle_of;
-use crate::client_sink::Message;
 use crate::dispatch::Aggregator;
 use crate::responder::Responder;
 
-pub use parked_calls::ParkedCalls;
+pub(crate) use parked_calls::ParkedCalls;
 
-/// A request on its way to a server of the other lifecycle.
+/// A request to a server of the other lifecycle.
 pub(crate) struct BridgedRequest<'c> {
     pub(crate) aggregator: &'c Arc<Aggregator>,
     pub(crate) to: &'c Arc<Responder>,
     /// The request as the client wrote it.
     pub(crate) line: &'c Bytes,
-    pub(crate) envelope: &'c Envelope,
+    pub(crate) envelope: &'c RequestEnvelope,
     pub(crate) connection: &'c Arc<Connection>,
-    /// The same with the name the server knows.
+    /// The same request with the name the server uses.
     pub(crate) renamed: Bytes,
     pub(crate) method: String,
 }
@@ -47,14 +46,13 @@ pub(crate) fn send(
     aggregator: &Arc<Aggregator>,
     to: &Arc<Responder>,
     line: &Bytes,
-    envelope: &Envelope,
+    envelope: &RequestEnvelope,
     connection: &Arc<Connection>,
     renamed: Option<Edit<'_>>,
 ) {
-    let protocol::Kind::Request { method, .. } = envelope.kind else { return };
-    let method = crate::responder::method_of(line, method);
+    let method = text::decode(envelope.method.of(line)).unwrap_or_default().into_owned();
     let renamed = renamed.map_or_else(|| line.clone(), |edit| edited(line, &[edit]));
-    let renamed = if method == "tools/call" { without_task(renamed, line, envelope) } else { renamed };
+    let renamed = if method == "tools/call" { without_task(renamed, line, &envelope.params) } else { renamed };
     let bridged = BridgedRequest { aggregator, to, line, envelope, connection, renamed, method };
     match lifecycle_of(&envelope.params) {
         Lifecycle::Session => legacy_client::send(&bridged),
@@ -62,36 +60,49 @@ pub(crate) fn send(
     }
 }
 
-/// The request under the server's name, without the wish that it become a task.
-fn without_task(renamed: Bytes, line: &Bytes, envelope: &Envelope) -> Bytes {
-    // Looked for in the client's own line: most calls have no such wish, and need not be scanned again.
-    if task::without_task_member(line, &envelope.params).is_none() {
+/// The request with the server's name, without the `task` member that asks for a task.
+fn without_task(renamed: Bytes, line: &Bytes, params: &Params) -> Bytes {
+    // Checked in the client's own line: most calls have no such member, and need not be scanned again.
+    if task::without_task_member(line, params).is_none() {
         return renamed;
     }
-    let params = scanned(&renamed).params;
+    let params = scanned_request(&renamed).params;
     task::without_task_member(&renamed, &params).unwrap_or(renamed)
 }
 
 impl BridgedRequest<'_> {
-    /// The id under which the client knows it.
+    /// The client's id of the request.
     pub(crate) fn id(&self) -> &[u8] {
-        id_of(self.envelope).of(self.line)
+        self.envelope.id.of(self.line)
     }
 
-    /// What it says under the server's name.
-    pub(crate) fn renamed_envelope(&self) -> Envelope {
-        scanned(&self.renamed)
+    /// The envelope of the request with the server's name.
+    pub(crate) fn renamed_envelope(&self) -> RequestEnvelope {
+        scanned_request(&self.renamed)
     }
 }
 
-/// What a message says that we have put together from valid ones.
-pub(crate) fn scanned(line: &[u8]) -> Envelope {
+/// The envelope of a request that is a valid one with some members replaced.
+pub(crate) fn scanned_request(line: &[u8]) -> RequestEnvelope {
+    scanned(line).into_request().expect("a request with some members replaced is a request")
+}
+
+/// The span of the id in a response that is a valid one with some members replaced.
+pub(crate) fn scanned_response_id(line: &[u8]) -> Span {
+    match scanned(line).kind {
+        Kind::Response { id, .. } => id,
+        Kind::Request { .. } | Kind::Notification { .. } => {
+            unreachable!("a response with some members replaced is a response")
+        }
+    }
+}
+
+/// The envelope of a message that is a valid one with some members replaced.
+fn scanned(line: &[u8]) -> Envelope {
     Envelope::scan(line).expect("a valid message with some members replaced is a valid message")
 }
 
 /// `line` with some spans replaced.
 pub(crate) fn edited(line: &Bytes, edits: &[Edit<'_>]) -> Bytes {
-    let mut edited = Vec::with_capacity(line.len() + 32);
-    Message::Spliced { line, edits }.write_to(&mut edited);
-    Bytes::from(edited)
+    Bytes::from(spliced(line, edits))
 }

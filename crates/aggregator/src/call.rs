@@ -1,31 +1,32 @@
-//! A call on its way to the server that has what it names: a tool, or a prompt.
+//! Routes a call to the server that has the named tool or prompt.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::{Kind, Missing, Route, Scope, ServerState};
-use protocol::envelope::Kind as MessageKind;
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
-use protocol::{Envelope, Params, Span, text, trace};
+use protocol::{Params, RequestEnvelope, Span, text, trace};
 use upstream::{CallError, Connection, Request, ResponseHandler};
 
 use crate::bridge;
-use crate::client::{Client, lifecycle_of};
+use crate::client::{CallOrigin, Client, lifecycle_of};
 use crate::dispatch::{Aggregator, FlushSet, Incoming};
 use crate::fleet::View;
 use crate::interceptor::{CallStart, CallTracker};
 use crate::responder::Responder;
 use crate::response_rewriter;
-use crate::startup_queue::{Enqueued, QueuedCall};
+use crate::sign_in;
+use crate::startup_queue::Enqueued;
+use crate::suspended_request::{SuspendedRequest, Target};
 use crate::tasks::Alias;
 use crate::unavailable;
 
-/// Sends the call to the server that has what it names, or answers why not.
-pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, kind: Kind) {
+/// Sends the call to the server that has the named item, or responds with the reason it cannot.
+pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope, kind: Kind) {
     let Incoming { client, to, line, .. } = &message;
-    let id_token = id_of(envelope).of(line);
-    let Some(name_at) = envelope.params.name.filter(|name| line[name.start] == b'"') else {
+    let id_token = request.id.of(line);
+    let Some(name_at) = request.params.name.filter(|name| line[name.start] == b'"') else {
         let text = "Invalid params: `name` must be a string";
         return to.respond(&reply::error(id_token, code::INVALID_PARAMS, text, None));
     };
@@ -34,23 +35,31 @@ pub fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Env
         return to.respond(&reply::error(id_token, code::INVALID_PARAMS, text, None));
     };
     let view = aggregator.fleet.view();
-    let named =
-        Named { view: &view, kind, name_at, name: &name, found: view.snapshot.resolve(client.scope(), kind, &name) };
+    let named = Named::find(&view, client, kind, name_at, &name);
+    if let Some(retry) = sign_in::retry(aggregator, line, request) {
+        let server = named.owner(client).map(|(server, _)| server);
+        return sign_in::resume(aggregator, message, &retry, kind, server);
+    }
     let Some(interceptor) = aggregator.interceptor.as_ref().filter(|_| kind == Kind::Tool && to.tracker().is_none())
     else {
-        return go(aggregator, message, envelope, &named);
+        return go(aggregator, message, request, &named);
     };
     let Some((server, tool)) = named.owner(client) else {
-        return go(aggregator, message, envelope, &named);
+        return go(aggregator, message, request, &named);
     };
-    let (params, meta) = (envelope.params.span, envelope.params.meta);
-    match interceptor.open(&CallStart { client, server, tool: &tool, id: id_token, line, params, meta }) {
-        Ok(tracker) => enter(aggregator, message, envelope, (&named, &tracker)),
+    let (params, meta) = (request.params.span, request.params.meta);
+    let start = CallStart { client, server, tool: &tool, id: id_token, line, params, meta };
+    let opened = match client.call_origin() {
+        CallOrigin::TrackedCall(tracker) => Ok(Arc::clone(tracker)),
+        CallOrigin::Client | CallOrigin::Internal => interceptor.open(&start),
+    };
+    match opened {
+        Ok(tracker) => enter(aggregator, message, request, (&named, &tracker)),
         Err(refusal) => to.respond(&refusal.answer(id_token)),
     }
 }
 
-/// What a call names.
+/// The tool or prompt that a call names.
 struct Named<'n> {
     view: &'n View,
     kind: Kind,
@@ -59,8 +68,18 @@ struct Named<'n> {
     found: Option<Route>,
 }
 
-impl Named<'_> {
-    /// Why there is no such thing, or nobody to ask for it.
+impl<'n> Named<'n> {
+    /// Looks up the name at `name_at`.
+    fn find(view: &'n View, client: &Client, kind: Kind, name_at: Span, name: &'n str) -> Self {
+        Self { view, kind, name_at, name, found: view.snapshot.resolve(client.scope(), kind, name) }
+    }
+
+    /// The target to resume with, if the call has to wait.
+    fn target(&self) -> Target {
+        Target::Item { kind: self.kind, name_at: self.name_at }
+    }
+
+    /// Why the item does not exist, or why its server cannot be called.
     fn why_not(&self, client: &Client) -> Missing {
         match self.found {
             Some(found) => self.view.snapshot.why_not_from(found.server),
@@ -68,7 +87,7 @@ impl Named<'_> {
         }
     }
 
-    /// The server that a call is about, whether or not that can be called now, and what it calls the thing.
+    /// The server of the item, whether or not it can be called now, and the name the server uses.
     fn owner(&self, client: &Client) -> Option<(usize, Arc<str>)> {
         let snapshot = &self.view.snapshot;
         if let Some(found) = self.found {
@@ -87,165 +106,185 @@ impl Named<'_> {
     }
 }
 
-/// Sends a call, which is entered by the interceptor if there is one, on its way.
-fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, named: &Named<'_>) {
+/// Sends a call. If there is an interceptor, it opens the call first.
+fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope, named: &Named<'_>) {
     let Incoming { client, to, line, .. } = &message;
     let Named { view, kind, name_at, name, found } = *named;
     let Some((found, connection)) = found.and_then(|found| Some((found, view.connections[found.server].as_ref()?)))
     else {
         let why = named.why_not(client);
         if let Missing::Starting(server) = why {
-            return wait(aggregator, message, envelope, server);
+            return wait(aggregator, message, request, server, named.target());
         }
-        // A server alone is asked for what it has not listed: it knows best what it has.
+        if let Missing::Down(server) = why
+            && sign_in::ask(aggregator, &message, request, server, named.target())
+        {
+            return;
+        }
+        // A server alone in its scope receives calls of unlisted items too: it knows best what it has.
         if let (Scope::One(server), Missing::UnknownItem(_)) = (client.scope(), why)
             && view.connections[server].is_some()
         {
-            return route_to(aggregator, message, envelope, server);
+            return route_to(aggregator, message, request, server, named.target());
         }
-        tracing::debug!(%name, ?why, "call of what is not there");
-        return to.respond(&not_found(view, id_of(envelope).of(line), kind, name, why));
+        tracing::debug!(%name, ?why, "call of an unknown name");
+        return to.respond(&not_found(view, request.id.of(line), kind, name, why));
     };
     tracing::debug!(%name, server = %connection.server(), bytes = line.len(), "call");
     let server_name = view.snapshot.item(kind, found).id_token();
     let connection = Arc::clone(connection);
     let renamed = Some(Edit { span: name_at, with: &server_name });
-    send(aggregator, message, envelope, Destination { connection: &connection, renamed, alias: None });
+    send(aggregator, message, request, Destination { connection: &connection, renamed, alias: None });
 }
 
-/// Makes a call that was entered by the interceptor, when its turn has come.
+/// Makes a call that the interceptor opened, when it is permitted.
 fn enter(
     aggregator: &Arc<Aggregator>,
     message: Incoming<'_>,
-    envelope: &Envelope,
+    request: &RequestEnvelope,
     (named, tracker): (&Named<'_>, &Arc<dyn CallTracker>),
 ) {
     let Incoming { client, to, line, flush_set } = message;
     let to = &to.tracked(Arc::clone(tracker));
     let Some(permit) = tracker.permit() else {
-        return go(aggregator, Incoming { client, to, line, flush_set }, envelope, named);
+        return go(aggregator, Incoming { client, to, line, flush_set }, request, named);
     };
-    let id = id_of(envelope);
-    let (aggregator, owner, answer_to, line) =
-        (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), line.clone());
-    client.defer(line.slice(id.start..id.end), to, async move {
+    let message = Incoming { client, to, line, flush_set };
+    let suspended = SuspendedRequest::new(aggregator, &message, request, named.target());
+    client.defer(line.slice(request.id.start..request.id.end), to, async move {
         let permit = permit.await;
         let mut flush_set = FlushSet::default();
         match permit {
-            Ok(()) => aggregator.take(&owner, &answer_to, &protocol::Line::Whole(line), &mut flush_set),
-            Err(refusal) => answer_to.respond(&refusal.answer(id.of(&line))),
+            Ok(()) => suspended.resume(&mut flush_set),
+            Err(refusal) => suspended.to().respond(&refusal.answer(suspended.id())),
         }
         flush_set.flush();
-        answer_to.flush();
+        suspended.to().flush();
     });
 }
 
-/// Sends a request to one server as it is, but for its id.
-pub fn route_to(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, server: usize) {
+/// Continues a call that has waited. The interceptor, if any, has opened it already.
+pub(crate) fn resume_item(
+    aggregator: &Arc<Aggregator>,
+    message: Incoming<'_>,
+    request: &RequestEnvelope,
+    kind: Kind,
+    name_at: Span,
+) {
+    let name = text::decode(name_at.of(message.line)).expect("it could be decoded before the call waited");
+    let view = aggregator.fleet.view();
+    let named = Named::find(&view, message.client, kind, name_at, &name);
+    go(aggregator, message, request, &named);
+}
+
+/// Forwards a request to one server unchanged except for its id. If it has to wait, it continues with its `target`.
+pub(crate) fn route_to(
+    aggregator: &Arc<Aggregator>,
+    message: Incoming<'_>,
+    request: &RequestEnvelope,
+    server: usize,
+    target: Target,
+) {
     let view = aggregator.fleet.view();
     if let Some(connection) = &view.connections[server] {
-        return send(aggregator, message, envelope, Destination::as_it_is(connection));
+        return send(aggregator, message, request, Destination::as_it_is(connection));
     }
     let Incoming { to, line, .. } = &message;
     match &view.snapshot.servers()[server].state {
-        state if state.is_on_its_way() => wait(aggregator, message, envelope, server),
-        _ => to.respond(&unavailable::answer(id_of(envelope).of(line), &view.snapshot.servers()[server])),
+        state if state.is_on_its_way() => wait(aggregator, message, request, server, target),
+        _ if sign_in::ask(aggregator, &message, request, server, target) => {}
+        _ => to.respond(&unavailable::answer(request.id.of(line), &view.snapshot.servers()[server])),
     }
 }
 
-/// Where a request goes, and what the server calls what it is about.
+/// Where a request goes, and the server's name of the item.
 pub(crate) struct Destination<'d> {
     /// The server.
     pub(crate) connection: &'d Arc<Connection>,
-    /// The span that the server knows under another token.
+    /// The span to replace with the server's own name.
     pub(crate) renamed: Option<Edit<'d>>,
-    /// The task it is about has another name there, which is to be put back in the answer.
+    /// The task has another name at the server; the response must carry the client's name again.
     pub(crate) alias: Option<Alias>,
 }
 
 impl<'d> Destination<'d> {
-    /// This server, which knows everything by the same names.
+    /// This server, with all names unchanged.
     pub(crate) fn as_it_is(connection: &'d Arc<Connection>) -> Self {
         Self { connection, renamed: None, alias: None }
     }
 }
 
-/// Sends a request to its server; between the lifecycles it is translated.
+/// Sends a request to its server, through the bridge if the lifecycles differ.
 pub(crate) fn send(
     aggregator: &Arc<Aggregator>,
     message: Incoming<'_>,
-    envelope: &Envelope,
+    request: &RequestEnvelope,
     destination: Destination<'_>,
 ) {
     let Incoming { client, to, line, flush_set } = message;
-    // A server that was met in both ways is asked in the client's own.
-    let connection = destination.connection.for_lifecycle(lifecycle_of(&envelope.params));
+    // A server with a handshake in both lifecycles receives the request in the client's own.
+    let connection = destination.connection.for_lifecycle(lifecycle_of(&request.params));
     let destination = Destination { connection, ..destination };
     client.request_opened();
     flush_set.add(connection);
     let Some(span) = to.tracker().and_then(|tracker| tracker.on_sent()) else {
-        return forward(aggregator, to, line, envelope, destination);
+        return forward(aggregator, to, line, request, destination);
     };
-    let line = trace::caused_by(line, &envelope.params, &span, destination.renamed);
+    let line = trace::caused_by(line, &request.params, &span, destination.renamed);
     let destination = Destination { renamed: None, ..destination };
-    forward(aggregator, to, &line, &bridge::scanned(&line), destination);
+    forward(aggregator, to, &line, &bridge::scanned_request(&line), destination);
 }
 
 fn forward(
     aggregator: &Arc<Aggregator>,
     to: &Arc<Responder>,
     line: &Bytes,
-    envelope: &Envelope,
+    request: &RequestEnvelope,
     destination: Destination<'_>,
 ) {
     let Destination { connection, renamed, alias } = destination;
-    let id = id_of(envelope);
-    if lifecycle_of(&envelope.params) != connection.lifecycle() {
-        return bridge::send(aggregator, to, line, envelope, connection, renamed);
+    if lifecycle_of(&request.params) != connection.lifecycle() {
+        return bridge::send(aggregator, to, line, request, connection, renamed);
     }
-    let handler = response_rewriter::response_handler(&aggregator.fleet, connection, to, line, envelope, alias);
-    let request = Request { line, id, known_as: id.of(line), renamed, progress: envelope.params.wanted_progress };
+    let handler = response_rewriter::response_handler(&aggregator.fleet, connection, to, line, request, alias);
+    let &RequestEnvelope { id, ref params, .. } = request;
+    let known_as = id.of(line);
+    let request = Request { line, id, known_as, renamed, progress: params.wanted_progress };
     if let Err(error) = connection.forward(request, &handler) {
-        to.on_failure(id.of(line), &error);
+        to.on_failure(known_as, &error);
     }
 }
 
-/// Lets the call wait for its server to start. The server has a deadline, so the call has.
-pub fn wait(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, server: usize) {
+/// Lets the call wait for its server to start. The server has a deadline, so the call has one.
+fn wait(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope, server: usize, target: Target) {
+    let suspended = SuspendedRequest::new(aggregator, &message, request, target);
     let Incoming { client, to, line, flush_set } = message;
-    let call = QueuedCall {
-        aggregator: Arc::clone(aggregator),
-        client: Arc::clone(client),
-        to: Arc::clone(to),
-        line: line.clone(),
-        id: id_of(envelope),
-    };
     client.request_opened();
-    match aggregator.fleet.slots.at(server).waiting.enter(call) {
+    match aggregator.fleet.slots.at(server).waiting.enter(suspended) {
         Enqueued::Waits => aggregator.fleet.need(server),
         Enqueued::Full(waiting) => {
             let server = aggregator.fleet.view().snapshot.servers()[server].name.clone();
-            to.on_failure(id_of(envelope).of(line), &CallError::Congested { server, waiting });
+            to.on_failure(request.id.of(line), &CallError::Congested { server, waiting });
         }
-        Enqueued::Settled => {
+        Enqueued::Settled(suspended) => {
             client.request_closed();
-            aggregator.take(client, to, &protocol::Line::Whole(line.clone()), flush_set);
+            suspended.resume(flush_set);
         }
     }
 }
 
-/// Sends calls that have waited, now that their server is up or down.
-pub fn resume(calls: impl IntoIterator<Item = QueuedCall>) {
+/// Resumes calls that have waited, now that their server is up or down.
+pub(crate) fn resume(calls: impl IntoIterator<Item = SuspendedRequest>) {
     let mut flush_set = FlushSet::default();
-    for QueuedCall { aggregator, client, to, line, .. } in calls {
-        client.request_closed();
-        aggregator.take(&client, &to, &protocol::Line::Whole(line), &mut flush_set);
-        to.flush();
+    for call in calls {
+        call.client().request_closed();
+        call.resume(&mut flush_set);
+        call.to().flush();
     }
     flush_set.flush();
 }
 
-/// Gives up a call that somebody else than its client wants to end. What the client is told stands in its account.
+/// Ends a call that someone other than its client cancels. The client receives the tracker's `cancel_reason`.
 pub(crate) fn cut_short(aggregator: &Aggregator, client: &Client, id: &[u8], why: &str) -> bool {
     let fleet = &aggregator.fleet;
     let number = client.number();
@@ -255,8 +294,8 @@ pub(crate) fn cut_short(aggregator: &Aggregator, client: &Client, id: &[u8], why
         || fleet.at_work().iter().any(|connection| connection.abandon_call(number, id, why))
 }
 
-/// Gives up a call the client no longer wants; the server is told under the id it knows.
-pub fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) {
+/// Cancels a call for its client; the server is notified under the id it knows.
+pub(crate) fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) {
     let Some(id_at) = params.request_id else { return };
     let (id, client) = (id_at.of(message.line), message.client.number());
     let fleet = &aggregator.fleet;
@@ -267,20 +306,12 @@ pub fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &Params) 
         return;
     }
     if !fleet.at_work().iter().any(|connection| connection.cancel(client, id, message.line, id_at)) {
-        // Usual: the answer and the cancellation crossed on the way.
-        tracing::debug!("nothing to cancel under that id");
+        // Usual: the response and the cancellation crossed in transit.
+        tracing::debug!("no request to cancel with this id");
     }
 }
 
-/// Where the id of a request stands.
-pub(crate) fn id_of(envelope: &Envelope) -> Span {
-    match envelope.kind {
-        MessageKind::Request { id, .. } | MessageKind::Response { id, .. } => id,
-        MessageKind::Notification { method } => method,
-    }
-}
-
-/// Why there is no such thing, for people (`message`) and for programs (`data`).
+/// The error for a missing item, for people (`message`) and for programs (`data`).
 fn not_found(view: &View, id: &[u8], kind: Kind, name: &str, why: Missing) -> Vec<u8> {
     let server = |index: usize| reply::string(view.snapshot.servers()[index].name.as_ref());
     let reason = |reason: &str| ("reason", reply::string(reason));
@@ -301,7 +332,7 @@ fn not_found(view: &View, id: &[u8], kind: Kind, name: &str, why: Missing) -> Ve
             server => reply::object(unavailable::describe(server)),
         },
     };
-    // The specification of both programs wants this code for tools; for prompts, that of the protocol is the only one.
+    // The specifications of both programs require this code for tools; for prompts, only the protocol specifies one.
     let code = if kind == Kind::Tool { code::METHOD_NOT_FOUND } else { code::INVALID_PARAMS };
     reply::error(id, code, &format!("{noun} not found: {name}"), Some(&data))
 }

@@ -1,6 +1,5 @@
-//! Who is connected: what it said of itself, what it follows, and the way to it.
+//! One connected client: what it declared, what it subscribed to, and the sink for its messages.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,66 +16,74 @@ use upstream::Requester;
 
 use crate::client_sink::{ClientSink, Message, Outbound};
 use crate::connected_clients::ConnectedClient;
+use crate::interceptor::CallTracker;
 use crate::level::Level;
 use crate::responder::Responder;
 use crate::server_requests::ServerRequests;
 use crate::surface::{DiscoveredTools, Found, Surface};
 
-/// So many requests may wait for servers to start; further ones get what there is.
+/// How many requests may wait for servers to start; further ones are answered with what is known.
 const MAX_DEFERRED: usize = 100;
 
-/// What is known of a client before it says anything.
+/// What is known of a client before its first message.
 pub struct ClientSetup {
-    /// The way for what is about none of its requests.
+    /// The sink for messages that belong to none of its requests.
     pub sink: Arc<dyn ClientSink>,
-    /// Which names it is offered.
+    /// Which names it sees.
     pub names: NamePolicy,
     /// Which servers it sees.
     pub scope: Scope,
-    /// On whose behalf it acts: the name of its token, or nothing.
+    /// The principal it acts for: the name of its token, or empty.
     pub principal: Arc<str>,
-    /// There is no other client, and there will be none.
+    /// No other client exists or will exist.
     pub is_alone: bool,
     /// How much of the tools it sees.
     pub surface: Surface,
 }
 
-/// Something that whoever made a client finds again with its calls.
-pub type CallOrigin = Arc<dyn Any + Send + Sync>;
+/// The origin of a client's requests.
+pub(crate) enum CallOrigin {
+    /// A program that is connected to us.
+    Client,
+    /// We make a request of our own.
+    Internal,
+    /// We make a call of our own that is tracked already, so the interceptor does not open it.
+    TrackedCall(Arc<dyn CallTracker>),
+}
 
 /// One connected client.
 pub struct Client {
     number: u64,
-    /// Who is to be asked what servers want to know of it.
+    /// The number under which servers' requests to it are grouped.
     respondent: u64,
     setup: ClientSetup,
-    call_origin: Option<CallOrigin>,
+    call_origin: CallOrigin,
     state: Mutex<State>,
-    /// What servers want to know of it.
+    /// The server requests sent to it.
     pub(crate) server_requests: ServerRequests,
-    /// Requests that will still be answered.
+    /// Requests that have not been answered.
     open: AtomicUsize,
     answered: Notify,
     left: watch::Sender<bool>,
 }
 
 struct State {
-    /// What it calls itself.
+    /// The name it declared.
     name: Box<str>,
     style: NameStyle,
     revision: Revision,
-    /// What it said of itself; a modern client says it with every request instead.
+    /// What it declared at `initialize`; a modern client sends it with every request instead.
     client_meta: Option<ClientMeta>,
-    /// It said so itself; only then may we speak without being asked.
+    /// It sent `notifications/initialized`; only then may we send messages it did not request.
     is_initialized: bool,
-    /// The lists it has asked for, so that it wants to know when they change.
+    /// The lists it has requested, and whose changes it is therefore notified of.
     listed: [bool; 4],
     level: Option<Level>,
-    /// What is kept of it where it is kept who is connected.
+    /// Its entry among the connected clients, where these are tracked.
     connected: Option<Arc<ConnectedClient>>,
-    /// What it has found, where that is added to its list.
+    /// The tools it has found, where these are added to its list.
     discovered: DiscoveredTools,
-    /// Requests that wait for something of ours, by ticket.
+    /// Deferred requests, by ticket.
     deferred: HashMap<u64, DeferredRequest>,
     last_ticket: u64,
 }
@@ -85,25 +92,34 @@ struct DeferredRequest {
     id: Bytes,
     to: Arc<Responder>,
     task: AbortHandle,
-    /// Nobody wants an answer any more.
+    /// The response is no longer wanted.
     is_cancelled: bool,
 }
 
 impl Client {
-    /// A client that has said nothing yet.
+    /// A client that has sent nothing yet.
     pub fn new(setup: ClientSetup) -> Arc<Self> {
         let number = next_number();
-        Self::make(setup, number, number, None)
+        Self::make(setup, number, number, CallOrigin::Client)
     }
 
-    /// The same, made for a purpose that its [`CallOrigin`] tells. There is no person behind it who could be asked.
-    pub fn with_origin(setup: ClientSetup, call_origin: CallOrigin) -> Arc<Self> {
-        let client = Self::make(setup, next_number(), NOBODY, Some(call_origin));
+    /// A client for a request of our own. It has no user who could answer server requests.
+    pub fn internal(setup: ClientSetup) -> Arc<Self> {
+        Self::without_respondent(setup, CallOrigin::Internal)
+    }
+
+    /// A client for a call of our own that `tracker` tracks already.
+    pub fn for_tracked_call(setup: ClientSetup, tracker: Arc<dyn CallTracker>) -> Arc<Self> {
+        Self::without_respondent(setup, CallOrigin::TrackedCall(tracker))
+    }
+
+    fn without_respondent(setup: ClientSetup, call_origin: CallOrigin) -> Arc<Self> {
+        let client = Self::make(setup, next_number(), NOBODY, call_origin);
         client.refuse_server_requests();
         client
     }
 
-    fn make(setup: ClientSetup, number: u64, respondent: u64, call_origin: Option<CallOrigin>) -> Arc<Self> {
+    fn make(setup: ClientSetup, number: u64, respondent: u64, call_origin: CallOrigin) -> Arc<Self> {
         let state = State {
             name: Box::default(),
             style: setup.names.style_for(""),
@@ -130,7 +146,7 @@ impl Client {
         })
     }
 
-    /// Its number, which no other client has.
+    /// Its number, unique among clients.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -145,50 +161,50 @@ impl Client {
         self.setup.surface
     }
 
-    /// It has found these tools, the best first: they are on its list from now on.
+    /// Adds found tools, best first, to its list.
     pub(crate) fn found(&self, tools: Vec<Found>) {
         if self.lock().discovered.add(tools) {
             self.list_changed(Kind::Tool, false);
         }
     }
 
-    /// What it has found, newest first.
+    /// The tools it has found, newest first.
     pub(crate) fn discovered(&self) -> Vec<Found> {
         self.lock().discovered.tools()
     }
 
-    /// What it calls itself.
+    /// The name it declared.
     pub fn name(&self) -> Box<str> {
         self.lock().name.clone()
     }
 
-    /// On whose behalf it acts.
+    /// The principal it acts for.
     pub fn principal(&self) -> &Arc<str> {
         &self.setup.principal
     }
 
-    /// What it was made for, if it was made for something.
-    pub fn call_origin(&self) -> Option<&CallOrigin> {
-        self.call_origin.as_ref()
+    /// The origin of its requests.
+    pub(crate) fn call_origin(&self) -> &CallOrigin {
+        &self.call_origin
     }
 
-    /// Whether there is no other client.
+    /// Whether no other client exists.
     pub fn is_alone(&self) -> bool {
         self.setup.is_alone
     }
 
-    /// Who is behind its requests.
+    /// The requester that servers see behind its requests.
     pub fn requester(&self) -> Requester {
         Requester { client: self.number, respondent: self.respondent, is_alone: self.setup.is_alone }
     }
 
-    /// The way for what is about none of its requests.
+    /// The sink for messages that belong to none of its requests.
     pub fn sink(&self) -> &Arc<dyn ClientSink> {
         &self.setup.sink
     }
 
-    /// It introduced itself.
-    pub fn set_initialized_as(&self, name: &str, revision: Revision, client_meta: ClientMeta) {
+    /// Records its `initialize`.
+    pub(crate) fn set_initialized_as(&self, name: &str, revision: Revision, client_meta: ClientMeta) {
         let mut state = self.lock();
         state.name = name.into();
         state.style = self.setup.names.style_for(name);
@@ -196,14 +212,14 @@ impl Client {
         state.client_meta = Some(client_meta);
     }
 
-    /// Its introduction was not accepted.
-    pub fn clear_initialize(&self) {
+    /// Resets what was recorded, because its `initialize` was not accepted.
+    pub(crate) fn clear_initialize(&self) {
         let mut state = self.lock();
         state.client_meta = None;
         state.connected = None;
     }
 
-    /// What is kept of it where it is kept who is connected.
+    /// Its entry among the connected clients, where these are tracked.
     pub fn connected(&self) -> Option<Arc<ConnectedClient>> {
         self.lock().connected.clone()
     }
@@ -212,7 +228,7 @@ impl Client {
         self.lock().connected = connected;
     }
 
-    /// A modern client tells its name with every request.
+    /// Records the name that a modern client sends with every request.
     pub fn named(&self, name: &str) {
         let mut state = self.lock();
         state.style = self.setup.names.style_for(name);
@@ -221,12 +237,13 @@ impl Client {
         }
     }
 
-    /// Whether it has introduced itself.
+    /// Whether it has sent `initialize`.
     pub fn has_initialize(&self) -> bool {
         self.lock().client_meta.is_some()
     }
 
-    /// What it said of itself, as a modern server wants to hear it with every request. Who is never asked offers nothing.
+    /// What it declared, in the form a modern server expects with every request. A client that accepts no server
+    /// requests has no capabilities.
     pub fn client_meta(&self) -> ClientMeta {
         let refuse_server_requests = self.server_requests.is_closed();
         let state = self.lock();
@@ -242,28 +259,28 @@ impl Client {
         client_meta
     }
 
-    /// It is ready to hear from us.
+    /// Records `notifications/initialized`: it accepts our messages from now on.
     pub fn initialized(self: &Arc<Self>) {
         self.lock().is_initialized = true;
         self.server_requests.send_waiting(self);
     }
 
-    /// It is asked nothing, now or any more: what it offers is for who can relay it.
-    pub fn refuse_server_requests(&self) {
+    /// Refuses all server requests to it, pending and future ones.
+    pub(crate) fn refuse_server_requests(&self) {
         self.server_requests.close();
     }
 
-    /// It speaks the newer way, in which nobody asks clients.
-    pub fn mark_modern(&self) {
+    /// Marks it as modern: modern clients receive no server requests.
+    pub(crate) fn mark_modern(&self) {
         self.server_requests.close_to_unrelated();
     }
 
-    /// Whether it may be asked something.
-    pub fn is_initialized(&self) -> bool {
+    /// Whether server requests may be sent to it.
+    pub(crate) fn is_initialized(&self) -> bool {
         self.lock().is_initialized
     }
 
-    /// The names it is offered.
+    /// The style of the names it sees.
     pub fn style(&self) -> NameStyle {
         self.lock().style
     }
@@ -273,22 +290,23 @@ impl Client {
         self.lock().revision
     }
 
-    /// The least level of log messages it wants, if it said so.
+    /// The minimum level of log messages it requested, if it did.
     pub fn level(&self) -> Option<Level> {
         self.lock().level
     }
 
-    /// It wants log messages from this level on.
+    /// Sets the minimum level of its log messages.
     pub fn set_level(&self, level: Level) {
         self.lock().level = Some(level);
     }
 
-    /// It has this list now.
+    /// Records that it has received this list.
     pub fn listed(&self, kind: Kind) {
         self.lock().listed[kind as usize] = true;
     }
 
-    /// One of our lists has changed. While servers are still starting, only a client that already has it cares.
+    /// Notifies it of a changed list. While servers are still starting, only a client that already has the list is
+    /// notified.
     pub fn list_changed(&self, kind: Kind, while_starting: bool) {
         let cares = {
             let state = self.lock();
@@ -299,12 +317,12 @@ impl Client {
         }
     }
 
-    /// Tells it something that is about none of its requests. One that has stopped reading altogether misses it.
+    /// Sends a notification that belongs to none of its requests. A client that has stopped reading misses it.
     pub fn notify(&self, message: &[u8]) {
         self.send_notification(Message::Own(message));
     }
 
-    /// Passes on a line of a server that is about none of its requests. Those who are told the same share its bytes.
+    /// Forwards a server's line that belongs to none of its requests. All recipients share its bytes.
     pub fn pass(&self, line: &Bytes) {
         self.send_notification(Message::Spliced { line, edits: &[] });
     }
@@ -317,33 +335,33 @@ impl Client {
         }
     }
 
-    /// A request was accepted and will be answered.
-    pub fn request_opened(&self) {
+    /// Counts a request that was accepted and will be answered.
+    pub(crate) fn request_opened(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request was answered, or never will be.
-    pub fn request_closed(&self) {
+    /// Counts a request that was answered, or never will be.
+    pub(crate) fn request_closed(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.answered.notify_waiters();
     }
 
     /// Waits until every request is answered.
-    pub async fn wait_until_answered(&self) {
+    pub(crate) async fn wait_until_answered(&self) {
         self.until(|| self.open.load(Ordering::Relaxed) == 0).await;
     }
 
-    /// Lets a request wait for something without holding up the others. It can be cancelled while it waits. If `task`
-    /// breaks, the request is answered all the same.
+    /// Lets a request wait without holding up the others. It can be cancelled while it waits. If `task` panics, the
+    /// request is answered nevertheless.
     pub fn defer(self: &Arc<Self>, id: Bytes, to: &Arc<Responder>, task: impl Future<Output = ()> + Send + 'static) {
         self.request_opened();
-        // Held until the entry is made, so that the task cannot end before it is there to be removed.
+        // Held until the entry is made, so that the task cannot end before its entry exists.
         let mut state = self.lock();
         state.last_ticket += 1;
         let mut waiting = DeferGuard { client: Arc::clone(self), ticket: state.last_ticket, is_done: false };
         let ticket = waiting.ticket;
         let task = tokio::spawn(async move {
-            // The whole of it belongs to the task, not only the flag.
+            // Moves the whole guard into the task, not only the flag.
             let waiting = &mut waiting;
             task.await;
             waiting.is_done = true;
@@ -353,13 +371,13 @@ impl Client {
             .insert(ticket, DeferredRequest { id, to: Arc::clone(to), task: task.abort_handle(), is_cancelled: false });
     }
 
-    /// Whether it has let so many requests wait that further ones get what there is.
-    pub fn has_many_deferred(&self) -> bool {
+    /// Whether so many of its requests are deferred that further ones are answered with what is known.
+    pub(crate) fn has_many_deferred(&self) -> bool {
         self.lock().deferred.len() >= MAX_DEFERRED
     }
 
-    /// Gives up a request that waits; whether there was one.
-    pub fn cancel_deferred(&self, id: &[u8]) -> bool {
+    /// Cancels a deferred request. Returns whether there was one.
+    pub(crate) fn cancel_deferred(&self, id: &[u8]) -> bool {
         let mut state = self.lock();
         let deferred = state.deferred.values_mut().find(|deferred| &deferred.id[..] == id && !deferred.is_cancelled);
         let Some(deferred) = deferred else { return false };
@@ -367,12 +385,12 @@ impl Client {
         true
     }
 
-    /// Gives up everything that waits.
-    pub fn cancel_all_deferred(&self) {
+    /// Cancels all deferred requests.
+    pub(crate) fn cancel_all_deferred(&self) {
         self.lock().deferred.values_mut().for_each(DeferredRequest::cancel);
     }
 
-    /// It is leaving: what waits gets what there is, and it is told no more news.
+    /// Marks it as leaving: deferred requests are answered with what is known, and it receives no more notifications.
     pub async fn leave(&self) {
         self.left.send_replace(true);
         self.until(|| self.lock().deferred.is_empty()).await;
@@ -380,11 +398,11 @@ impl Client {
 
     /// Waits until it leaves.
     pub async fn leaving(&self) {
-        // The sender is ours, so there is always somebody to hear from.
+        // The sender is a field of `self`, so the channel cannot be closed.
         drop(self.left.subscribe().wait_for(|&left| left).await);
     }
 
-    /// It is gone, or as good as.
+    /// Whether it has left or is leaving.
     pub fn has_left(&self) -> bool {
         *self.left.borrow()
     }
@@ -406,24 +424,25 @@ impl Client {
 }
 
 impl DeferredRequest {
-    /// The rest goes with the task: what it still says on its way, such as taking a question back, comes first.
+    /// The remaining cleanup happens in the task: messages it still sends, such as the cancellation of a server
+    /// request, come first.
     fn cancel(&mut self) {
         self.is_cancelled = true;
         self.task.abort();
     }
 
-    /// Its task has ended without an answer.
+    /// Cleans up after a task that ended without a response.
     fn end(self) {
         if self.is_cancelled {
             return self.to.give_up(&self.id);
         }
-        let text = "Internal error: the request broke";
+        let text = "Internal error: the request handler panicked";
         self.to.respond(&reply::error(&self.id, code::INTERNAL_ERROR, text, None));
         self.to.flush();
     }
 }
 
-/// A request that waits. However its task ends, the request does too.
+/// Ends a deferred request however its task ends.
 struct DeferGuard {
     client: Arc<Client>,
     ticket: u64,
@@ -440,17 +459,17 @@ impl Drop for DeferGuard {
     }
 }
 
-/// Who is asked if nobody can be. What a server asks is refused whichever of them it is about, so they need not take
-/// turns at it.
+/// The respondent of clients that accept no server requests. These are refused whichever client they concern, so such
+/// clients need not take turns at a server.
 const NOBODY: u64 = 0;
 
-/// A number nobody else has.
+/// A unique number.
 pub(crate) fn next_number() -> u64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// In which way a message was meant, by what it carries.
+/// The lifecycle of a message, determined by its `_meta`.
 pub(crate) fn lifecycle_of(params: &protocol::Params) -> Lifecycle {
     if params.version.is_some() { Lifecycle::SelfContained } else { Lifecycle::Session }
 }

@@ -1,15 +1,16 @@
-//! What one client, one identity and all clients together may make us keep: who they are, ids, subscriptions.
+//! Limits on what one client, one identity and all clients together may make us store: client info, ids,
+//! subscriptions.
 //!
-//! `serve --limit NAME=VALUE` changes a limit; the names are those that the errors tell.
+//! `serve --limit NAME=VALUE` changes a limit; the errors contain the same names.
 
 use protocol::reply::{self, code};
 use protocol::scan::member;
-use protocol::{Envelope, Kind, Params, Span};
+use protocol::{Params, RequestEnvelope, Span};
 
 /// The limits of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Bytes of what a client says of itself: `clientInfo`, `capabilities` and `protocolVersion`.
+    /// Bytes of what a client declares: `clientInfo`, `capabilities` and `protocolVersion`.
     pub info_bytes: usize,
     /// Bytes of a request id, a progress token or a cursor.
     pub id_bytes: usize,
@@ -37,11 +38,10 @@ impl Default for ClientLimits {
 }
 
 impl ClientLimits {
-    /// The answer to a request that names itself, or its progress, with more bytes than we keep.
-    pub(crate) fn refusal(&self, line: &[u8], envelope: &Envelope) -> Option<Vec<u8>> {
-        let Kind::Request { id, .. } = envelope.kind else { return None };
+    /// The error response to a request whose id, progress token or cursor is too long.
+    pub(crate) fn refusal(&self, line: &[u8], request: &RequestEnvelope) -> Option<Vec<u8>> {
+        let &RequestEnvelope { id, ref params, .. } = request;
         let length = |span: Option<Span>| span.map_or(0, |span| span.end - span.start);
-        let params = &envelope.params;
         if length(Some(id)).max(length(params.wanted_progress)).max(length(params.cursor)) <= self.id_bytes
             && length(params.meta) <= self.info_bytes
         {
@@ -86,7 +86,7 @@ impl ClientLimits {
         })
     }
 
-    /// Why no more can be subscribed to, if so many are known and these are to come.
+    /// Why these subscriptions are refused, given the number that exist.
     pub(crate) fn refusal_of_subscriptions(&self, known: SubscriptionCounts, more: &[&str]) -> Option<String> {
         if let Some(uri) = more.iter().find(|uri| uri.len() > self.uri_bytes) {
             let most = self.uri_bytes;
@@ -115,28 +115,28 @@ mod tests {
     use super::*;
 
     fn refused(line: &str) -> Option<String> {
-        let envelope = Envelope::scan(line.as_bytes()).unwrap();
-        let refusal = ClientLimits::default().refusal(line.as_bytes(), &envelope)?;
+        let request = protocol::Envelope::scan(line.as_bytes()).unwrap().into_request().unwrap();
+        let refusal = ClientLimits::default().refusal(line.as_bytes(), &request)?;
         Some(String::from_utf8(refusal).unwrap())
     }
 
     #[test]
-    fn what_is_kept_of_a_request_is_bounded() {
+    fn ids_and_tokens_of_requests_are_bounded() {
         let (short, long) = ("x".repeat(1000), "x".repeat(1023));
         assert_eq!(refused(&format!(r#"{{"jsonrpc":"2.0","id":"{short}","method":"ping"}}"#)), None);
-        let told = refused(&format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#)).unwrap();
-        assert!(told.contains(r#""id":null"#) && told.contains("the id has 1025 bytes"), "{told}");
+        let error = refused(&format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#)).unwrap();
+        assert!(error.contains(r#""id":null"#) && error.contains("the id has 1025 bytes"), "{error}");
         let call = format!(
             r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":"{long}"}}}}}}"#
         );
-        let told = refused(&call).unwrap();
-        assert!(told.contains(r#""id":7"#) && told.contains("progress token"), "{told}");
+        let error = refused(&call).unwrap();
+        assert!(error.contains(r#""id":7"#) && error.contains("progress token"), "{error}");
         let list = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{{"cursor":"{long}"}}}}"#);
         assert!(refused(&list).unwrap().contains("the cursor has"));
     }
 
     #[test]
-    fn a_modern_client_may_say_much_but_not_of_itself() {
+    fn a_modern_client_may_send_much_but_not_as_client_info() {
         let much = "x".repeat(70_000);
         let call = |meta: &str| {
             format!(
@@ -144,8 +144,8 @@ mod tests {
             )
         };
         assert_eq!(refused(&call(&format!(r#""mine":"{much}""#))), None);
-        let told = refused(&call(&format!(r#""io.modelcontextprotocol/clientInfo":{{"name":"{much}"}}"#))).unwrap();
-        assert!(told.contains("have 69 kB; at most 64 kB"), "{told}");
+        let error = refused(&call(&format!(r#""io.modelcontextprotocol/clientInfo":{{"name":"{much}"}}"#))).unwrap();
+        assert!(error.contains("have 69 kB; at most 64 kB"), "{error}");
     }
 
     #[test]

@@ -1,30 +1,32 @@
-//! The way to a client: where its answers, and what is told besides, are put.
+//! The sink for messages to a client: responses, notifications and server requests.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use protocol::envelope::{Envelope, Kind};
-use protocol::splice::{Edit, Piece, splice};
+use protocol::splice::{Edit, append_spliced};
+use tokio::sync::oneshot;
 use upstream::Outbox;
 
-/// What a message is to the request whose way it takes.
+/// How a message relates to the request whose sink it is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outbound {
-    /// The answer: nothing follows it for that request.
+    /// The response: nothing follows it for that request.
     Response,
-    /// Something before the answer, or about no request at all: progress, a log message, a question, news.
+    /// A message before the response, or about no request: progress, a log message, a server request, a change.
     Notification,
 }
 
-/// One message to a client, in the form it is at hand.
+/// One message to a client, in the form in which it exists.
 #[derive(Debug)]
 pub enum Message<'m> {
     /// Bytes of our own, newline included.
     Own(&'m [u8]),
-    /// Stretches that together make a message, newline included; for what is too large to copy.
+    /// Slices that together make a message, newline included; for messages too large to copy.
     Parts(&'m [Bytes]),
-    /// Somebody's line, without a newline, with some spans replaced.
+    /// A line from elsewhere, without a newline, with some spans replaced.
     Spliced {
         /// The line.
         line: &'m Bytes,
@@ -33,34 +35,41 @@ pub enum Message<'m> {
     },
 }
 
-/// Something to wait for until a slow reader has caught up.
+/// A future that completes when a slow reader has caught up.
 pub type CatchUp<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
 
-/// The way to a client: for everything (stdio), for one request (an HTTP answer), or for what is about no request.
+/// The sink for one client: for everything (stdio), for one request (an HTTP response), or for messages about no
+/// request.
 pub trait ClientSink: Send + Sync {
-    /// Sends a message. It may wait for [`ClientSink::flush`].
+    /// Sends a message. It may be buffered until [`ClientSink::flush`].
     fn send(&self, what: Outbound, message: Message<'_>);
-    /// There will be no answer to the one request that has this way for itself: the client gave it up.
+    /// Sends a notification that its client waits for. Returns false if it is dropped because too much is unread
+    /// already.
+    fn try_send(&self, message: Message<'_>) -> bool {
+        self.send(Outbound::Notification, message);
+        true
+    }
+    /// Reports that the one request this sink belongs to gets no response: the client cancelled it.
     fn give_up(&self);
-    /// Lets out what was sent.
+    /// Flushes what was sent.
     fn flush(&self);
-    /// If the client reads slower than it is sent to: something to wait for before sending more.
+    /// If the client reads too slowly: a future to wait for before sending more.
     fn catch_up(&self) -> Option<CatchUp<'_>>;
-    /// Whether so much is waiting that news nobody asked for should be left out.
+    /// Whether so much is unread that unrequested notifications should be dropped.
     fn is_full(&self) -> bool;
-    /// Whether anything but the answer can be sent at all.
+    /// Whether anything but the response can be sent at all.
     fn carries_notifications(&self) -> bool {
         true
     }
-    /// Whether its client has shown no sign of being there for a while; it may still come back.
+    /// Whether its client has been silent for a while; it may still reconnect.
     fn is_idle(&self) -> bool {
         false
     }
-    /// Whether nobody will ever read what is sent, now or after coming back for it.
+    /// Whether nothing that is sent can be read any more, not even after a reconnect.
     fn is_gone(&self) -> bool;
 }
 
-/// A way that leads nowhere, for who cannot be told anything.
+/// Discards everything, for clients that cannot receive messages.
 #[derive(Debug)]
 pub struct NullSink;
 
@@ -79,7 +88,54 @@ impl ClientSink for NullSink {
     }
 }
 
-/// A pipe is the way for everything.
+/// Receives the response of one request, and discards everything else.
+#[derive(Debug)]
+pub struct ResponseSink(Mutex<Option<oneshot::Sender<Bytes>>>);
+
+impl ResponseSink {
+    /// The sink, and the receiver of the response: a line without its newline.
+    pub fn new() -> (Arc<Self>, oneshot::Receiver<Bytes>) {
+        let (sender, response) = oneshot::channel();
+        (Arc::new(Self(Mutex::new(Some(sender)))), response)
+    }
+
+    fn take(&self) -> Option<oneshot::Sender<Bytes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl ClientSink for ResponseSink {
+    fn send(&self, what: Outbound, message: Message<'_>) {
+        // The first response counts.
+        if what == Outbound::Response
+            && let Some(sender) = self.take()
+        {
+            let mut line = Vec::new();
+            message.write_to(&mut line);
+            // The receiver may have been dropped.
+            sender.send(line.into()).ok();
+        }
+    }
+    fn give_up(&self) {
+        drop(self.take());
+    }
+    fn flush(&self) {}
+    fn catch_up(&self) -> Option<CatchUp<'_>> {
+        None
+    }
+    fn is_full(&self) -> bool {
+        false
+    }
+    fn carries_notifications(&self) -> bool {
+        false
+    }
+    fn is_gone(&self) -> bool {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+}
+
+/// A pipe carries every message.
 impl ClientSink for Outbox {
     fn send(&self, _: Outbound, message: Message<'_>) {
         match message {
@@ -104,9 +160,9 @@ impl ClientSink for Outbox {
 }
 
 impl Message<'_> {
-    /// The id that an answer has.
+    /// The id of a response.
     pub fn answered_id(&self) -> Vec<u8> {
-        // Usually it is all that is replaced in what a server wrote, and that may be long.
+        // Usually the id is the only edit in a server's line, which may be long.
         if let Self::Spliced { edits: [Edit { with, .. }], .. } = self {
             return with.to_vec();
         }
@@ -128,10 +184,7 @@ impl Message<'_> {
                     out.pop();
                 }
             }
-            Self::Spliced { line, edits } => splice(line.len(), edits, |piece| match piece {
-                Piece::Kept(span) => out.extend_from_slice(span.of(line)),
-                Piece::New(bytes) => out.extend_from_slice(bytes),
-            }),
+            Self::Spliced { line, edits } => append_spliced(line, edits, out),
         }
     }
 }

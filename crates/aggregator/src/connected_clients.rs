@@ -1,7 +1,7 @@
 //! Which clients are connected: their names, versions and revisions, since when, and how many calls each has made.
 //!
-//! A legacy client is connected while its session lasts. A modern client has no session: it says who it is with every
-//! request, so it counts as connected for a while after its last one.
+//! A legacy client is connected while its session lasts. A modern client has no session: it identifies itself with
+//! every request, so it counts as connected for a while after its last one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +14,14 @@ use protocol::revision::SELF_CONTAINED_REVISION;
 use protocol::scan::{Span, member};
 use protocol::{Params, Revision, text};
 
-/// A client without a session is connected for so long after its last request.
-pub const SESSIONLESS_CLIENT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// So many clients without a session are kept; the one that was silent the longest makes room for a new one.
+/// How long a client without a session counts as connected after its last request.
+pub(crate) const SESSIONLESS_CLIENT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// How many clients without a session are tracked; a new one replaces the one that was silent the longest.
 const MAX_SESSIONLESS_CLIENTS: usize = 1000;
-/// Clients choose their names and versions; longer ones are cut.
+/// Clients choose their names and versions; longer ones are truncated.
 const MAX_NAME_BYTES: usize = 200;
 
-/// A client that is connected, or was a moment ago.
+/// A client that is connected, or was recently.
 #[derive(Debug)]
 pub struct ConnectedClient {
     name: Arc<str>,
@@ -30,7 +30,7 @@ pub struct ConnectedClient {
     principal: Arc<str>,
     since: SystemTime,
     calls: AtomicU64,
-    /// Milliseconds from the beginning of all to the last request, for clients without a session.
+    /// Milliseconds from the creation of the table to the last request, for clients without a session.
     last_request: AtomicU64,
 }
 
@@ -62,12 +62,12 @@ impl ConnectedClient {
         self.revision
     }
 
-    /// The name of its token; empty where there are none.
+    /// The name of its token; empty without tokens.
     pub fn principal(&self) -> &Arc<str> {
         &self.principal
     }
 
-    /// When it connected, or was first heard of.
+    /// When it connected, or sent its first request.
     pub fn since(&self) -> SystemTime {
         self.since
     }
@@ -77,18 +77,18 @@ impl ConnectedClient {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// It calls a tool.
+    /// Counts a tool call.
     pub fn count_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Clients without a session: by principal, and by what the client says of itself, byte for byte.
+/// Clients without a session: by principal, and by the declared client info, byte for byte.
 type Sessionless = HashMap<Arc<str>, HashMap<Bytes, Arc<ConnectedClient>>>;
 
-/// All of them.
+/// All connected clients.
 #[derive(Debug)]
-pub struct ConnectedClients {
+pub(crate) struct ConnectedClients {
     began: Instant,
     sessions: Mutex<Vec<Weak<ConnectedClient>>>,
     sessionless: Mutex<Sessionless>,
@@ -101,7 +101,7 @@ impl Default for ConnectedClients {
 }
 
 impl ConnectedClients {
-    /// A client begins a session, which lasts as long as somebody holds what is returned.
+    /// Adds a client with a session, which lasts as long as the returned value is held.
     pub(crate) fn begin_session(
         &self,
         name: &str,
@@ -116,19 +116,19 @@ impl ConnectedClients {
         client
     }
 
-    /// A client without a session makes a request.
+    /// Records a request of a client without a session.
     pub(crate) fn note_request(&self, line: &[u8], params: &Params, principal: &Arc<str>) -> Arc<ConnectedClient> {
         let info = params.meta.and_then(|meta| member(line, meta, CLIENT_INFO));
-        let said = info.map_or(&b""[..], |info| info.of(line));
+        let client_info = info.map_or(&b""[..], |info| info.of(line));
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut sessionless = lock(&self.sessionless);
-        if let Some(known) = sessionless.get(&**principal).and_then(|clients| clients.get(said)) {
+        if let Some(known) = sessionless.get(&**principal).and_then(|clients| clients.get(client_info)) {
             known.last_request.store(now, Ordering::Relaxed);
             return Arc::clone(known);
         }
         make_room(&mut sessionless, now);
-        let whole = Span { start: 0, end: said.len() };
-        let word = |name| member(said, whole, name).and_then(|value| text::decode(value.of(said)));
+        let whole = Span { start: 0, end: client_info.len() };
+        let word = |name| member(client_info, whole, name).and_then(|value| text::decode(value.of(client_info)));
         let client = ConnectedClient::new(
             &word("name").unwrap_or_default(),
             word("version").as_deref(),
@@ -138,12 +138,12 @@ impl ConnectedClients {
         client.last_request.store(now, Ordering::Relaxed);
         let client = Arc::new(client);
         let of_principal = sessionless.entry(Arc::clone(principal)).or_default();
-        of_principal.insert(Bytes::copy_from_slice(said), Arc::clone(&client));
+        of_principal.insert(Bytes::copy_from_slice(client_info), Arc::clone(&client));
         client
     }
 
-    /// Those that are connected, in the order in which they came.
-    pub fn all(&self) -> Vec<Arc<ConnectedClient>> {
+    /// The connected clients, in the order in which they connected.
+    pub(crate) fn all(&self) -> Vec<Arc<ConnectedClient>> {
         let mut all: Vec<_> = lock(&self.sessions).iter().filter_map(Weak::upgrade).collect();
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let sessionless = lock(&self.sessionless);
@@ -155,7 +155,7 @@ impl ConnectedClients {
     }
 }
 
-/// Forgets those that are silent; if there are still too many, the one that was silent the longest.
+/// Removes silent clients; if there are still too many, the one that was silent the longest.
 fn make_room(sessionless: &mut Sessionless, now: u64) {
     let count = |all: &Sessionless| all.values().map(HashMap::len).sum::<usize>();
     if count(sessionless) < MAX_SESSIONLESS_CLIENTS {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_connected_as_long_as_it_lasts() {
+    fn a_session_counts_as_connected_while_it_exists() {
         let clients = ConnectedClients::default();
         let session = clients.begin_session("editor", Some("1.2"), Revision::V2025_11_25, &"me".into());
         session.count_call();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_a_session_are_of_one_client_by_what_it_says_and_whose_it_is() {
+    fn requests_without_a_session_belong_to_one_client_by_client_info_and_token() {
         let clients = ConnectedClients::default();
         let first = request(&clients, r#"{"name":"a","version":"1"}"#, "me");
         let again = request(&clients, r#"{"name":"a","version":"1"}"#, "me");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_say_who_they_are_only_so_many_are_kept_and_names_are_cut() {
+    fn the_number_of_remembered_clients_is_bounded_and_names_are_truncated() {
         let clients = ConnectedClients::default();
         for number in 0..MAX_SESSIONLESS_CLIENTS + 10 {
             request(&clients, &format!(r#"{{"name":"{number}"}}"#), "");

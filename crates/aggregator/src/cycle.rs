@@ -1,7 +1,7 @@
-//! An aggregator that would start itself.
+//! Detects an aggregator that would start itself.
 //!
-//! Each aggregator hands the list of configurations it stands under to its servers, in their environment. One that
-//! finds its own configuration in the list it was handed would go round for ever, and refuses to start.
+//! Each aggregator passes the list of configurations above it to its servers, in their environment. One that finds its
+//! own configuration in that list would start itself without end, and refuses to start.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -17,12 +17,12 @@ pub const VARIABLE: &str = "MCP_AGGREGATOR_CONFIGS";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain(Vec<PathBuf>);
 
-/// The way back to a configuration that is already being served.
+/// The cycle back to a configuration that is already being served.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cycle(Vec<PathBuf>);
 
 impl Chain {
-    /// The chain that ends with `config`, a resolved path, under those that `above`, the variable's value, names.
+    /// The chain that ends with `config`, a resolved path, below those in `above`, the variable's value.
     pub fn enter(above: Option<&OsStr>, config: &Path) -> Result<Self, Cycle> {
         let lines = above.map(OsStrExt::as_bytes).unwrap_or_default().split(|&byte| byte == b'\n');
         let mut chain: Vec<PathBuf> =
@@ -35,7 +35,7 @@ impl Chain {
         }
     }
 
-    /// What the variable must hold for our servers.
+    /// The value of the variable for our servers.
     pub fn as_value(&self) -> OsString {
         let paths: Vec<_> = self.0.iter().map(|path| path.as_os_str().as_bytes()).collect();
         OsString::from_vec(paths.join(&b'\n'))

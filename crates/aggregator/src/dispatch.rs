@@ -1,4 +1,4 @@
-//! One `match` over the methods, which is all we offer.
+//! Dispatch: one `match` over the supported methods.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,21 +8,23 @@ use catalog::{Kind as ItemKind, NamePolicy, Scope, Separator};
 use protocol::bridge::problem::{self, Problem};
 use protocol::envelope::{Envelope, EnvelopeError, Kind, Reason, is_id};
 use protocol::reply::{self, code};
-use protocol::{Lifecycle, Line, Params, Span, text};
+use protocol::{Lifecycle, Line, Params, RequestEnvelope, Span, text};
 use upstream::{Connection, ServerLimits};
 
 use crate::bridge::ParkedCalls;
-use crate::client::{Client, lifecycle_of};
+use crate::client::{CallOrigin, Client, lifecycle_of};
 use crate::client_limits::ClientLimits;
 use crate::connected_clients::{ConnectedClient, ConnectedClients};
 use crate::fleet::Fleet;
 use crate::interceptor::CallInterceptor;
 use crate::method_set::MethodSet;
 use crate::responder::Responder;
+use crate::sign_in::{SignInHost, SignInPages};
 use crate::surface::{self, Surface, ToolFinder};
+use crate::suspended_request::Target;
 use crate::{batch, call, lists, logs, resources, subscriptions, tasks};
 
-/// Characters of an unknown method that are repeated.
+/// Characters of an unknown method that an error repeats.
 const MAX_SHOWN_METHOD_CHARS: usize = 200;
 
 /// How the aggregator presents itself and treats its servers.
@@ -32,29 +34,29 @@ pub struct Options {
     pub name: String,
     /// The version it reports over MCP.
     pub version: String,
-    /// What stands between server and tool.
+    /// The separator between server and tool in full names.
     pub separator: Separator,
-    /// Which names clients are offered.
+    /// Which names clients see.
     pub names: NamePolicy,
     /// How long a server may take to become ready.
     pub start_timeout: Duration,
-    /// The variables with which our own doors are opened: nothing for the servers behind them.
+    /// Environment variables that hold our own credentials; servers do not inherit them.
     pub withheld: &'static [&'static str],
     /// Servers may join and leave while we run.
     pub is_growing: bool,
-    /// What is offered and asked for: the whole protocol, or nothing but tools.
+    /// The methods that clients can use and servers are sent: the whole protocol, or only tools.
     pub method_set: MethodSet,
-    /// How long a modern client may take to come back with what a legacy server wants to know.
+    /// How long a modern client may take to retry with the input a legacy server requested.
     pub answer_timeout: Duration,
-    /// How much of the tools clients see, unless they come another way.
+    /// The surface of clients, unless their route selects another.
     pub surface: Surface,
-    /// What clients can be asked, as servers are told: the JSON of `capabilities`.
+    /// The client capabilities reported to servers: the JSON of `capabilities`.
     pub capabilities: &'static str,
-    /// What servers may make us hold.
+    /// Limits on what servers may make us store.
     pub server_limits: Arc<ServerLimits>,
-    /// What clients may make us keep.
+    /// Limits on what clients may make us store.
     pub client_limits: ClientLimits,
-    /// There will be one client, and servers that speak both lifecycles over a pipe are met in the lifecycle it speaks.
+    /// There will be one client; servers that speak both lifecycles over a pipe use the lifecycle of that client.
     pub awaits_client: bool,
 }
 
@@ -64,40 +66,42 @@ pub struct Aggregator {
     pub fleet: Arc<Fleet>,
     /// How we present ourselves.
     pub options: Options,
-    /// Calls between the lifecycles.
+    /// Bridged calls.
     pub(crate) parked_calls: Arc<ParkedCalls>,
-    /// Where calls are entered, if anywhere.
+    /// Opens every tool call, if set.
     pub(crate) interceptor: Option<Arc<dyn CallInterceptor>>,
-    /// Who is connected, where calls are accounted for.
+    /// The connected clients; tracked only with an interceptor.
     pub(crate) clients: Option<ConnectedClients>,
     tool_finder: OnceLock<Arc<dyn ToolFinder>>,
+    /// Sends clients to sign-in pages, if a host is set.
+    pub(crate) sign_in_pages: SignInPages,
 }
 
-/// One message in hand: whose it is, where its answer goes, and the way to whoever it was sent to.
+/// One message being dispatched: its client, its responder, and the connections to flush afterwards.
 pub struct Incoming<'m> {
-    /// Who sent it.
+    /// The client that sent it.
     pub client: &'m Arc<Client>,
-    /// Where its answer goes.
+    /// Where the response goes.
     pub to: &'m Arc<Responder>,
     /// The message.
     pub line: &'m Bytes,
-    /// Servers that were sent something and must be flushed when all that came in together is dispatched.
+    /// Connections with unsent bytes, flushed when all messages that arrived together are dispatched.
     pub flush_set: &'m mut FlushSet,
 }
 
-/// Connections with something to flush.
+/// Connections to flush.
 #[derive(Default)]
 pub struct FlushSet(Vec<Arc<Connection>>);
 
 impl FlushSet {
-    /// Flush this one later.
+    /// Adds a connection to flush later.
     pub fn add(&mut self, connection: &Arc<Connection>) {
         if !self.0.iter().any(|known| Arc::ptr_eq(known, connection)) {
             self.0.push(Arc::clone(connection));
         }
     }
 
-    /// Flush them all now.
+    /// Flushes all of them now.
     pub fn flush(&mut self) {
         for connection in self.0.drain(..) {
             connection.flush();
@@ -106,42 +110,62 @@ impl FlushSet {
 }
 
 impl Aggregator {
-    /// The servers of `fleet`, presented as `options` say.
+    /// An aggregator over the servers of `fleet`.
     pub fn new(fleet: Arc<Fleet>, options: Options) -> Arc<Self> {
-        let (interceptor, clients, tool_finder) = (None, None, OnceLock::new());
-        Arc::new(Self { fleet, options, parked_calls: Arc::default(), interceptor, clients, tool_finder })
+        Self::with(fleet, options, None, None)
     }
 
-    /// The same, with every call of a tool entered in `interceptor`.
+    /// The same, with every tool call opened by `interceptor`.
     pub fn with_interceptor(fleet: Arc<Fleet>, options: Options, interceptor: Arc<dyn CallInterceptor>) -> Arc<Self> {
-        let (interceptor, clients, tool_finder) =
-            (Some(interceptor), Some(ConnectedClients::default()), OnceLock::new());
-        Arc::new(Self { fleet, options, parked_calls: Arc::default(), interceptor, clients, tool_finder })
+        Self::with(fleet, options, Some(interceptor), Some(ConnectedClients::default()))
     }
 
-    /// From now on, `tool_finder` knows which tools fit a wish, and clients can have the small surface. Only the first one
-    /// counts.
+    fn with(
+        fleet: Arc<Fleet>,
+        options: Options,
+        interceptor: Option<Arc<dyn CallInterceptor>>,
+        clients: Option<ConnectedClients>,
+    ) -> Arc<Self> {
+        let (tool_finder, sign_in_pages) = (OnceLock::new(), SignInPages::default());
+        Arc::new(Self {
+            fleet,
+            options,
+            parked_calls: Arc::default(),
+            interceptor,
+            clients,
+            tool_finder,
+            sign_in_pages,
+        })
+    }
+
+    /// Sets what starts sign-ins, without which calls to servers that need one fail. Only the first one counts.
+    pub fn set_sign_in_host(&self, host: Arc<dyn SignInHost>) {
+        self.sign_in_pages.set_host(host);
+    }
+
+    /// Sets the index that finds tools for a query, without which clients cannot have the small surface. Only the
+    /// first one counts.
     pub fn set_tool_finder(&self, tool_finder: Arc<dyn ToolFinder>) {
         self.tool_finder.get_or_init(|| tool_finder);
     }
 
-    /// Who is connected, in the order in which they came. Nobody where that is not kept.
+    /// The connected clients, in the order in which they connected. Empty where they are not tracked.
     pub fn connected_clients(&self) -> Vec<Arc<ConnectedClient>> {
         self.clients.as_ref().map(ConnectedClients::all).unwrap_or_default()
     }
 
-    /// Who knows which tools fit a wish.
+    /// Finds tools for a query.
     pub(crate) fn tool_finder(&self) -> Option<&Arc<dyn ToolFinder>> {
         self.tool_finder.get()
     }
 
-    /// Ends the call that `client` made under `id`, for a reason of ours; whether there was one. Its account says what
-    /// the client is told.
+    /// Ends the call that `client` made under `id`, for a reason of ours. Returns whether there was one. The client
+    /// receives the tracker's `cancel_reason`.
     pub fn cut_short(&self, client: &Client, id: &[u8], why: &str) -> bool {
         call::cut_short(self, client, id, why)
     }
 
-    /// Takes one line from a client. Answers go their way; the caller flushes.
+    /// Dispatches one line from a client. Responses go to their sinks; the caller flushes.
     pub fn take(self: &Arc<Self>, client: &Arc<Client>, to: &Arc<Responder>, line: &Line, flush_set: &mut FlushSet) {
         match line {
             Line::Whole(line) => self.take_message(Incoming { client, to, line, flush_set }),
@@ -153,9 +177,9 @@ impl Aggregator {
         }
     }
 
-    /// The client is gone: everything it still waits for is given up, and so is what it follows.
+    /// Removes a disconnected client: its pending requests are cancelled and its subscriptions end.
     pub fn abandon(&self, client: &Arc<Client>) {
-        const WHY: &str = "the client is gone";
+        const WHY: &str = "the client disconnected";
         client.set_connected(None);
         client.cancel_all_deferred();
         self.parked_calls.abandon(client.number());
@@ -177,11 +201,11 @@ impl Aggregator {
         self.take_scanned(message, scanned);
     }
 
-    /// Takes a line that was already looked at.
+    /// Dispatches a line that was already scanned.
     pub fn take_scanned(self: &Arc<Self>, message: Incoming<'_>, scanned: Result<Envelope, EnvelopeError>) {
         match scanned {
-            Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
-                self.request(message, &envelope, id, method);
+            Ok(Envelope { kind: Kind::Request { id, method }, params }) => {
+                self.request(message, &RequestEnvelope { id, method, params });
             }
             Ok(Envelope { kind: Kind::Notification { method }, params }) => self.notice(&message, method, &params),
             Ok(Envelope { kind: Kind::Response { id, outcome }, .. }) => {
@@ -194,11 +218,11 @@ impl Aggregator {
         }
     }
 
-    fn request(self: &Arc<Self>, message: Incoming<'_>, envelope: &Envelope, id: Span, method: Span) {
-        if let Some(refusal) = self.options.client_limits.refusal(message.line, envelope) {
+    fn request(self: &Arc<Self>, message: Incoming<'_>, request: &RequestEnvelope) {
+        if let Some(refusal) = self.options.client_limits.refusal(message.line, request) {
             return message.to.respond(&refusal);
         }
-        let params = &envelope.params;
+        let &RequestEnvelope { id, method, ref params } = request;
         let lifecycle = lifecycle_of(params);
         if lifecycle == Lifecycle::SelfContained
             && let Err(problem) = problem::check_modern(message.line, params)
@@ -206,7 +230,8 @@ impl Aggregator {
             return message.to.respond(&problem.answer(id.of(message.line)));
         }
         if lifecycle == Lifecycle::SelfContained
-            && let Some(clients) = self.clients.as_ref().filter(|_| message.client.call_origin().is_none())
+            && let Some(clients) = &self.clients
+            && matches!(message.client.call_origin(), CallOrigin::Client)
         {
             let connected = clients.note_request(message.line, params, message.client.principal());
             message.client.set_connected(Some(connected));
@@ -219,30 +244,29 @@ impl Aggregator {
         if lifecycle == Lifecycle::Session && needs_handshake(message.client, &method) {
             return message.to.respond(&Problem::NoHandshake.answer(id.of(message.line)));
         }
-        (self.options.method_set.request)(self, message, envelope, id, &method);
+        (self.options.method_set.request)(self, message, request, &method);
     }
 
-    /// What the larger program offers.
+    /// The methods of `mcp-aggregator`: the whole protocol.
     pub(crate) fn request_of_anything(
         self: &Arc<Self>,
         message: Incoming<'_>,
-        envelope: &Envelope,
-        id: Span,
+        request: &RequestEnvelope,
         method: &str,
     ) {
-        let params = &envelope.params;
+        let &RequestEnvelope { id, ref params, .. } = request;
         let lifecycle = lifecycle_of(params);
         match (method, lifecycle) {
-            ("tools/call", _) => surface::take(self, message, envelope),
-            ("prompts/get", _) => call::route(self, message, envelope, ItemKind::Prompt),
-            ("resources/read", _) => resources::read(self, message, envelope),
-            ("completion/complete", _) => resources::complete(self, message, envelope),
+            ("tools/call", _) => surface::take(self, message, request),
+            ("prompts/get", _) => call::route(self, message, request, ItemKind::Prompt),
+            ("resources/read", _) => resources::read(self, message, request),
+            ("completion/complete", _) => resources::complete(self, message, request),
             ("tools/list", _) => lists::answer(self, &message, id, params, ItemKind::Tool),
             ("prompts/list", _) => lists::answer(self, &message, id, params, ItemKind::Prompt),
             ("resources/list", _) => lists::answer(self, &message, id, params, ItemKind::Resource),
             ("resources/templates/list", _) => lists::answer(self, &message, id, params, ItemKind::Template),
             ("tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update", _) => {
-                tasks::route(self, message, envelope, method);
+                tasks::route(self, message, request);
             }
             ("tasks/list", Lifecycle::Session) => tasks::list(self, &message, id),
             ("resources/subscribe", Lifecycle::Session) => subscriptions::subscribe(self, &message, id, params),
@@ -252,40 +276,28 @@ impl Aggregator {
             ("initialize", Lifecycle::Session) => self.initialize(&message, id, params),
             ("server/discover", Lifecycle::SelfContained) => self.discover(&message, id),
             ("subscriptions/listen", Lifecycle::SelfContained) => subscriptions::listen(self, &message, id, params),
-            (method, _) => self.unknown(message, envelope, id, method, lifecycle),
+            (method, _) => self.unknown(message, request, method, lifecycle),
         }
     }
 
-    /// What the tiny program offers.
-    pub(crate) fn request_of_tools(
-        self: &Arc<Self>,
-        message: Incoming<'_>,
-        envelope: &Envelope,
-        id: Span,
-        method: &str,
-    ) {
-        match (method, lifecycle_of(&envelope.params)) {
-            ("tools/call", _) => call::route(self, message, envelope, ItemKind::Tool),
-            ("tools/list", _) => lists::answer(self, &message, id, &envelope.params, ItemKind::Tool),
+    /// The methods of the tools-only program.
+    pub(crate) fn request_of_tools(self: &Arc<Self>, message: Incoming<'_>, request: &RequestEnvelope, method: &str) {
+        let &RequestEnvelope { id, ref params, .. } = request;
+        match (method, lifecycle_of(params)) {
+            ("tools/call", _) => call::route(self, message, request, ItemKind::Tool),
+            ("tools/list", _) => lists::answer(self, &message, id, params, ItemKind::Tool),
             ("ping", Lifecycle::Session) => message.to.respond(&reply::result(id.of(message.line), b"{}")),
-            ("initialize", Lifecycle::Session) => self.initialize(&message, id, &envelope.params),
+            ("initialize", Lifecycle::Session) => self.initialize(&message, id, params),
             ("server/discover", Lifecycle::SelfContained) => self.discover(&message, id),
             ("subscriptions/listen", Lifecycle::SelfContained) => {
-                subscriptions::listen(self, &message, id, &envelope.params);
+                subscriptions::listen(self, &message, id, params);
             }
             (method, _) => not_found(&message, id, method),
         }
     }
 
-    /// Where only one server can be meant, it is asked; nobody else can know the method.
-    fn unknown(
-        self: &Arc<Self>,
-        message: Incoming<'_>,
-        envelope: &Envelope,
-        id: Span,
-        method: &str,
-        lifecycle: Lifecycle,
-    ) {
+    /// Forwards an unknown method if the scope has only one server; otherwise it is an error.
+    fn unknown(self: &Arc<Self>, message: Incoming<'_>, request: &RequestEnvelope, method: &str, lifecycle: Lifecycle) {
         const GONE: [&str; 5] =
             ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
         const NEW: [&str; 2] = ["server/discover", "subscriptions/listen"];
@@ -294,8 +306,10 @@ impl Aggregator {
             Lifecycle::Session => NEW.contains(&method),
         };
         match message.client.scope() {
-            Scope::One(server) if !is_of_other_lifecycle => call::route_to(self, message, envelope, server),
-            Scope::One(_) | Scope::All => not_found(&message, id, method),
+            Scope::One(server) if !is_of_other_lifecycle => {
+                call::route_to(self, message, request, server, Target::Server(server));
+            }
+            Scope::One(_) | Scope::All => not_found(&message, request.id, method),
         }
     }
 
@@ -312,13 +326,13 @@ impl Aggregator {
                     }
                 }
                 Scope::All => {
-                    tracing::debug!(method = method.unwrap_or("?"), "notification of the client not passed on");
+                    tracing::debug!(method = method.unwrap_or("?"), "dropped a notification of the client");
                 }
             },
         }
     }
 
-    /// Servers asked the only client there is for its roots, so they want to know.
+    /// Forwards a change of roots: servers requested the roots of the only client, so they need to know.
     fn pass_on_roots(&self, message: &Incoming<'_>) {
         if !message.client.is_alone() {
             return;
@@ -331,8 +345,8 @@ impl Aggregator {
     }
 }
 
-/// Whether a request without a revision in its `_meta` must be preceded by `initialize`. Over HTTP, sessions see to that.
-/// Legacy revisions allow `ping` at any time.
+/// Whether a request without a revision in its `_meta` must be preceded by `initialize`. Over HTTP, sessions ensure
+/// that. Legacy revisions allow `ping` at any time.
 fn needs_handshake(client: &Client, method: &str) -> bool {
     client.is_alone() && !matches!(method, "initialize" | "ping") && !client.has_initialize()
 }
@@ -343,13 +357,13 @@ fn not_found(message: &Incoming<'_>, id: Span, method: &str) {
     message.to.respond(&reply::error(id.of(message.line), code::METHOD_NOT_FOUND, &text, None));
 }
 
-/// The answer to a line that is no request.
+/// The error response to a line that is no valid request.
 fn error_response(fault: EnvelopeError, line: &[u8]) -> Vec<u8> {
     let (code, text) = match fault.reason {
         Reason::NotJson { .. } | Reason::NotUtf8 { .. } => (code::PARSE_ERROR, "Parse error"),
         Reason::NotAnObject | Reason::Batch | Reason::Invalid(_) => (code::INVALID_REQUEST, "Invalid Request"),
     };
-    // A broken line has no id that can be trusted; a well-formed one keeps its own where it is a legal one.
+    // The id of a malformed line cannot be trusted; a well-formed line keeps its own id if that is valid.
     let id = fault.id.filter(|&id| code == code::INVALID_REQUEST && is_id(id, line));
     reply::error(id.map_or(b"null", |id| id.of(line)), code, &format!("{text}: {}", fault.reason), None)
 }

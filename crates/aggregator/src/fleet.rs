@@ -1,15 +1,17 @@
-//! All servers, and the current view of what exists.
+//! All servers, and the current view of their catalogs.
 //!
-//! - here: the view, and who is told when it changes
-//! - `slots`: where servers live: joining, starting, renaming, leaving
-//! - `name_conflicts`: what cannot be listed because another server has it, too
-//! - `disabled_tools`: tools that are not on offer though their servers have them
-//! - `watching`: what becomes of them
+//! - here: the view, and who is notified when it changes
+//! - `slots`: the slots of servers: registering, starting, renaming, removing
+//! - `name_conflicts`: items that cannot be listed because another server has the same name or URI
+//! - `disabled_tools`: tools that are not listed though their servers have them
+//! - `observer`: handles the events of running servers
 
 mod disabled_tools;
 mod name_conflicts;
 mod observer;
 mod slots;
+#[cfg(test)]
+mod tests;
 
 use name_conflicts::NameConflicts;
 pub(crate) use slots::ServerSlots;
@@ -29,9 +31,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use upstream::loop_detection::LoopDetector;
-use upstream::process_mark::{self, InstanceMark};
 use upstream::watchdog::Watchdog;
-use upstream::{Connection, Connector, Phase, Report, ServerLimits, Stop, UpstreamObserver as _};
+use upstream::{
+    Connection, Connector, INSTANCE_MARK_VARIABLE, InstanceMark, Phase, Report, ServerLimits, Stop,
+    UpstreamObserver as _,
+};
 
 use crate::call;
 use crate::client::Client;
@@ -47,27 +51,27 @@ use crate::tasks::Tasks;
 /// How long a list waits for servers that are still starting, counted from our own start.
 const LIST_START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client that introduces itself waits for servers that are still starting, counted the same way: what they
-/// say of themselves can be told it only once.
+/// How long `initialize` waits for servers that are still starting, counted the same way: their instructions can be
+/// sent to a client only once.
 const INITIALIZE_START_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// So many names are made when somebody first looks one up, which takes about a millisecond. More are made before anybody
-/// can see the view.
+/// Up to this many names are built at their first lookup, which takes about a millisecond. More are built before the
+/// view is published.
 const NAMED_BY_READERS: usize = 1_000;
 
-/// So often a view is built beside what others change. Then they wait.
+/// How often a view is built concurrently with other changes. After that, other changes wait.
 const MOST_ATTEMPTS: usize = 3;
 
-/// The log target of reports on failed servers, for a program that has a better place to tell them.
-pub const FAILURES: &str = "failures";
+/// The log target of reports on failed servers, for a program that prints them in another way.
+pub const FAILURES_TARGET: &str = "failures";
 
-/// What exists at one moment, and how to reach it.
+/// The catalogs at one moment, and the connections behind them.
 pub struct View {
     /// The servers and their tools.
     pub snapshot: Snapshot,
-    /// The way to each running server, in the same order.
+    /// The connection to each running server, in the same order.
     pub connections: Vec<Option<Arc<Connection>>>,
-    /// Whether each of them has tasks.
+    /// Whether each server supports tasks.
     has_tasks: Vec<bool>,
 }
 
@@ -84,7 +88,7 @@ impl View {
 
 const LIFECYCLES: [Lifecycle; 2] = [Lifecycle::Session, Lifecycle::SelfContained];
 
-/// Whether a server has tasks that a client of `lifecycle` can use.
+/// Whether a server supports tasks that a client of `lifecycle` can use.
 fn offers_tasks(offer: &Offer, lifecycle: Lifecycle) -> bool {
     let offer = offer.for_lifecycle(lifecycle);
     let has_extension = || offer.has_within("extensions", "io.modelcontextprotocol/tasks");
@@ -99,48 +103,48 @@ pub struct Fleet {
     changing: Mutex<()>,
     pub(crate) slots: ServerSlots,
     options: Options,
-    /// Whether everything is to stop, and how urgently.
+    /// How urgently everything is to stop.
     stop: watch::Sender<Stop>,
     tasks_of_servers: Mutex<JoinSet<()>>,
-    /// What every server is told of those above it.
+    /// The configuration chain that every server inherits.
     chain: OsString,
     instance_mark: Arc<InstanceMark>,
     loop_detector: Arc<LoopDetector>,
     name_conflicts: NameConflicts,
     watchdog: Arc<Watchdog>,
-    /// How servers that run elsewhere are reached, for programs that do.
+    /// Connects to remote servers, in programs that support them.
     remote: Option<Connector>,
-    /// Who is told news, by number.
+    /// Clients to notify, by number.
     clients: Mutex<BTreeMap<u64, Weak<Client>>>,
     reports: Mutex<HashMap<usize, Arc<Report>>>,
-    /// Connections that get nothing more to do, but may be at something.
+    /// Connections that get no more requests, but may still have pending ones.
     retired: Mutex<Vec<Weak<Connection>>>,
-    /// The lifecycle that the only client speaks, once it is known.
+    /// The lifecycle of the only client, once it is known.
     client_lifecycle: watch::Sender<Option<Lifecycle>>,
     list_deadline: Instant,
     initialize_deadline: Instant,
-    /// The servers that the last list of each kind was answered without, because they were still starting.
+    /// The servers missing from the last response to each list, because they were still starting.
     reported_missing: Mutex<[Vec<usize>; 4]>,
     pub(crate) subscriptions: Mutex<Subscriptions>,
-    /// Held while the owners of many URIs are searched for: one request at a time.
+    /// Held while the owners of many URIs are searched: one request at a time.
     pub(crate) searching: tokio::sync::Mutex<()>,
     /// Held while a large list is written: one at a time.
     pub(crate) writing: tokio::sync::Mutex<()>,
     pub(crate) tasks: Mutex<Tasks>,
-    /// Which log messages servers were asked for.
+    /// The log levels requested of servers.
     pub(crate) levels: Mutex<Levels>,
 }
 
 impl Fleet {
-    /// Starts every server of `config`, all at once, and returns without waiting for any. `remote` is how servers that
-    /// run elsewhere are reached, for programs that do.
+    /// Starts every server of `config`, all at once, and returns without waiting for any. `remote` connects to remote
+    /// servers, in programs that support them.
     pub fn start(config: Config, options: Options, chain: &Chain, remote: Option<Connector>) -> Arc<Self> {
         let fleet = Self::empty(options, chain, remote);
         let names = config.servers.iter().map(|spec| &spec.name).chain(config.unset.iter().map(|server| &server.name));
         fleet.register_all(names.cloned().collect());
         let first_unset = config.servers.len();
         for (index, spec) in config.servers.into_iter().enumerate() {
-            fleet.begin(index, spec, None);
+            fleet.begin_unknown(index, spec);
         }
         for (index, server) in (first_unset..).zip(config.unset) {
             fleet.fail_unset(index, server.reason);
@@ -148,32 +152,32 @@ impl Fleet {
         fleet
     }
 
-    /// A server whose variables are not set cannot start; it fails as one does whose program is not there.
+    /// Fails a server whose variables are not set, as one whose program does not exist.
     fn fail_unset(&self, index: usize, cause: String) {
         let phase = Phase::Startup;
-        self.set_state(index, ServerState::Failed(format!("{phase}: {cause}").into()), None);
+        self.set_state_here(index, ServerState::Failed(format!("{phase}: {cause}").into()), None);
         let hint = Some("set it where this program is started, or give a default: `${NAME:-default}`");
         self.on_report(index, Report { phase, cause, stderr_lines: Vec::new(), hint });
     }
 
-    /// What a server's tool is called among all.
+    /// The full name of a server's tool in the merged list.
     pub fn full_name(&self, server: &str, tool: &str) -> String {
         catalog::names::canonical(server, &self.options.separator, tool)
     }
 
-    /// Who we are among aggregators, and who uses us.
+    /// Detects loops between aggregators.
     pub fn loop_detector(&self) -> &LoopDetector {
         &self.loop_detector
     }
 
-    /// No servers yet.
+    /// A fleet without servers.
     pub fn empty(options: Options, chain: &Chain, remote: Option<Connector>) -> Arc<Self> {
         Self::made(options, chain, remote, None)
     }
 
-    /// Other servers of the same aggregator, apart from these; none yet.
+    /// A separate, empty fleet of the same aggregator.
     pub fn beside(&self, options: Options, chain: &Chain, remote: Option<Connector>) -> Arc<Self> {
-        // Servers are counted by their place, which others have here.
+        // Servers are counted by slot index, and the indexes of the two fleets overlap.
         let options = Options { server_limits: options.server_limits.apart(), ..options };
         Self::made(options, chain, remote, Some(Arc::clone(&self.loop_detector)))
     }
@@ -185,10 +189,10 @@ impl Fleet {
         loop_detector: Option<Arc<LoopDetector>>,
     ) -> Arc<Self> {
         let seed = RandomState::new().hash_one(std::time::SystemTime::now());
-        let above = std::env::var(process_mark::VARIABLE).ok();
+        let above = std::env::var(INSTANCE_MARK_VARIABLE).ok();
         let instance_mark = Arc::new(InstanceMark::new(std::process::id(), seed, above.as_deref()));
         let watchdog = Watchdog::start(&instance_mark.mark()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "could not start the watchdog; servers may survive if this process is killed");
+            tracing::warn!(%error, "failed to start the watchdog; servers may survive if this process is killed");
             Watchdog::absent()
         });
         let nothing = Snapshot::new(Vec::new(), options.separator.clone());
@@ -221,7 +225,7 @@ impl Fleet {
         })
     }
 
-    /// The only client speaks this lifecycle; what is heard first counts.
+    /// Records the lifecycle of the only client; the first one counts.
     pub(crate) fn note_client_lifecycle(&self, lifecycle: Lifecycle) {
         self.client_lifecycle.send_if_modified(|known| {
             let is_news = known.is_none();
@@ -230,7 +234,7 @@ impl Fleet {
         });
     }
 
-    /// What servers may make us hold.
+    /// Limits on what servers may make us store.
     pub fn server_limits(&self) -> &ServerLimits {
         &self.options.server_limits
     }
@@ -239,18 +243,18 @@ impl Fleet {
         &self.options.client_limits
     }
 
-    /// What exists now.
+    /// The current view.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.views.borrow())
     }
 
-    /// Whether a list need not wait for anybody.
+    /// Whether a list need not wait for any server.
     pub fn is_settled(&self, scope: Scope) -> bool {
         has_settled(&self.view(), scope) || Instant::now() >= self.list_deadline
     }
 
-    /// Waits until every server in `scope` is up or down, or has had its time.
-    pub async fn all_settled(&self, scope: Scope) {
+    /// Waits until every server in `scope` is up or down, or has used up its time.
+    pub(crate) async fn all_settled(&self, scope: Scope) {
         let mut views = self.views.subscribe();
         drop(timeout_at(self.list_deadline, views.wait_for(|view| has_settled(view, scope))).await);
     }
@@ -275,12 +279,12 @@ impl Fleet {
         *reported = missing;
     }
 
-    /// Whether a client that introduces itself need not wait for anybody.
+    /// Whether `initialize` need not wait for any server.
     pub fn is_known(&self, scope: Scope) -> bool {
         has_settled(&self.view(), scope) || scope == Scope::All && Instant::now() >= self.initialize_deadline
     }
 
-    /// Waits until a client that introduces itself can be told what there is. One that sees a single server waits for it.
+    /// Waits until `initialize` can be answered. A client that sees a single server waits for that one.
     pub async fn known(&self, scope: Scope) {
         let mut views = self.views.subscribe();
         let settled = views.wait_for(|view| has_settled(view, scope));
@@ -290,24 +294,24 @@ impl Fleet {
         }
     }
 
-    /// Whether any server in `scope` has tasks that a client of that lifecycle can use.
+    /// Whether any server in `scope` supports tasks that a client of that lifecycle can use.
     pub(crate) fn offers_tasks(&self, scope: Scope, lifecycle: Lifecycle) -> bool {
         let view = self.view();
         let mut seen = view.snapshot.servers().iter().enumerate().filter(|(index, _)| scope.sees(*index));
         seen.any(|(_, server)| offers_tasks(&server.offer, lifecycle))
     }
 
-    /// Whether a running server has tasks.
+    /// Whether a running server supports tasks.
     pub(crate) fn has_tasks(&self, server: usize) -> bool {
         self.view().has_tasks[server]
     }
 
-    /// The clients that are told news.
+    /// The clients to notify.
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
         lock(&self.clients).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Every connection that may be at something, those included that get nothing more to do.
+    /// Every connection that may have pending requests, including retired ones.
     pub(crate) fn at_work(&self) -> Vec<Arc<Connection>> {
         let mut connections: Vec<_> = self.view().connections.iter().flatten().cloned().collect();
         connections.extend(lock(&self.retired).iter().filter_map(Weak::upgrade));
@@ -316,7 +320,7 @@ impl Fleet {
         connections
     }
 
-    /// Runs something small beside everything else; it ends with the servers.
+    /// Runs a small background task; it ends with the servers.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut stop = self.stop.subscribe();
         tokio::spawn(async move {
@@ -338,45 +342,45 @@ impl Fleet {
         drop(self.views.subscribe().wait_for(is_settled).await);
     }
 
-    /// From now on `client` is told when tools change.
+    /// Notifies `client` of changes from now on.
     pub fn add_client(&self, client: &Arc<Client>) {
         lock(&self.clients).insert(client.number(), Arc::downgrade(client));
     }
 
-    /// `client` is gone, and told nothing any more.
+    /// Stops notifying `client`, which has disconnected.
     pub(crate) fn remove_client(&self, client: &Client) {
         lock(&self.clients).remove(&client.number());
     }
 
-    /// All there is to know about a server that failed, once its last words are in.
+    /// The report of a server that failed, once its stderr is read.
     pub fn report(&self, server: usize) -> Option<Arc<Report>> {
         lock(&self.reports).get(&server).cloned()
     }
 
-    /// Asks every server to stop. Asking again, more urgently, is fine; less urgently has no effect.
+    /// Requests every server to stop. A later, more urgent request takes effect; a less urgent one does not.
     pub fn stop(&self, how: Stop) {
         raise(&self.stop, how);
         self.slots.for_each(|slot| slot.stop(how));
     }
 
-    /// Waits until nothing of any server is left. Ask them to stop first.
+    /// Waits until all servers have ended. Call [`Fleet::stop`] first.
     pub async fn ended(&self) {
         let mut tasks_of_servers = std::mem::take(&mut *lock(&self.tasks_of_servers));
-        while let Some(life) = tasks_of_servers.join_next().await {
-            if let Err(error) = life {
-                tracing::error!(%error, "the task of a server broke");
+        while let Some(joined) = tasks_of_servers.join_next().await {
+            if let Err(error) = joined {
+                tracing::error!(%error, "the task of a server panicked");
             }
         }
         let watchdog = Arc::clone(&self.watchdog);
         drop(tokio::task::spawn_blocking(move || watchdog.dismiss()).await);
     }
 
-    /// Builds the next view beside the current one and swaps it in. Tells clients if their list is out of date.
+    /// Builds the next view from the current one and swaps it in. Notifies clients whose list is out of date.
     ///
-    /// `apply` is called again if others have changed something while names were made.
+    /// `apply` is called again if something else changed while names were built.
     fn change(&self, index: usize, mut apply: impl FnMut(&mut ServerEntry, &mut Option<Arc<Connection>>)) {
         for attempt in 0.. {
-            // Names of many items take long. Nobody else waits for them, unless others change something all the time.
+            // Building many names takes long. Other changes do not wait for it, unless they keep interrupting it.
             let is_alone = attempt == MOST_ATTEMPTS;
             let permit = is_alone.then(|| lock(&self.changing));
             let before = self.view();
@@ -397,7 +401,7 @@ impl Fleet {
         }
     }
 
-    /// Makes the next view the current one, and tells whoever it concerns.
+    /// Makes the next view the current one, and notifies the clients concerned.
     fn publish(
         &self,
         index: usize,
@@ -419,7 +423,7 @@ impl Fleet {
             LIFECYCLES.into_iter().any(is_other) || is_named_anew
         };
         let mut changed: Vec<Kind> = Kind::ALL.into_iter().filter(differs).collect();
-        // Both lists of resources are announced with one word.
+        // One notification covers both resources and resource templates.
         if changed.contains(&Kind::Resource) {
             changed.retain(|&kind| kind != Kind::Template);
         }
@@ -427,13 +431,14 @@ impl Fleet {
         let is_decided = !is.state.is_on_its_way();
         let is_stopped = is.state == ServerState::Stopped;
 
-        // Not before all have started: until then nobody looks at the names, and each look has its price. Nor while they
-        // are stopped one by one: what that uncovers is of no use to anybody.
+        // Not before all have started: until then names are not used, and the check is expensive. Nor while servers
+        // are stopped one by one: the conflicts that this uncovers do not matter.
         if snapshot.is_settled() && !is_stopped {
             self.name_conflicts.report_new(&snapshot);
         }
         self.views.send_replace(Arc::new(View::new(snapshot, connections)));
-        // While nothing else changes: a room must be open exactly as long as there is something to wait for.
+        // While the view cannot change: a startup queue must accept calls exactly as long as there is something to
+        // wait for.
         let waiting =
             if is_decided { self.slots.at(index).waiting.open() } else { self.slots.at(index).waiting.close() };
         drop(changing);
@@ -443,7 +448,7 @@ impl Fleet {
         }
     }
 
-    /// What a server offers counts towards the limits, also if it was not listed just now.
+    /// Counts what a server offers towards the limits, even if it was not listed just now.
     fn note_catalog(&self, index: usize, offer: &Offer) {
         let instructions = offer.instructions.as_ref().map_or(0, |text| text.len());
         self.options.server_limits.note_instructions(index, instructions);
@@ -459,7 +464,7 @@ impl Fleet {
         if self.options.is_growing { snapshot.growing() } else { snapshot }
     }
 
-    /// Which tools stand on the small surface has changed.
+    /// Notifies clients that the tools of the small surface have changed.
     pub fn surface_changed(&self) {
         for client in self.clients().into_iter().filter(|client| client.surface() != Surface::Full) {
             client.list_changed(Kind::Tool, false);
@@ -476,12 +481,12 @@ impl Fleet {
         self.notify_listeners(Some(server), kind);
     }
 
-    /// Passes on what a server says to everybody, to all who want it.
+    /// Forwards a log message that belongs to no request to all clients that want it.
     fn log_message(&self, server: &Arc<Connection>, line: &Bytes, envelope: &Envelope) {
-        // One that never said what it wants is not made to read what others asked for.
+        // A client that set no level does not receive what other clients requested.
         let is_chatter = self.is_lowered(server.index())
             && logs::level_of(line, &envelope.params).is_some_and(|level| level < Level::Info);
-        // Made once, and shared by all who see several servers.
+        // Built once, and shared by all clients that see several servers.
         let mut labelled = None;
         for client in self.clients() {
             if client.scope().sees(server.index())
@@ -495,7 +500,7 @@ impl Fleet {
                 });
             }
         }
-        // A modern client hears it only while it waits for that server, and only if it can be nobody else's.
+        // A modern client receives it only while its request is pending at that server and no other client's is.
         if let Some(handler) = server.only_handler()
             && !self.clients().iter().any(|client| client.number() == handler.requester().client)
         {
@@ -504,18 +509,18 @@ impl Fleet {
         }
     }
 
-    /// An elicitation out of band is over: the client that was asked hears it.
+    /// Notifies the client that received a URL elicitation that it is complete.
     fn elicitation_complete(&self, server: usize, line: &Bytes, envelope: &Envelope) {
         let id = envelope.params.span.and_then(|params| protocol::scan::member(line, params, "elicitationId"));
         let Some(id) = id.and_then(|id| protocol::text::decode(id.of(line))) else { return };
         for client in self.clients() {
-            if client.server_requests.knows_elicitation(server, &id) {
+            if client.server_requests.take_elicitation(server, &id) {
                 client.pass(line);
             }
         }
     }
 
-    /// What the larger program does with words that are about no open request.
+    /// Notifications that belong to no pending request, in `mcp-aggregator`.
     pub(crate) fn on_any_notification(
         &self,
         server: &Arc<Connection>,
@@ -532,12 +537,12 @@ impl Fleet {
         }
     }
 
-    /// What the tiny program does with them: they are not about tools.
+    /// The same in the tools-only program, where none of them matter.
     pub(crate) fn on_tools_notification(&self, server: &Arc<Connection>, method: &str, _: &Bytes, _: &Envelope) {
-        tracing::debug!(server = %server.server(), method, "notification not passed on");
+        tracing::debug!(server = %server.server(), method, "dropped a notification");
     }
 
-    /// What nobody knows is for who sees that server alone.
+    /// Forwards an unknown notification to clients that see only that server.
     fn unknown_notice(&self, server: &Connection, line: &Bytes) {
         for client in self.clients() {
             if client.scope() == Scope::One(server.index()) || client.is_alone() {
@@ -553,7 +558,7 @@ impl std::fmt::Debug for Fleet {
     }
 }
 
-/// The items of one kind that are kept for a server: those of its modern handshake too, where they are others.
+/// The stored items of one kind of a server, including those of its modern handshake where they differ.
 fn items_kept(offer: &Offer, kind: Kind) -> impl Iterator<Item = &catalog::Item> {
     let (own, modern) = (offer.items(kind), offer.for_lifecycle(Lifecycle::SelfContained).items(kind));
     let others = (!Arc::ptr_eq(own, modern)).then_some(modern);

@@ -1,4 +1,4 @@
-//! Who we are and what we offer: to a legacy client once, to a modern one whenever it asks.
+//! `initialize` and `server/discover`: our name, capabilities and instructions.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::responder::Responder;
 use crate::unavailable;
 
 impl Aggregator {
-    /// What a legacy client asks first.
+    /// `initialize`, the first request of a legacy client.
     pub(crate) fn initialize(self: &Arc<Self>, message: &Incoming<'_>, id: Span, params: &Params) {
         let Incoming { client, to, line, .. } = message;
         let whole = params.span.unwrap_or(Span { start: 0, end: 0 });
@@ -58,7 +58,7 @@ impl Aggregator {
         });
     }
 
-    /// `server/discover`, which a modern client may ask at any time.
+    /// `server/discover`, which a modern client may send at any time.
     pub(crate) fn discover(self: &Arc<Self>, message: &Incoming<'_>, id: Span) {
         let id = message.line.slice(id.start..id.end);
         self.when_known(message.client, message.to, id, |aggregator, client| {
@@ -76,8 +76,8 @@ impl Aggregator {
         });
     }
 
-    /// Answers with what `describe` makes of what is known: at once where nothing more can be told later, else when the
-    /// servers are up or have had their time. A legacy client hears instructions only here.
+    /// Responds with the result of `describe`: at once if nothing more will be known later, else when the servers are
+    /// up or have used up their time. A legacy client receives instructions only here.
     fn when_known(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -101,8 +101,8 @@ impl Aggregator {
         });
     }
 
-    /// The answer to a client that wants to know what there is. Who sees a single server, and one that is down, is told
-    /// how that came about: nothing else could be told apart from a server that has nothing to offer.
+    /// The response to `initialize` or `server/discover`. A client that sees a single server, which is down, receives
+    /// the cause as an error: otherwise it could not tell it from a server that has no items.
     fn initialize_response(
         &self,
         client: &Client,
@@ -120,7 +120,7 @@ impl Aggregator {
         reply::result(id, &describe(self, client))
     }
 
-    /// What both ways of introduction have in common.
+    /// The members that both responses share.
     fn described(&self, client: &Client, lifecycle: Lifecycle) -> Vec<(&'static str, Vec<u8>)> {
         let view = self.fleet.view();
         let (scope, snapshot) = (client.scope(), &view.snapshot);

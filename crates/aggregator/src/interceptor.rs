@@ -1,7 +1,7 @@
-//! Keeping account of calls: which may be made, when, and what becomes of each.
+//! The interface for tracking calls: which may be made, when, and how each ends.
 //!
-//! The aggregator itself keeps none. Whoever does gives it a [`CallInterceptor`]; every call of a tool, whatever its way in, is
-//! then entered there before it is made, and its [`CallTracker`] hears how it went, exactly once.
+//! The aggregator itself tracks none. A program that does supplies a [`CallInterceptor`]; every tool call, however it
+//! arrives, is opened there before it is made, and its [`CallTracker`] is notified of the end exactly once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,59 +13,59 @@ use upstream::CallError;
 
 use crate::client::Client;
 
-/// Where calls are entered.
+/// Opens calls.
 pub trait CallInterceptor: Send + Sync {
-    /// Enters a call, or refuses it.
+    /// Opens a call, or refuses it.
     fn open(&self, call: &CallStart<'_>) -> Result<Arc<dyn CallTracker>, Refusal>;
 }
 
 /// A call that is about to be made.
 pub struct CallStart<'c> {
-    /// Who makes it.
+    /// The client that makes it.
     pub client: &'c Arc<Client>,
-    /// The place of the server it goes to.
+    /// The slot index of its server.
     pub server: usize,
-    /// What that server calls the tool.
+    /// The server's name of the tool.
     pub tool: &'c Arc<str>,
-    /// The id its client gave it.
+    /// The client's id of the request.
     pub id: &'c [u8],
-    /// The request as it came, and where its `arguments` stand.
+    /// The request as it arrived.
     pub line: &'c Bytes,
-    /// Where its parameters stand.
+    /// The span of its parameters.
     pub params: Option<Span>,
-    /// Where its `_meta` stands.
+    /// The span of its `_meta`.
     pub meta: Option<Span>,
 }
 
-/// Something to wait for before a call may be made.
+/// A future that completes when a call may be made.
 pub type PermitFuture = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
-/// The account of one call.
+/// Tracks one call.
 pub trait CallTracker: Send + Sync {
-    /// If the call may not be made at once: something to wait for. Asked once.
+    /// If the call may not be made at once: a future to wait for. Called once.
     fn permit(&self) -> Option<PermitFuture>;
-    /// The call is on its way to its server. If it is traced: the span that the server is told as its cause.
+    /// The call is being sent to its server. If it is traced, returns the span that the server receives as parent.
     fn on_sent(&self) -> Option<SpanContext>;
-    /// It was sent, but waits with us until its server is no longer busy with somebody else.
+    /// The call waits in our queue until its server has finished another client's request.
     fn on_held(&self) {}
-    /// That is over, and its server gets it.
+    /// The wait is over, and the call is sent to its server.
     fn on_released(&self) {}
-    /// The call is over. Said once.
+    /// The call has ended. Called once.
     fn on_end(&self, end: CallEnd<'_>);
-    /// If it was not its client that gave the call up: what the client is told.
+    /// If someone other than the client cancelled the call: the error the client receives.
     fn cancel_reason(&self) -> Option<Refusal>;
 }
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy)]
 pub enum CallEnd<'e> {
-    /// The server answered: with a result, or with an error, which stands there.
+    /// The server responded, with a result or an error at this span.
     Response(&'e Bytes, Result<Span, Span>),
-    /// There was no answer.
+    /// There was no response.
     Failed(&'e CallError),
-    /// It was answered by us; usually with an error.
+    /// We responded ourselves; usually with an error.
     Ours(&'e [u8]),
-    /// It was given up.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -76,14 +76,14 @@ pub struct Refusal {
     pub code: i32,
     /// For people.
     pub message: String,
-    /// A stable word for programs.
+    /// A stable identifier for programs.
     pub reason: &'static str,
     /// Whether the same call may be made again without harm.
     pub is_safe_to_retry: bool,
 }
 
 impl Refusal {
-    /// What the client of a refused call is told.
+    /// The error response to a refused call.
     pub(crate) fn answer(&self, id: &[u8]) -> Vec<u8> {
         let retry: &[u8] = if self.is_safe_to_retry { b"true" } else { b"false" };
         let data = reply::object([("reason", reply::string(self.reason)), ("safeToRetry", retry.to_vec())]);

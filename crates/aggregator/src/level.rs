@@ -1,6 +1,6 @@
 //! The levels of log messages, as syslog orders them.
 
-/// How grave a log message is.
+/// The severity of a log message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// debug
@@ -22,7 +22,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Every level, the least grave first.
+    /// Every level, the least severe first.
     pub const ALL: [Self; 8] = [
         Self::Debug,
         Self::Info,
@@ -34,7 +34,7 @@ impl Level {
         Self::Emergency,
     ];
 
-    /// As it is written in messages.
+    /// The name in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",

@@ -1,65 +1,76 @@
-//! The running whole: the servers behind us, the clients in front, and the way between them.
+//! The engine: the servers behind us, the clients in front, and the routing between them.
 //!
-//! # Layout, in the order a call travels
-//! - [`stdio`]: the front: lines in from the client, the end of everything when it leaves
-//! - [`dispatch`]: one `match` over the methods, which is all we offer; [`method_set`]: how much of it a program offers
-//! - [`call`]: a call on its way to the server that has what it names
-//! - [`responder`]: where the answer goes, and what the server says before
-//! - `response_rewriter`: answers that are looked at on the way: one may begin a task, or have something asked of a person
-//! - [`client_limits`]: what one client, one identity and all clients may make us keep
-//! - [`connected_clients`]: who is connected, for programs that tell
-//! - [`client_sink`]: the way to a client, whatever it is connected by
+//! # Layout, in the order of a call
+//! - [`stdio`]: the stdio front end: reads lines from the client and stops everything when the client leaves
+//! - `dispatch`: one `match` over the methods; `method_set`: which methods a program supports
+//! - `call`: routes a call to the server that has the named item
+//! - `responder`: where the response and earlier notifications go
+//! - `response_rewriter`: responses that are inspected before they are forwarded: one may create a task, or contain an
+//!   elicitation
+//! - `client_limits`: limits on what one client, one identity and all clients may make us store
+//! - `connected_clients`: which clients are connected, for programs that report it
+//! - [`client_sink`]: the sink for a client's messages, whatever its transport
 //!
-//! The other methods: [`initialize`] (`initialize`, `server/discover`), [`lists`], [`resources`], [`subscriptions`],
-//! [`logs`] and [`level`], [`tasks`]; [`batch`] for several messages in one array.
+//! The other methods: `initialize` (`initialize`, `server/discover`), `lists`, `resources`, `subscriptions`, `logs`
+//! and `level`, `tasks`; `batch` for several messages in one array.
 //!
-//! [`surface`]: how much of the tools a client sees.
+//! [`surface`]: which tools a client sees.
 //!
-//! Who and what there is: [`client`] (who is connected), [`server_requests`] (what servers want to know of it), [`fleet`] (all
-//! servers: started, watched, stopped; the current view of what exists), [`startup_queue`] (calls that wait for their
-//! server to start), [`bridge`] (requests between the lifecycles), `unavailable` (what is told of servers that are not
-//! there).
+//! State: `client` (one client), `server_requests` (server requests sent to it), `fleet` (all servers: started,
+//! observed, stopped; the current view of their catalogs), `startup_queue` (calls that wait for their server to
+//! start), `suspended_request` (a request while it waits), `bridge` (requests between the lifecycles), `unavailable`
+//! (errors for servers that are not connected), `sign_in` (clients that are sent to a sign-in page).
 //!
-//! Beside the way: [`interceptor`] (account of calls, where somebody keeps it), [`load`] (the configuration file), [`cycle`] (an aggregator that would start itself), [`logging`],
-//! [`local`] (the engine as a library, for the commands of `mcp-aggregator`).
+//! Besides: [`interceptor`] (tracking of calls), [`load`] (the configuration file), [`cycle`] (an aggregator that
+//! would start itself), [`logging`], [`Signals`], `local_client` (a client in our own process, for the commands of
+//! `mcp-aggregator`).
 
-pub mod batch;
-pub mod bridge;
-pub mod call;
-pub mod client;
-pub mod client_limits;
+mod batch;
+mod bridge;
+mod call;
+mod client;
+mod client_limits;
 pub mod client_sink;
-pub mod connected_clients;
+mod connected_clients;
 pub mod cycle;
-pub mod dispatch;
-pub mod fleet;
-pub mod initialize;
+mod dispatch;
+mod fleet;
+mod initialize;
 pub mod interceptor;
-pub mod level;
-pub mod lists;
+mod level;
+mod lists;
 pub mod load;
-pub mod local;
+mod local_client;
 pub mod logging;
-pub mod logs;
-pub mod method_set;
-pub mod resources;
-pub mod responder;
+mod logs;
+mod method_set;
+mod resources;
+mod responder;
 mod response_rewriter;
-pub mod server_requests;
-pub mod startup_queue;
+mod server_requests;
+mod sign_in;
+mod signals;
+mod startup_queue;
 pub mod stdio;
-pub mod subscriptions;
+mod subscriptions;
 pub mod surface;
-pub mod tasks;
+mod suspended_request;
+mod tasks;
 mod unavailable;
 
 pub use catalog::{Accepted, NamePolicy, NameStyle, Separator, ServerState};
+pub use client::{Client, ClientSetup};
 pub use client_limits::ClientLimits;
-pub use dispatch::{Aggregator, Options};
-pub use fleet::Fleet;
+pub use connected_clients::ConnectedClient;
+pub use dispatch::{Aggregator, FlushSet, Incoming, Options};
+pub use fleet::{FAILURES_TARGET, Fleet, UpstreamEvent, UpstreamHandle, View};
+pub use local_client::LocalClient;
 pub use method_set::MethodSet;
 pub use protocol::escape;
+pub use responder::Responder;
+pub use sign_in::{SignInFuture, SignInHost};
+pub use signals::Signals;
 pub use surface::Surface;
-pub use upstream::inherited::raise_open_files;
+pub use upstream::raise_open_files;
 pub use upstream::watchdog::run_if_asked as become_watchdog_if_asked;
 pub use upstream::{Limit, ServerLimits};

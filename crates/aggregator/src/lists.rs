@@ -11,21 +11,21 @@ use crate::client::{Client, lifecycle_of};
 use crate::dispatch::{Aggregator, Incoming};
 use crate::responder::Responder;
 
-/// Longer lists, in bytes, are written on a thread of their own. Writing this much takes about a millisecond.
+/// Longer lists, in bytes, are written on a separate thread. Writing this much takes about a millisecond.
 const WRITTEN_IN_PLACE: usize = 512 << 10;
 
-/// What a client wants to have listed.
+/// The list that a client requests.
 struct ListRequest {
     kind: Kind,
     lifecycle: Lifecycle,
     cursor: Option<String>,
 }
 
-/// Answers a list: at once if all servers are known, else when they are or have had their time.
-pub fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params, kind: Kind) {
+/// Responds to a list request: at once if all servers are known, else when they are or have used up their time.
+pub(crate) fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params, kind: Kind) {
     let Incoming { client, to, line, .. } = message;
     if params.span.is_some() && !params.is_object {
-        let text = "Invalid params: they must be an object";
+        let text = "Invalid params: expected an object";
         return to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
     }
     let cursor = match params.cursor.map(|cursor| cursor.of(line)) {
@@ -63,14 +63,15 @@ pub fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, pa
     client.defer(parked_id, to, later);
 }
 
-/// Whether a list is ready, or of ordinary size.
+/// Whether a list is already written, or of ordinary size.
 fn is_quickly_written(aggregator: &Aggregator, client: &Client, request: &ListRequest) -> bool {
     let view = aggregator.fleet.view();
     let unwritten = view.snapshot.unwritten(client.scope(), request.kind, client.style(), request.lifecycle);
     unwritten <= WRITTEN_IN_PLACE
 }
 
-/// The same as [`send`] on a thread that serves no calls: for one client at a time, since others may want the same list.
+/// The same as [`send`] on a thread that serves no calls: for one client at a time, since others may want the same
+/// list.
 async fn send_beside_calls(
     aggregator: Arc<Aggregator>,
     client: Arc<Client>,
@@ -101,7 +102,7 @@ fn send(aggregator: &Aggregator, client: &Client, to: &Responder, id: &Bytes, re
         view.snapshot.page(client.scope(), request.kind, client.style(), request.lifecycle, request.cursor.as_deref())
     });
     let Some(page) = page else { return to.respond(&bad_cursor(id)) };
-    // A modern client hears of changes on a stream it opens for that.
+    // A modern client receives changes on a listen stream it opens.
     if request.lifecycle == Lifecycle::Session {
         client.listed(request.kind);
     }
@@ -114,7 +115,7 @@ fn send(aggregator: &Aggregator, client: &Client, to: &Responder, id: &Bytes, re
     ]);
 }
 
-/// The name a modern client gives itself with every request.
+/// The name a modern client sends with every request.
 pub(crate) fn client_name(line: &[u8], params: &Params) -> Option<String> {
     let info = protocol::bridge::meta::read(line, params).info?;
     let name = protocol::scan::member(line, info, "name")?;
@@ -122,5 +123,5 @@ pub(crate) fn client_name(line: &[u8], params: &Params) -> Option<String> {
 }
 
 fn bad_cursor(id: &[u8]) -> Vec<u8> {
-    reply::error(id, code::INVALID_PARAMS, "Invalid cursor; ask for the list from its beginning", None)
+    reply::error(id, code::INVALID_PARAMS, "Invalid cursor; request the list from its start", None)
 }

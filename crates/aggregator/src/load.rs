@@ -1,4 +1,4 @@
-//! The configuration file: read, checked and expanded, before anything is started.
+//! Loads the configuration file: read, checked and expanded before any server is started.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use crate::cycle::{self, Chain, Cycle};
 pub struct Loaded {
     /// The servers.
     pub config: Config,
-    /// Where this configuration stands among aggregators that run aggregators.
+    /// The position of this configuration in a chain of aggregators.
     pub chain: Chain,
     /// The file as it was read.
     pub source: Vec<u8>,
 }
 
-/// A configuration cannot be run.
+/// A configuration cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// There is no such file.
     #[error("config file not found: {}", .0.display())]
     NotFound(PathBuf),
-    /// There is one, but it cannot be read.
+    /// The file exists, but cannot be read.
     #[error("could not read config file {}: {source}", path.display())]
     Unreadable {
         /// The file.
@@ -33,15 +33,15 @@ pub enum LoadError {
         /// Why not.
         source: io::Error,
     },
-    /// Its content is wrong.
+    /// Its content is invalid.
     #[error("{}: {source}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// Everything that is wrong with it.
+        /// All errors in it.
         source: ConfigError,
     },
-    /// Running it would never end.
+    /// It would start itself.
     #[error(transparent)]
     Cycle(#[from] Cycle),
 }
@@ -58,7 +58,7 @@ pub fn load_each(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
 
 fn load_by(path: &Path, parse: impl FnOnce(&[u8]) -> Result<Config, ConfigError>) -> Result<Loaded, LoadError> {
     let bytes = read(path)?;
-    // A pipe (`<(…)` in a shell) can be read but has no path to speak of.
+    // A pipe (`<(…)` in a shell) can be read but has no meaningful path.
     let resolved = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let chain = Chain::enter(std::env::var_os(cycle::VARIABLE).as_deref(), &resolved)?;
     let config = parse(&bytes).map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
@@ -76,28 +76,28 @@ pub fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     })
 }
 
-/// The variable that says how many seconds a server may take to become ready.
-pub const START_TIMEOUT_VARIABLE: &str = "MCP_AGGREGATOR_START_TIMEOUT";
+/// The variable with the seconds a server may take to become ready.
+pub(crate) const START_TIMEOUT_VARIABLE: &str = "MCP_AGGREGATOR_START_TIMEOUT";
 
 /// How long a server may take to become ready. Generous: `npx` and `uvx` download a server before its first start.
 pub fn start_timeout() -> Result<Duration, String> {
     seconds(START_TIMEOUT_VARIABLE, 60)
 }
 
-/// The variable that says how many seconds a modern client may take to answer what a legacy server wants to know.
-pub const ANSWER_TIMEOUT_VARIABLE: &str = "MCP_AGGREGATOR_ANSWER_TIMEOUT";
+/// The variable with the seconds a modern client may take to answer a legacy server's request.
+pub(crate) const ANSWER_TIMEOUT_VARIABLE: &str = "MCP_AGGREGATOR_ANSWER_TIMEOUT";
 
-/// How long a parked call waits for the client to come back. A person may have to think about it.
+/// How long a parked call waits for the client's retry. A person may have to think about the answer.
 pub fn answer_timeout() -> Result<Duration, String> {
     seconds(ANSWER_TIMEOUT_VARIABLE, 300)
 }
 
 fn seconds(variable: &str, default: u64) -> Result<Duration, String> {
     let Some(text) = std::env::var_os(variable) else { return Ok(Duration::from_secs(default)) };
-    // What is no UTF-8 is no number either.
+    // Text that is not UTF-8 is no number either.
     let text = text.to_string_lossy();
     let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0 && seconds.is_finite());
-    // Nobody waits longer than a year, and clocks cannot count to every number.
+    // More than a year is pointless, and clocks cannot represent every number.
     seconds
         .map(|seconds| Duration::from_secs_f64(seconds.min(365.0 * 24.0 * 3600.0)))
         .ok_or_else(|| format!("{variable} is {text:?}; it must be a number of seconds"))

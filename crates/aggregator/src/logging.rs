@@ -1,7 +1,7 @@
-//! Where words go: stderr or a file, never stdout.
+//! Log output: to stderr or a file, never to stdout.
 //!
-//! A log of our own instead of `tracing-subscriber`'s: that keeps a registry of spans, of which we have none, and the tiny
-//! program, which promises to take little memory, would pay for it with a hundredth of it.
+//! Our own subscriber instead of `tracing-subscriber`'s: that keeps a registry of spans, which we do not use, and it
+//! would add a hundredth to the memory of the tools-only program, which promises to use little.
 
 use std::fmt::{self, Write as _};
 use std::fs::File;
@@ -53,14 +53,14 @@ impl Subscriber for Log {
         event.record(&mut EventText(&mut line));
         let mut line = contained(&line);
         line.push('\n');
-        // Where a word about what is wrong cannot be written, another about that cannot be either.
+        // If the log cannot be written, an error about that cannot be logged either.
         match &self.target {
             Target::File(file) => (&*file).write_all(line.as_bytes()).ok(),
             Target::Stderr => NonBlocking(io::stderr()).write_all(line.as_bytes()).ok(),
         };
     }
 
-    // Nobody is told of spans: none is enabled.
+    // Spans are never enabled.
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Id::from_u64(1)
     }
@@ -70,8 +70,8 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// A record as it may stand in a log: what servers wrote is part of it, and must neither steer a terminal nor look like a
-/// record of its own. So all its lines but the first begin with a blank.
+/// Escapes a record for the log: it contains text of servers, which must neither control a terminal nor look like
+/// another record. So all its lines but the first begin with a space.
 pub fn contained(record: &str) -> String {
     let record = escape::multi_line(record);
     let mut lines = record.split('\n');
@@ -82,7 +82,7 @@ pub fn contained(record: &str) -> String {
     })
 }
 
-/// The sentence of an event as it is, and its fields by name.
+/// The message of an event, and its fields by name.
 struct EventText<'l>(&'l mut String);
 
 impl Visit for EventText<'_> {
@@ -95,12 +95,12 @@ impl Visit for EventText<'_> {
     }
 }
 
-/// A moment as people and programs read it: `2026-07-28T09:30:00.000001Z`.
+/// A timestamp such as `2026-07-28T09:30:00.000001Z`.
 struct Moment(SystemTime);
 
 impl fmt::Display for Moment {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A clock that stands before 1970 is wrong anyhow.
+        // A clock before 1970 is wrong anyway.
         let since = self.0.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let seconds = since.as_secs();
         let (year, month, day) = date(seconds / 86_400);
@@ -124,8 +124,8 @@ fn date(days: u64) -> (u64, u64, u64) {
     (lifecycle * 400 + year + u64::from(month <= 2), month, day - (153 * march_month + 2) / 5 + 1)
 }
 
-/// Writes only while somebody reads. Clients exist that open our stderr and never look at it; when that pipe is full,
-/// words are lost rather than calls held up.
+/// Writes only while the pipe accepts it. Some clients open our stderr and never read it; when that pipe is full, log
+/// records are dropped rather than calls delayed.
 struct NonBlocking<S>(S);
 
 /// A pipe that is ready takes at least this much at once.
@@ -153,7 +153,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn a_line_tells_when_how_urgent_what_and_the_circumstances() {
+    fn a_log_line_has_time_level_message_and_fields() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let log = Log { level: Level::WARN, target: Target::File(File::create(&path).unwrap()) };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_wrote_steers_no_terminal_and_is_no_record_of_its_own() {
+    fn server_output_is_escaped_and_forges_no_log_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let log = Log { level: Level::WARN, target: Target::File(File::create(&path).unwrap()) };
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_nobody_reads_are_lost_and_hold_nobody_up() {
+    fn unread_log_lines_are_dropped_and_block_nothing() {
         let (mut reader, writer) = io::pipe().unwrap();
         let mut log = NonBlocking(writer);
         log.write_all(b"first\n").unwrap();

@@ -1,4 +1,4 @@
-//! Log messages of servers: who wants them, from which level on, and labelled by server.
+//! Log messages of servers: filtered by level for each client, and labelled by server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::fleet::Fleet;
 use crate::level::Level;
 
 const METHOD: &str = "notifications/message";
-/// How long a server goes on saying what a modern request wanted to hear. The next one usually wants the same.
+/// How long a server keeps the level that a modern request set. The next request usually wants the same.
 const LEVEL_RESET_DELAY: Duration = Duration::from_secs(3);
 
 /// Whether this is a log message.
@@ -36,7 +36,7 @@ pub(crate) fn is_wanted(client: &Client, line: &[u8], envelope: &Envelope) -> bo
     client.level().is_none_or(|least| level_of(line, &envelope.params) >= Some(least))
 }
 
-/// The message with the name of its server, unless only one can have written it.
+/// The message with the name of its server, unless the client sees only one.
 pub(crate) fn labelled(scope: Scope, server: &Connection, line: &Bytes, envelope: &Envelope) -> Bytes {
     match scope {
         Scope::All => label::log(line, &envelope.params, server.server().as_str()),
@@ -44,13 +44,13 @@ pub(crate) fn labelled(scope: Scope, server: &Connection, line: &Bytes, envelope
     }
 }
 
-/// The level of a message. One that has none we know is passed to everybody.
+/// The level of a message. A message without a known level is forwarded to all clients.
 pub(crate) fn level_of(line: &[u8], params: &Params) -> Option<Level> {
     let level = member(line, params.span?, "level")?;
     Some(Level::named(&text::decode(level.of(line))?).unwrap_or(Level::Emergency))
 }
 
-/// `logging/setLevel` of a client: heeded for it alone, and asked of every server as far as nobody wants more.
+/// `logging/setLevel` of a client: applied to its own messages, and sent to servers whose level is less verbose.
 pub(crate) fn set_level(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
     let Incoming { client, to, line, .. } = message;
     let level =
@@ -65,34 +65,34 @@ pub(crate) fn set_level(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
     aggregator.fleet.settle_levels();
 }
 
-/// What servers were asked for, and what requests under way want to hear of them.
+/// The levels set at servers, and those that open requests want.
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
-    /// By server: what modern requests want while they run.
+    /// By server: the levels that modern requests want while they are open.
     requested: HashMap<usize, Vec<Level>>,
-    /// By server: what it was last asked for.
+    /// By server: the level that was last set.
     applied: HashMap<usize, Level>,
 }
 
 impl Levels {
-    /// The server is gone for good.
+    /// Forgets a server that was removed.
     pub(crate) fn forget(&mut self, server: usize) {
         self.requested.remove(&server);
         self.applied.remove(&server);
     }
 
-    /// What a server is to be asked for when clients want `of_clients`, if that is something new.
+    /// The level to set at a server when clients want `of_clients`, if it differs from the current one.
     fn due(&self, server: usize, of_clients: Option<Level>) -> Option<Level> {
         let requested = self.requested.get(&server).into_iter().flatten().copied();
         let applied = self.applied.get(&server).copied();
-        // When nobody wants anything any more, there is no way to ask for what the server would say by itself. Clients
-        // that never said what they want get this.
+        // When no level is wanted any more, a server cannot be reset to its own default. Clients that never set a
+        // level get this one.
         let wanted = of_clients.into_iter().chain(requested).min().or(applied.map(|_| Level::Info))?;
         (applied != Some(wanted)).then_some(wanted)
     }
 }
 
-/// A modern request that wants log messages of a server while it runs.
+/// A modern request that wants log messages of a server while it is open.
 pub(crate) struct LevelRequest {
     fleet: Arc<Fleet>,
     connection: Arc<Connection>,
@@ -100,8 +100,8 @@ pub(crate) struct LevelRequest {
 }
 
 impl LevelRequest {
-    /// The server is asked for what the request wants, before that request. What others do not want of it is kept from
-    /// them.
+    /// Sets the server's level before the request is sent. Clients that want less do not receive the additional
+    /// messages.
     pub(crate) fn new(fleet: &Arc<Fleet>, connection: &Arc<Connection>, level: Level) -> Self {
         fleet.levels().requested.entry(connection.index()).or_default().push(level);
         fleet.settle_level(connection);
@@ -118,7 +118,7 @@ impl Drop for LevelRequest {
             requested.swap_remove(at);
         }
         drop(levels);
-        // At the very end there is nothing to run it on, and nobody to ask.
+        // At shutdown there is no runtime for the task, and no server to send to.
         if tokio::runtime::Handle::try_current().is_ok() {
             let (fleet, connection) = (Arc::clone(&self.fleet), Arc::clone(&self.connection));
             self.fleet.spawn(async move {
@@ -130,7 +130,7 @@ impl Drop for LevelRequest {
 }
 
 impl Fleet {
-    /// Asks every server for the most that anybody wants now, where that has changed.
+    /// Sets at every server the most verbose level that is wanted now, where that has changed.
     pub(crate) fn settle_levels(&self) {
         for connection in self.view().connections.iter().flatten() {
             self.settle_level(connection);
@@ -143,7 +143,7 @@ impl Fleet {
         if !has_logs || connection.lifecycle() != Lifecycle::Session {
             return;
         }
-        // Locked until it is asked: what is asked last must be what was noted last.
+        // Locked until it is sent: the last level sent must be the last one recorded.
         let mut levels = self.levels();
         let clients = self.clients();
         let seeing = clients.iter().filter(|client| client.scope().sees(server));
@@ -152,12 +152,12 @@ impl Fleet {
         self.set_level_of(connection, level);
     }
 
-    /// Whether `server` says more than it would by itself, because somebody wants to hear it.
+    /// Whether `server` logs more than by default, because a client or request wants it.
     pub(crate) fn is_lowered(&self, server: usize) -> bool {
         self.levels().applied.contains_key(&server) || self.clients().iter().any(|client| client.level().is_some())
     }
 
-    /// A server that comes later, or has forgotten us, hears it as well.
+    /// Sets the level at a server that connects later or has lost its session.
     pub(crate) fn set_level_of_new(&self, connection: &Arc<Connection>) {
         self.levels().applied.remove(&connection.index());
         self.settle_level(connection);
@@ -168,16 +168,16 @@ impl Fleet {
     }
 
     fn set_level_of(&self, connection: &Arc<Connection>, level: Level) {
-        // Asked here and now, so that it comes before what follows; only the answer is waited for elsewhere.
+        // Sent synchronously, so that it precedes what follows; only the response is awaited in a task.
         let params = reply::object([("level", reply::string(level.as_str()))]);
-        let Some(answer) = connection.ask_now("logging/setLevel", Some(&params)) else { return };
+        let Some(answer) = connection.start_request("logging/setLevel", Some(&params)) else { return };
         let connection = Arc::clone(connection);
         self.spawn(async move {
             if let Some(answer) = answer.await
                 && let Err(error) = answer.outcome
             {
                 let error = String::from_utf8_lossy(error.of(&answer.line)).into_owned();
-                tracing::debug!(server = %connection.server(), error, "did not take the log level");
+                tracing::debug!(server = %connection.server(), error, "the server did not accept the log level");
             }
         });
     }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_asked_for_the_most_that_anybody_wants_and_for_less_when_they_are_gone() {
+    fn a_server_gets_the_lowest_log_level_of_all_clients_until_they_leave() {
         let mut levels = Levels::default();
         assert_eq!(levels.due(0, None), None, "a server nobody wants anything of is left alone");
         let mut ask = |requested: &[Level], of_clients| {

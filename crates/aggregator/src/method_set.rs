@@ -1,13 +1,12 @@
-//! How much of the protocol a program speaks.
+//! The part of the protocol that a program supports.
 //!
-//! A table of functions rather than a flag, so that what a program does not speak is not linked into it: the tiny program
-//! never names [`MethodSet::EVERYTHING`], and nothing else leads to what stands there.
+//! A table of functions rather than a flag, so that unsupported methods are not linked: the tools-only program never
+//! names [`MethodSet::EVERYTHING`], and nothing else refers to those functions.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::envelope::Envelope;
-use protocol::{Lifecycle, Span};
+use protocol::{Envelope, Lifecycle, RequestEnvelope};
 use upstream::Connection;
 
 use crate::client::Client;
@@ -15,16 +14,16 @@ use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::Fleet;
 use crate::surface;
 
-/// What is offered to clients and asked of servers.
+/// The methods that clients can use and servers are sent.
 #[derive(Debug, Clone, Copy)]
 pub struct MethodSet {
-    /// Nothing but tools.
+    /// Only tools.
     pub(crate) is_tools_only: bool,
-    /// Takes a request: the message, what was found in it, its id and its method.
-    pub(crate) request: fn(&Arc<Aggregator>, Incoming<'_>, &Envelope, Span, &str),
-    /// The list of tools, where it is another than all of them.
+    /// Handles a request: the message, its envelope, and its method.
+    pub(crate) request: fn(&Arc<Aggregator>, Incoming<'_>, &RequestEnvelope, &str),
+    /// The list of tools, where it is not the complete one.
     pub(crate) tools_page: fn(&Aggregator, &Client, Lifecycle) -> Option<Bytes>,
-    /// Takes what a server says that is about no open request.
+    /// Handles a server's notification that belongs to no pending request.
     pub(crate) on_notification: fn(&Fleet, &Arc<Connection>, &str, &Bytes, &Envelope),
 }
 
@@ -37,7 +36,7 @@ impl MethodSet {
         on_notification: Fleet::on_any_notification,
     };
 
-    /// Tools, and what belongs to them.
+    /// Tools, and what they need.
     pub const TOOLS: Self = Self {
         is_tools_only: true,
         request: Aggregator::request_of_tools,

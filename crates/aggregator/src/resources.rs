@@ -1,5 +1,5 @@
-//! Reading resources, and completing what names prompts and resources: who has them, and the search for those nobody
-//! has listed.
+//! `resources/read` and `completion/complete`: routing to the owner, and the search for resources that no server
+//! lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,30 +9,30 @@ use catalog::Kind;
 use protocol::bridge::result::{self, ResultType};
 use protocol::bridge::{change, error, meta};
 use protocol::reply::{self, code};
-use protocol::scan::{Span, member};
+use protocol::scan::member;
 use protocol::splice::Edit;
-use protocol::{Envelope, Lifecycle, text};
+use protocol::{Envelope, Lifecycle, Params, RequestEnvelope, text};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use upstream::Connection;
-use upstream::connection::Response;
+use upstream::{Connection, Response};
 
-use crate::call::{self, Destination, id_of};
+use crate::call::{self, Destination};
 use crate::client::lifecycle_of;
 use crate::client_sink::Message;
 use crate::dispatch::{Aggregator, FlushSet, Incoming};
 use crate::responder::Responder;
+use crate::suspended_request::{SuspendedRequest, Target};
 
-/// How long one server may think about a resource before the next is asked as well.
+/// How long one server may take to find a resource before the next is tried as well.
 const HEAD_START: Duration = Duration::from_millis(500);
-/// How long the search may take in all.
+/// How long the whole search may take.
 const RESOURCE_SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// `resources/read`: sent to the server that lists the resource; what nobody lists is searched for.
-pub fn read(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope) {
+/// `resources/read`: sent to the server that lists the resource; an unlisted one is searched for.
+pub(crate) fn read(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope) {
     let Incoming { client, to, line, .. } = &message;
-    let id = id_of(envelope);
-    let Some(uri) = envelope.params.uri.and_then(|uri| text::decode(uri.of(line))) else {
+    let id = request.id;
+    let Some(uri) = request.params.uri.and_then(|uri| text::decode(uri.of(line))) else {
         let text = "Invalid params: `uri` must be a string";
         return to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
     };
@@ -40,49 +40,56 @@ pub fn read(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Enve
     let owners = view.snapshot.owners_of_uri(client.scope(), &uri, &mut view.snapshot.uri_budget(1));
     let others = view.snapshot.resource_servers(client.scope());
     if let Some(listed) = view.snapshot.resolve(client.scope(), Kind::Resource, &uri) {
-        return call::route_to(aggregator, message, envelope, listed.server);
+        return call::route_to(aggregator, message, request, listed.server, Target::Method(read));
     }
     let mut candidates = owners;
     candidates.extend(others.into_iter().filter(|server| !candidates.contains(server)).collect::<Vec<_>>());
-    // While servers start, nobody can say that they do not have it.
-    if !aggregator.fleet.is_settled(client.scope()) && !client.has_many_deferred() {
-        return wait_and_read(aggregator, &message, id);
+    // While servers start, it is unknown whether they have it. A client that leaves gets what is known.
+    let can_wait = !client.has_left() && !client.has_many_deferred();
+    if can_wait && !aggregator.fleet.is_settled(client.scope()) {
+        return wait_and_read(aggregator, &message, request);
     }
     match candidates[..] {
-        [] => to.respond(&not_found(id.of(line), &uri, lifecycle_of(&envelope.params))),
-        [only] => call::route_to(aggregator, message, envelope, only),
-        _ => search(aggregator, &message, envelope, &uri, &candidates),
+        [] => to.respond(&not_found(id.of(line), &uri, lifecycle_of(&request.params))),
+        [only] => call::route_to(aggregator, message, request, only, Target::Method(read)),
+        _ => search(aggregator, &message, request, &uri, &candidates),
     }
 }
 
-fn wait_and_read(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span) {
+fn wait_and_read(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &RequestEnvelope) {
     let Incoming { client, to, line, .. } = message;
-    let (aggregator, owner, answer_to, line) =
-        (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), (*line).clone());
-    client.defer(line.slice(id.start..id.end), to, async move {
+    let suspended = SuspendedRequest::new(aggregator, message, request, Target::Method(read));
+    let (aggregator, owner) = (Arc::clone(aggregator), Arc::clone(client));
+    client.defer(line.slice(request.id.start..request.id.end), to, async move {
         tokio::select! {
             () = aggregator.fleet.all_settled(owner.scope()) => {}
             () = owner.leaving() => {}
         }
         let mut flush_set = FlushSet::default();
-        aggregator.take(&owner, &answer_to, &protocol::Line::Whole(line), &mut flush_set);
+        suspended.resume(&mut flush_set);
         flush_set.flush();
-        answer_to.flush();
+        suspended.to().flush();
     });
 }
 
-/// Asks one server after the other, each with a head start, until one has it.
-fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envelope, uri: &str, candidates: &[usize]) {
+/// Tries one server after the other, each with a head start, until one has the resource.
+fn search(
+    aggregator: &Arc<Aggregator>,
+    message: &Incoming<'_>,
+    request: &RequestEnvelope,
+    uri: &str,
+    candidates: &[usize],
+) {
     let Incoming { client, to, line, .. } = message;
     let view = aggregator.fleet.view();
-    let lifecycle = lifecycle_of(&envelope.params);
+    let lifecycle = lifecycle_of(&request.params);
     let connections = candidates.iter().filter_map(|&server| view.connections[server].as_ref());
     let connections: Vec<_> = connections.map(|connection| Arc::clone(connection.for_lifecycle(lifecycle))).collect();
-    let (id, envelope, uri) = (id_of(envelope), *envelope, uri.to_owned());
+    let (id, request, uri) = (request.id, *request, uri.to_owned());
     let (aggregator, owner, answer_to, line) =
         (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), (*line).clone());
     client.defer(line.slice(id.start..id.end), to, async move {
-        let found = timeout(RESOURCE_SEARCH_TIMEOUT, first_to_have(connections, bare_params(&line, &envelope)))
+        let found = timeout(RESOURCE_SEARCH_TIMEOUT, first_to_have(connections, bare_params(&line, &request.params)))
             .await
             .ok()
             .flatten();
@@ -91,19 +98,19 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envel
             return answer_to.flush();
         };
         if needs_the_client(&answer) {
-            // It has something to ask: now that we know who has it, the request itself goes there.
+            // The server needs input: now that the owner is known, the request itself is sent there.
             let mut flush_set = FlushSet::default();
             let message = Incoming { client: &owner, to: &answer_to, line: &line, flush_set: &mut flush_set };
-            call::send(&aggregator, message, &envelope, Destination::as_it_is(&connection));
+            call::send(&aggregator, message, &request, Destination::as_it_is(&connection));
             return flush_set.flush();
         }
         pass_on(&answer_to, id.of(&line), &answer, connection.lifecycle(), lifecycle);
     });
 }
 
-/// The parameters of a request as anybody may be asked: without what belongs to this one request.
-fn bare_params(line: &Bytes, envelope: &Envelope) -> Bytes {
-    let plain = meta::to_legacy(line, envelope);
+/// The parameters that any server may receive: without the members that belong to this one request.
+fn bare_params(line: &Bytes, params: &Params) -> Bytes {
+    let plain = meta::to_legacy(line, params);
     let Some(params) = Envelope::scan(&plain).ok().and_then(|plain| plain.params.span) else { return Bytes::new() };
     let params = plain.slice(params.start..params.end);
     let whole = change::whole(&params);
@@ -123,7 +130,7 @@ async fn first_to_have(connections: Vec<Arc<Connection>>, params: Bytes) -> Opti
             Some(connection) => {
                 let params = params.clone();
                 asked.spawn(async move {
-                    let answer = connection.ask("resources/read", Some(&params)).await;
+                    let answer = connection.request("resources/read", Some(&params)).await;
                     answer.map(|answer| (connection, answer))
                 });
             }
@@ -133,7 +140,7 @@ async fn first_to_have(connections: Vec<Arc<Connection>>, params: Bytes) -> Opti
         let joined = if waiting.len() == 0 {
             asked.join_next().await
         } else {
-            // One that takes its time, or for ever, does not hold up the next.
+            // A slow or stuck server does not delay the next.
             timeout(HEAD_START, asked.join_next()).await.unwrap_or(None)
         };
         if let Some(Ok(Some((connection, answer)))) = joined
@@ -166,11 +173,11 @@ fn pass_on(to: &Responder, id: &[u8], answer: &Response, from: Lifecycle, lifecy
     to.flush();
 }
 
-/// `completion/complete`: sent to whoever has what is completed.
-pub fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope) {
+/// `completion/complete`: sent to the owner of the prompt or resource.
+pub(crate) fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope) {
     let Incoming { client, to, line, .. } = &message;
-    let (id, scope) = (id_of(envelope), client.scope());
-    let reference = envelope.params.span.and_then(|params| member(line, params, "ref"));
+    let (id, scope) = (request.id, client.scope());
+    let reference = request.params.span.and_then(|params| member(line, params, "ref"));
     let text_of =
         |name: &str| Some((member(line, reference?, name)?, text::decode(member(line, reference?, name)?.of(line))?));
     let view = aggregator.fleet.view();
@@ -182,10 +189,10 @@ pub fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
             {
                 let server_name = view.snapshot.item(Kind::Prompt, found).id_token();
                 let renamed = Some(Edit { span: name_at, with: &server_name });
-                return call::send(aggregator, message, envelope, Destination { connection, renamed, alias: None });
+                return call::send(aggregator, message, request, Destination { connection, renamed, alias: None });
             }
             if let catalog::Scope::One(server) = scope {
-                return call::route_to(aggregator, message, envelope, server);
+                return call::route_to(aggregator, message, request, server, Target::Method(complete));
             }
             let text = format!("Prompt not found: {name}");
             to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, &text, None));
@@ -196,13 +203,13 @@ pub fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
             let owner = owner.or_else(|| fitting().first().copied());
             let alone = if let catalog::Scope::One(server) = scope { Some(server) } else { None };
             match owner.or(alone) {
-                Some(server) => call::route_to(aggregator, message, envelope, server),
-                None => to.respond(&not_found(id.of(line), &uri, lifecycle_of(&envelope.params))),
+                Some(server) => call::route_to(aggregator, message, request, server, Target::Method(complete)),
+                None => to.respond(&not_found(id.of(line), &uri, lifecycle_of(&request.params))),
             }
         }
         _ => {
             if let catalog::Scope::One(server) = scope {
-                return call::route_to(aggregator, message, envelope, server);
+                return call::route_to(aggregator, message, request, server, Target::Method(complete));
             }
             let text = "Invalid params: `ref` must name a prompt (`ref/prompt`) or a resource (`ref/resource`)";
             to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
@@ -210,7 +217,7 @@ pub fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &
     }
 }
 
-/// Nobody has it, as each lifecycle says so.
+/// The not-found error in the form of each lifecycle.
 pub(crate) fn not_found(id: &[u8], uri: &str, lifecycle: Lifecycle) -> Vec<u8> {
     let code = match lifecycle {
         Lifecycle::Session => code::RESOURCE_NOT_FOUND,

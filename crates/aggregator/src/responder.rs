@@ -1,4 +1,4 @@
-//! Where the answers to a client's requests go, and what servers say about them before.
+//! Where the responses to a client's requests go, with the notifications that precede them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,46 +10,45 @@ use protocol::bridge::change::Change;
 use protocol::bridge::{input, label};
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
-use protocol::{Envelope, Kind, Span, text};
+use protocol::{Envelope, Kind, Span};
 use upstream::{CallError, Connection, Notification, Requester, ResponseHandler, ServerRequest, ServerResponse};
 
-use crate::bridge::scanned;
-use crate::call::id_of;
+use crate::bridge::scanned_response_id;
 use crate::client::Client;
 use crate::client_sink::{ClientSink, Message, Outbound};
 use crate::interceptor::{CallEnd, CallTracker};
 use crate::logs;
 
-/// A client, and the way its answers take: one for all its requests (stdio), or one for each (HTTP).
+/// A client and the sink for its responses: one for all its requests (stdio), or one for each (HTTP).
 pub struct Responder {
     client: Arc<Client>,
     sink: Arc<dyn ClientSink>,
-    /// The one request this is for is entered there.
+    /// Tracks the one request this is for.
     tracker: Option<Arc<dyn CallTracker>>,
 }
 
 impl Responder {
-    /// Answers to `client` go this `sink`.
+    /// Sends responses to `client` through `sink`.
     pub fn to(client: &Arc<Client>, sink: Arc<dyn ClientSink>) -> Arc<Self> {
         Arc::new(Self { client: Arc::clone(client), sink, tracker: None })
     }
 
-    /// The same for one request, which is entered in `tracker`.
+    /// The same for one request, tracked by `tracker`.
     pub(crate) fn tracked(&self, tracker: Arc<dyn CallTracker>) -> Arc<Self> {
         Arc::new(Self { client: Arc::clone(&self.client), sink: Arc::clone(&self.sink), tracker: Some(tracker) })
     }
 
-    /// Where the one request this is for is entered.
+    /// The tracker of the one request this is for.
     pub(crate) fn tracker(&self) -> Option<&Arc<dyn CallTracker>> {
         self.tracker.as_ref()
     }
 
-    /// Who asked.
+    /// The client that made the request.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
-    /// The way.
+    /// The sink for responses.
     pub fn sink(&self) -> &Arc<dyn ClientSink> {
         &self.sink
     }
@@ -66,19 +65,19 @@ impl Responder {
         self.sink.send(Outbound::Response, Message::Own(answer));
     }
 
-    /// The same, in stretches.
-    pub fn respond_parts(&self, parts: &[Bytes]) {
+    /// The same, in slices.
+    pub(crate) fn respond_parts(&self, parts: &[Bytes]) {
         self.sink.send(Outbound::Response, Message::Parts(parts));
     }
 
     /// Answers a request that was counted as open.
-    pub fn close_with(&self, answer: &[u8]) {
+    pub(crate) fn close_with(&self, answer: &[u8]) {
         self.respond(answer);
         self.client.request_closed();
     }
 
-    /// The answer of a server, with the client's own id put back.
-    pub fn pass_response(&self, id: &[u8], line: &Bytes, id_at: Span) {
+    /// Forwards a server's response with the client's own id.
+    pub(crate) fn pass_response(&self, id: &[u8], line: &Bytes, id_at: Span) {
         if let Some(tracker) = &self.tracker
             && let Ok(Envelope { kind: Kind::Response { outcome, .. }, .. }) = Envelope::scan(line)
         {
@@ -92,14 +91,15 @@ impl Responder {
         self.client.request_closed();
     }
 
-    /// Something before the answer. A client that does not keep up, or cannot be told, misses it.
-    pub fn pass_notification(&self, line: &Bytes, edits: &[Edit<'_>]) {
+    /// Forwards a notification that precedes the response. A client that reads too slowly, or accepts none, misses it.
+    pub(crate) fn pass_notification(&self, line: &Bytes, edits: &[Edit<'_>]) {
         if self.sink.carries_notifications() && !self.sink.is_full() {
             self.sink.send(Outbound::Notification, Message::Spliced { line, edits });
         }
     }
 
-    /// A request that was not counted as open is given up. If that was not the client's wish, it waits for an answer.
+    /// Ends a request that was not counted as open and is cancelled. If the client did not cancel it, it gets a
+    /// response.
     pub(crate) fn give_up(&self, id: &[u8]) {
         if let Some(tracker) = &self.tracker {
             tracker.on_end(CallEnd::Cancelled);
@@ -111,13 +111,13 @@ impl Responder {
         self.sink.give_up();
     }
 
-    /// Lets out what was said.
+    /// Flushes what was sent.
     pub fn flush(&self) {
         self.sink.flush();
     }
 
-    /// An error that wants addresses visited first puts a question to a person: it is remembered who was asked, for the word
-    /// that it is done, and the person must see who asks.
+    /// An error that requires URLs to be visited contains elicitations: they are recorded so that their completion can
+    /// be forwarded, and labelled so that the person sees which server asks.
     fn url_elicitation(&self, server: &Connection, line: &Bytes, error: Span) -> Option<Bytes> {
         let mut change = Change::new(line);
         for visit in input::visits(line, error) {
@@ -129,7 +129,7 @@ impl Responder {
         (!change.is_empty()).then(|| change.apply())
     }
 
-    /// The way a question about one of these requests takes, if there is one.
+    /// The sink for a server request about one of these requests, if there is one.
     pub(crate) fn sink_for_server_requests(&self) -> Option<&Arc<dyn ClientSink>> {
         let is_fit = |sink: &&Arc<dyn ClientSink>| sink.carries_notifications() && !sink.is_gone() && !sink.is_full();
         [&self.sink, self.client.sink()].into_iter().find(is_fit)
@@ -159,7 +159,7 @@ impl ResponseHandler for Responder {
             tracker.on_end(CallEnd::Response(line, outcome));
         }
         match outcome.err().and_then(|error| self.url_elicitation(server, line, error)) {
-            Some(line) => self.restore_id(id, &line, id_of(&scanned(&line))),
+            Some(line) => self.restore_id(id, &line, scanned_response_id(&line)),
             None => self.restore_id(id, line, id_at),
         }
     }
@@ -211,23 +211,45 @@ impl ResponseHandler for Responder {
     }
 
     fn catch_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
-        // Where several share a server, one that reads slowly must not hold up the others: its way is bounded instead.
+        // Where clients share a server, a slow reader must not delay the others: its sink is bounded instead.
         if self.client.is_alone() { self.sink.catch_up() } else { None }
     }
 }
 
-/// A call that got no answer, as the JSON-RPC error its client sees.
-pub fn failure(id: &[u8], error: &CallError) -> Vec<u8> {
+/// The JSON-RPC error of a call that got no response.
+pub(crate) fn failure(id: &[u8], error: &CallError) -> Vec<u8> {
     let retry: &[u8] = if error.is_safe_to_retry() { b"true" } else { b"false" };
-    let data = reply::object([
-        ("server", reply::string(error.server().as_ref())),
+    let server: &str = error.server().as_ref();
+    let mut data = vec![
+        ("server", reply::string(server)),
         ("reason", reply::string(error.reason())),
         ("safeToRetry", retry.to_vec()),
-    ]);
+    ];
+    if let CallError::Remote { command: Some(command), .. } = error {
+        data.push(("command", reply::string(command)));
+    }
+    let data = reply::object(data);
     reply::error(id, code::INTERNAL_ERROR, &error.to_string(), Some(&data))
 }
 
-/// The text of the method of a message.
-pub(crate) fn method_of(line: &[u8], method: Span) -> String {
-    text::decode(method.of(line)).unwrap_or_default().into_owned()
+#[cfg(test)]
+mod tests {
+    use catalog::ServerName;
+    use upstream::RemoteFailure;
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_needs_a_sign_in_fails_with_the_command_that_signs_in() {
+        let failed = |failure, command: Option<&str>| {
+            let (server, command) = (ServerName::new("notes").unwrap(), command.map(str::to_owned));
+            let answer = super::failure(b"1", &CallError::Remote { server, problem: "no".into(), failure, command });
+            String::from_utf8(answer).unwrap()
+        };
+        let whole = "mcp-aggregator login notes --config mcp.json";
+        let answer = failed(RemoteFailure::SignInRequired, Some(whole));
+        assert!(answer.contains(r#""reason":"sign_in_required""#), "{answer}");
+        assert!(answer.contains(&format!(r#""command":"{whole}""#)), "{answer}");
+        assert!(!failed(RemoteFailure::Refused, None).contains("command"));
+    }
 }

@@ -1,7 +1,5 @@
-//! Answers that are looked at before they are passed on: one may begin a task, or have something asked of a person.
+//! Inspects responses before they are forwarded: one may create a task, or contain requests for a person.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,37 +10,37 @@ use protocol::bridge::meta;
 use protocol::bridge::result::{self, ResultType};
 use protocol::reply;
 use protocol::scan::{member, members};
-use protocol::{Envelope, Lifecycle, Span, text};
-use upstream::{CallError, Connection, Notification, Requester, ResponseHandler, ServerRequest, ServerResponse};
+use protocol::{Lifecycle, RequestEnvelope, Span, text};
+use upstream::{Connection, ResponseFilter, ResponseHandler, ServerResponse};
 
-use crate::call::id_of;
+use crate::bridge::scanned_response_id;
 use crate::fleet::Fleet;
 use crate::responder::Responder;
 use crate::tasks::{self, Alias};
 
-/// A client whose answers from one server are looked at.
+/// A responder whose responses from one server are inspected.
 pub(crate) struct ResponseRewriter {
     fleet: Arc<Fleet>,
     connection: Arc<Connection>,
     to: Arc<Responder>,
-    /// The answer may begin a task.
+    /// The response may create a task.
     begins_task: bool,
-    /// The answer may say what the server wants to know of a person, who must see who asks.
+    /// The response may request input from a person, who must see which server asks.
     asks: bool,
-    /// The task the request is about has another name towards the client.
+    /// The client knows the task of this request by another name.
     alias: Option<Alias>,
 }
 
-/// Who gets the answers of `connection` to a request of `to`: usually just that.
+/// The handler for responses of `connection` to a request of `to`: usually `to` itself.
 pub(crate) fn response_handler(
     fleet: &Arc<Fleet>,
     connection: &Arc<Connection>,
     to: &Arc<Responder>,
     line: &[u8],
-    envelope: &Envelope,
+    request: &RequestEnvelope,
     alias: Option<Alias>,
 ) -> Arc<dyn ResponseHandler> {
-    let begins_task = fleet.has_tasks(connection.index()) && tasks::may_begin(line, envelope);
+    let begins_task = fleet.has_tasks(connection.index()) && tasks::may_begin(line, &request.params);
     let asks = connection.lifecycle() == Lifecycle::SelfContained && to.client().scope() == Scope::All;
     if !begins_task && !asks && alias.is_none() {
         return Arc::clone(to) as Arc<dyn ResponseHandler>;
@@ -52,7 +50,7 @@ pub(crate) fn response_handler(
 }
 
 impl ResponseRewriter {
-    /// The answer as the client is to see it, if that is another.
+    /// The rewritten response, if it differs.
     fn changed(&self, line: &Bytes, result: Span) -> Option<Bytes> {
         let mut change = Change::new(line);
         if self.begins_task
@@ -70,7 +68,7 @@ impl ResponseRewriter {
     }
 }
 
-/// Puts the name a client knows in the places where a result names its task.
+/// Replaces the task's name in a result by the one the client knows.
 pub(crate) fn rename_task(change: &mut Change, line: &[u8], result: Span, alias: &Alias) {
     let related = member(line, result, "_meta").and_then(|meta| member(line, meta, meta::RELATED_TASK));
     for object in [Some(result), member(line, result, "task"), related].into_iter().flatten() {
@@ -81,7 +79,7 @@ pub(crate) fn rename_task(change: &mut Change, line: &[u8], result: Span, alias:
     }
 }
 
-/// Puts the server's name in front of what it has asked of a person.
+/// Adds the server's name to the input it requests from a person.
 fn label_server_requests(change: &mut Change, line: &Bytes, result: Span, server: &str) {
     let Some(requests) = member(line, result, "inputRequests") else { return };
     let mut asked = Vec::new();
@@ -97,56 +95,18 @@ fn label_server_requests(change: &mut Change, line: &Bytes, result: Span, server
     }
 }
 
-impl ResponseHandler for ResponseRewriter {
-    fn requester(&self) -> Requester {
-        self.to.requester()
-    }
+impl ResponseFilter for ResponseRewriter {
+    type Inner = Responder;
 
-    fn on_held(&self) {
-        self.to.on_held();
-    }
-
-    fn on_released(&self) {
-        self.to.on_released();
+    fn inner(&self) -> &Responder {
+        &self.to
     }
 
     fn on_response(&self, id: &[u8], response: ServerResponse<'_>) {
         let changed = response.outcome.ok().and_then(|result| self.changed(response.line, result));
         match changed {
-            Some(line) => self.to.pass_response(id, &line, id_of(&crate::bridge::scanned(&line))),
+            Some(line) => self.to.pass_response(id, &line, scanned_response_id(&line)),
             None => self.to.on_response(id, response),
         }
-    }
-
-    fn on_failure(&self, id: &[u8], error: &CallError) {
-        self.to.on_failure(id, error);
-    }
-
-    fn on_cancelled(&self, id: &[u8]) {
-        self.to.on_cancelled(id);
-    }
-
-    fn on_notification(&self, notification: Notification<'_>) {
-        self.to.on_notification(notification);
-    }
-
-    fn on_server_request(&self, request: ServerRequest) {
-        self.to.on_server_request(request);
-    }
-
-    fn on_server_request_cancelled(&self, server: &Connection, id: &[u8], line: &Bytes, id_at: Span) {
-        self.to.on_server_request_cancelled(server, id, line, id_at);
-    }
-
-    fn flush(&self) {
-        self.to.flush();
-    }
-
-    fn is_idle(&self) -> bool {
-        self.to.is_idle()
-    }
-
-    fn catch_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
-        self.to.catch_up()
     }
 }

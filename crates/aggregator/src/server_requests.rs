@@ -1,4 +1,4 @@
-//! What servers want to know of a client: put to it under an id of ours, answered under the server's.
+//! Server requests to a client: sent under an id of ours, answered under the server's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ use upstream::{Connection, ServerRequest};
 use crate::client::Client;
 use crate::client_sink::{ClientSink, Message, Outbound};
 
-/// So many questions may wait for one client.
+/// How many server requests may be pending at one client.
 const MAX_OPEN_REQUESTS: usize = 1000;
-/// So many finished elicitations are remembered, for the word that they are.
+/// How many URL elicitations are remembered, to forward their completion.
 const MAX_REMEMBERED_ELICITATIONS: usize = 100;
 /// Bytes of the id of an elicitation that is remembered.
 const MAX_ELICITATION_ID_BYTES: usize = 1 << 10;
 
-/// The questions one client has been asked.
+/// The server requests of one client.
 #[derive(Default)]
 pub(crate) struct ServerRequests(Mutex<State>);
 
@@ -30,31 +30,31 @@ pub(crate) struct ServerRequests(Mutex<State>);
 struct State {
     last: u64,
     open: HashMap<u64, OpenRequest>,
-    /// Questions that came before the client was ready.
+    /// Requests that arrived before the client was initialized.
     early: Vec<ServerRequest>,
-    /// Nothing is put to this client.
+    /// All requests to this client are refused.
     is_closed: bool,
-    /// Nothing is put to this client that is about none of its requests.
+    /// Requests that belong to none of the client's requests are refused.
     is_closed_to_unrelated: bool,
-    /// Elicitations out of band that this client was asked for, with the server that did.
+    /// URL elicitations sent to this client, with their server.
     elicitations: Vec<(usize, String)>,
 }
 
 struct OpenRequest {
     by: RequestedBy,
-    /// The server's progress token, if it wants progress.
+    /// The server's progress token, if it requested progress.
     progress: Option<Box<[u8]>>,
     sink: Arc<dyn ClientSink>,
 }
 
 enum RequestedBy {
     Server(Box<ServerRequest>),
-    /// We ask on behalf of a server that cannot.
+    /// The bridge sends a request for a server that cannot.
     Bridge(oneshot::Sender<Result<Bytes, Bytes>>),
 }
 
 impl ServerRequests {
-    /// Puts a server's question to the client, if it is one it can answer.
+    /// Sends a server request to the client, if the client can answer it.
     pub(crate) fn put(&self, client: &Arc<Client>, sink: &Arc<dyn ClientSink>, request: ServerRequest) {
         let method = request.method();
         if self.lock().is_closed {
@@ -63,17 +63,17 @@ impl ServerRequests {
         let params = request.envelope.params;
         let whole = params.span.map_or(&b"{}"[..], |span| span.of(&request.line));
         if !elicitation::is_offered(&client.client_meta().capabilities, &method, whole) {
-            let why = format!("The client does not offer what `{method}` needs");
+            let why = format!("The client does not support what `{method}` needs");
             return request.refuse(code::METHOD_NOT_FOUND, &why);
         }
         let line = labelled(client, &request, &method);
         let Ok(Envelope { kind: protocol::Kind::Request { id, .. }, params }) = Envelope::scan(&line) else {
-            return request.refuse(code::INTERNAL_ERROR, "The question could not be passed on");
+            return request.refuse(code::INTERNAL_ERROR, "The request could not be passed on");
         };
         let mut state = self.lock();
         if state.open.len() >= MAX_OPEN_REQUESTS {
             drop(state);
-            return request.refuse(code::INTERNAL_ERROR, "The client has too many questions to answer already");
+            return request.refuse(code::INTERNAL_ERROR, "The client already has too many requests to answer");
         }
         if method == "elicitation/create"
             && let Some(params) = request.envelope.params.span
@@ -99,13 +99,16 @@ impl ServerRequests {
         sink.flush();
     }
 
-    /// Puts a question that came before the client was ready, when it is.
+    /// Sends a request that arrived before the client was initialized, once it is.
     pub(crate) fn send_when_ready(&self, client: &Arc<Client>, request: ServerRequest) {
         {
             let mut state = self.lock();
             if state.is_closed_to_unrelated {
                 drop(state);
-                return request.refuse(code::METHOD_NOT_FOUND, "The client can be asked only about its own requests");
+                return request.refuse(
+                    code::METHOD_NOT_FOUND,
+                    "A server can send requests to a client only about the client's own requests",
+                );
             }
             if !client.is_initialized() && !state.is_closed && state.early.len() < MAX_OPEN_REQUESTS {
                 return state.early.push(request);
@@ -114,7 +117,7 @@ impl ServerRequests {
         self.put(client, client.sink(), request);
     }
 
-    /// The client is ready.
+    /// Sends the waiting requests: the client is initialized.
     pub(crate) fn send_waiting(&self, client: &Arc<Client>) {
         let early = std::mem::take(&mut self.lock().early);
         for request in early {
@@ -122,7 +125,7 @@ impl ServerRequests {
         }
     }
 
-    /// Asks the client something on behalf of a server that cannot ask itself.
+    /// Sends a request to the client for a server that cannot send requests itself.
     pub(crate) fn ask(client: &Arc<Client>, sink: &Arc<dyn ClientSink>, method: &str, params: &[u8]) -> BridgeRequest {
         let (sender, answer) = oneshot::channel();
         let number = {
@@ -141,22 +144,22 @@ impl ServerRequests {
         BridgeRequest { client: Arc::clone(client), number, answer }
     }
 
-    /// The client answers, under an id that stands at `id_at`.
+    /// Handles a response of the client; the id is at `id_at`.
     pub(crate) fn answered(&self, line: &Bytes, id_at: Span, outcome: Result<Span, Span>) {
         let Some(asked) = number(id_at.of(line)).and_then(|number| self.lock().open.remove(&number)) else {
-            return tracing::debug!("dropped an answer of the client to nothing that was asked");
+            return tracing::debug!("dropped a response of the client to an unknown request");
         };
         match asked.by {
             RequestedBy::Server(request) => request.answer(line, id_at),
             RequestedBy::Bridge(respondent) => {
                 let taken = |span: Span| line.slice(span.start..span.end);
-                // Nobody waits any more for the answer to a question of a request that was given up.
+                // The receiver was dropped if the request was cancelled.
                 drop(respondent.send(outcome.map(taken).map_err(taken)));
             }
         }
     }
 
-    /// The client tells how far it has come with a question.
+    /// Forwards the client's progress on a server request.
     pub(crate) fn progressed(&self, line: &Bytes, params: &Params) {
         let Some(token_at) = params.progress_token else { return };
         let state = self.lock();
@@ -167,7 +170,7 @@ impl ServerRequests {
         request.server.pass(&Bytes::from(message));
     }
 
-    /// A server takes back the question it asked under `id`.
+    /// Cancels the request that the server sent under `id`.
     pub(crate) fn withdraw(&self, server: &Connection, id: &[u8], line: &Bytes, id_at: Span) {
         let is_meant =
             |request: &ServerRequest| std::ptr::eq(&*request.server, server) && request.id().of(&request.line) == id;
@@ -194,7 +197,7 @@ impl ServerRequests {
         }
     }
 
-    /// The client is asked in an answer for the elicitation with these parameters; whether it can be asked at all.
+    /// Records an elicitation that a response contains. Returns whether the client accepts server requests at all.
     pub(crate) fn note_elicitation(&self, server: &Connection, line: &[u8], params: Span) -> bool {
         let mut state = self.lock();
         if !state.is_closed {
@@ -203,30 +206,30 @@ impl ServerRequests {
         !state.is_closed
     }
 
-    /// Whether this client was asked for the elicitation `id` by that server; once.
-    pub(crate) fn knows_elicitation(&self, server: usize, id: &str) -> bool {
+    /// Forgets the elicitation `id` of that server. Returns whether this client received it.
+    pub(crate) fn take_elicitation(&self, server: usize, id: &str) -> bool {
         let mut state = self.lock();
         let known = state.elicitations.iter().position(|(by, known)| *by == server && known == id);
         known.map(|at| state.elicitations.remove(at)).is_some()
     }
 
-    /// From now on nothing is put to the client, and nothing it was asked will be answered.
+    /// Refuses all further requests, and drops the pending ones.
     pub(crate) fn close(&self) {
         let (open, early) = {
             let mut state = self.lock();
             state.is_closed = true;
             (std::mem::take(&mut state.open), std::mem::take(&mut state.early))
         };
-        // Dropped without the lock: each tells its server.
+        // Dropped without the lock: each reports to its server.
         drop((open, early));
     }
 
-    /// Whether nothing is put to the client.
+    /// Whether all requests are refused.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().is_closed
     }
 
-    /// From now on nothing is put to the client that is about none of its requests.
+    /// From now on, refuses requests that belong to none of the client's requests.
     pub(crate) fn close_to_unrelated(&self) {
         let early = {
             let mut state = self.lock();
@@ -234,14 +237,17 @@ impl ServerRequests {
             std::mem::take(&mut state.early)
         };
         for request in early {
-            request.refuse(code::METHOD_NOT_FOUND, "The client can be asked only about its own requests");
+            request.refuse(
+                code::METHOD_NOT_FOUND,
+                "A server can send requests to a client only about the client's own requests",
+            );
         }
     }
 
-    /// The client is gone: nothing will be answered.
+    /// Drops everything: the client has disconnected.
     pub(crate) fn give_up(&self) {
         let state = std::mem::take(&mut *self.lock());
-        // Dropped without the lock: each tells its server.
+        // Dropped without the lock: each reports to its server.
         drop(state);
     }
 
@@ -250,7 +256,7 @@ impl ServerRequests {
     }
 }
 
-/// A question of our own. If it is dropped before it is answered, it is taken back.
+/// A request of the bridge. If it is dropped before it is answered, it is cancelled.
 pub(crate) struct BridgeRequest {
     client: Arc<Client>,
     number: u64,
@@ -258,7 +264,7 @@ pub(crate) struct BridgeRequest {
 }
 
 impl BridgeRequest {
-    /// The `result`, or the `error`, that the client answers with; `None` if it is gone.
+    /// The `result` or the `error` of the client's response; `None` if the client has disconnected.
     pub(crate) async fn answer(mut self) -> Option<Result<Bytes, Bytes>> {
         (&mut self.answer).await.ok()
     }
@@ -267,7 +273,7 @@ impl BridgeRequest {
 impl Drop for BridgeRequest {
     fn drop(&mut self) {
         let Some(asked) = self.client.server_requests.lock().open.remove(&self.number) else { return };
-        let why = reply::string("the request it was for is over");
+        let why = reply::string("the request it belongs to has ended");
         let params = reply::object([("requestId", self.number.to_string().into_bytes()), ("reason", why)]);
         let notice = reply::notification("notifications/cancelled", Some(&params));
         asked.sink.send(Outbound::Notification, Message::Own(&notice));
@@ -276,7 +282,7 @@ impl Drop for BridgeRequest {
 }
 
 impl State {
-    /// For an elicitation out of band: the server will say when it is over.
+    /// Remembers a URL elicitation: the server will report when it is complete.
     fn remember_elicitation(&mut self, server: usize, line: &[u8], params: Span) {
         let id = protocol::scan::member(line, params, "elicitationId");
         let id = id.filter(|id| id.end - id.start <= MAX_ELICITATION_ID_BYTES);
@@ -288,7 +294,7 @@ impl State {
     }
 }
 
-/// A person must see who asks, unless only one server can.
+/// Adds the server's name for the person who answers, unless only one server can ask.
 fn labelled(client: &Client, request: &ServerRequest, method: &str) -> Bytes {
     match client.scope() {
         Scope::All if method == "elicitation/create" => {
@@ -298,7 +304,7 @@ fn labelled(client: &Client, request: &ServerRequest, method: &str) -> Bytes {
     }
 }
 
-/// The number in an id of ours, as the client gives it back.
+/// The number in an id of ours, as the client returns it.
 fn number(token: &[u8]) -> Option<u64> {
     std::str::from_utf8(token).ok()?.trim_matches('"').parse().ok()
 }

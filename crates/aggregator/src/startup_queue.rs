@@ -1,113 +1,94 @@
-//! Calls that wait for their server to start, in the order they came.
+//! Calls that wait for their server to start, in order of arrival.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use protocol::Span;
 use upstream::ResponseHandler;
 
-use crate::client::Client;
-use crate::dispatch::Aggregator;
-use crate::responder::Responder;
+use crate::suspended_request::SuspendedRequest;
 
-/// What may wait for one server, in bytes.
+/// Bytes of calls that may wait for one server.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
-/// A call in waiting.
-pub struct QueuedCall {
-    /// Through whom.
-    pub aggregator: Arc<Aggregator>,
-    /// Who made it.
-    pub client: Arc<Client>,
-    /// Where its answer goes.
-    pub to: Arc<Responder>,
-    /// The call as it came.
-    pub line: Bytes,
-    /// Where its id stands.
-    pub id: Span,
-}
-
-/// How it went at the door.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Enqueued {
-    /// The call waits.
+/// The result of queueing a call.
+pub(crate) enum Enqueued {
+    /// The call is queued.
     Waits,
-    /// So many bytes are waiting that it cannot.
+    /// The queue is full, with so many bytes.
     Full(usize),
-    /// There is nothing to wait for any more: look again.
-    Settled,
+    /// The server is already up or down: the call can continue.
+    Settled(Box<SuspendedRequest>),
 }
 
-/// The room of one server.
+/// The queue of one server.
 #[derive(Default)]
-pub struct StartupQueue(Mutex<QueueState>);
+pub(crate) struct StartupQueue(Mutex<QueueState>);
 
 #[derive(Default)]
 struct QueueState {
-    /// There is something to wait for.
+    /// The server is still starting.
     is_awaited: bool,
-    calls: VecDeque<QueuedCall>,
+    calls: VecDeque<SuspendedRequest>,
     bytes: usize,
 }
 
 impl StartupQueue {
-    /// Lets a call wait.
-    pub fn enter(&self, call: QueuedCall) -> Enqueued {
+    /// Queues a call.
+    pub(crate) fn enter(&self, call: SuspendedRequest) -> Enqueued {
         let mut state = self.lock();
         if !state.is_awaited {
-            return Enqueued::Settled;
+            return Enqueued::Settled(Box::new(call));
         }
         if state.bytes > MAX_QUEUED_BYTES {
             return Enqueued::Full(state.bytes);
         }
-        state.bytes += call.line.len();
+        state.bytes += call.len();
         state.calls.push_back(call);
         Enqueued::Waits
     }
 
-    /// The server is on its way: from now on calls wait for it. Nobody is let out.
-    pub fn close(&self) -> VecDeque<QueuedCall> {
+    /// The server is starting: from now on calls are queued. Releases none.
+    pub(crate) fn close(&self) -> VecDeque<SuspendedRequest> {
         self.lock().is_awaited = true;
         VecDeque::new()
     }
 
-    /// The server is up or down: lets everybody out, in order.
-    pub fn open(&self) -> VecDeque<QueuedCall> {
+    /// The server is up or down: releases all calls, in order.
+    pub(crate) fn open(&self) -> VecDeque<SuspendedRequest> {
         let mut state = self.lock();
         state.is_awaited = false;
         state.bytes = 0;
         std::mem::take(&mut state.calls)
     }
 
-    /// Whether nobody waits.
-    pub fn is_empty(&self) -> bool {
+    /// Whether no call waits.
+    pub(crate) fn is_empty(&self) -> bool {
         self.lock().calls.is_empty()
     }
 
-    /// Gives up a call that waits; whether there was one.
-    pub fn cancel(&self, client: u64, id: &[u8]) -> bool {
+    /// Cancels a queued call. Returns whether there was one.
+    pub(crate) fn cancel(&self, client: u64, id: &[u8]) -> bool {
         let mut state = self.lock();
-        let is_meant = |call: &QueuedCall| call.client.number() == client && call.id.of(&call.line) == id;
+        let is_meant = |call: &SuspendedRequest| call.client().number() == client && call.id() == id;
         let Some(call) = state.calls.iter().position(is_meant).and_then(|at| state.calls.remove(at)) else {
             return false;
         };
-        state.bytes -= call.line.len();
+        state.bytes -= call.len();
         drop(state);
-        call.to.on_cancelled(id);
+        call.to().on_cancelled(id);
         true
     }
 
-    /// Gives up all calls of `client` that wait.
-    pub fn cancel_all(&self, client: u64) {
+    /// Cancels all queued calls of `client`.
+    pub(crate) fn cancel_all(&self, client: u64) {
         let mut state = self.lock();
         let calls = std::mem::take(&mut state.calls);
-        let (given_up, kept): (VecDeque<_>, _) = calls.into_iter().partition(|call| call.client.number() == client);
+        let (given_up, kept): (VecDeque<_>, _) = calls.into_iter().partition(|call| call.client().number() == client);
         state.calls = kept;
-        state.bytes -= given_up.iter().map(|call| call.line.len()).sum::<usize>();
+        state.bytes -= given_up.iter().map(|call| call.len()).sum::<usize>();
         drop(state);
         for call in given_up {
-            call.to.on_cancelled(call.id.of(&call.line));
+            call.to().on_cancelled(call.id());
         }
     }
 

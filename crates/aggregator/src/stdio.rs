@@ -1,4 +1,4 @@
-//! The front: lines in from the client on stdin, answers out on stdout, and the end of everything when it leaves.
+//! The stdio front end: lines from the client on stdin, messages to it on stdout; everything stops when it leaves.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use catalog::Scope;
 use protocol::Lines;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 use upstream::stream::{Pump, Sink, Source};
 use upstream::{Outbox, Stop};
@@ -16,11 +15,12 @@ use crate::client::{Client, ClientSetup};
 use crate::client_sink::ClientSink;
 use crate::dispatch::{Aggregator, FlushSet};
 use crate::responder::Responder;
+use crate::signals::Signals;
 
-/// How long a client that has said its last word still gets answers to what it asked.
+/// How long a client that closed its input still gets responses to pending requests.
 const SHUTDOWN_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves the client on stdin and stdout until it leaves or one of the signals comes; then stops every server.
+/// Serves the client on stdin and stdout until it leaves or a signal arrives; then stops every server.
 pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Result<()> {
     let source = Source::adopt(own(io::stdin())?)?;
     let (sink, pump) = Sink::adopt(own(io::stdout())?)?;
@@ -44,7 +44,7 @@ pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Res
 
     let how = tokio::select! {
         () = listen(&aggregator, &client, &outbox, source) => Stop::Gently,
-        // Nobody hears us any more, even if somebody still speaks.
+        // Our output has no reader any more, even if the client still writes.
         () = outbox.closed() => Stop::Gently,
         () = signals.next() => Stop::Promptly,
     };
@@ -60,7 +60,7 @@ pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Res
     Ok(())
 }
 
-/// Takes what the client says until it has said everything and been answered, or is gone.
+/// Dispatches the client's messages until its input has ended and all is answered, or it has disconnected.
 async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, outbox: &Arc<Outbox>, mut source: Source) {
     let to = Responder::to(client, Arc::clone(outbox) as Arc<dyn ClientSink>);
     let mut lines = Lines::default();
@@ -71,13 +71,13 @@ async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, outbox: &Arc
         while let Some(line) = if is_open { lines.next_line() } else { lines.rest() } {
             aggregator.take(client, &to, &line, &mut flush_set);
         }
-        // One write a server for all that came in one read.
+        // One write per server for everything that arrived in one read.
         flush_set.flush();
         outbox.flush();
-        // A client that asks faster than it reads answers is made to wait.
+        // Backpressure: a client that sends faster than it reads has to wait.
         outbox.caught_up().await;
     }
-    // Who says no more answers no question either; the calls that need it end now.
+    // A client that closed its input cannot answer server requests; the calls that need it end now.
     client.refuse_server_requests();
     tokio::select! {
         _ = timeout(SHUTDOWN_RESPONSE_TIMEOUT, client.wait_until_answered()) => {}
@@ -85,8 +85,8 @@ async fn listen(aggregator: &Arc<Aggregator>, client: &Arc<Client>, outbox: &Arc
     }
 }
 
-/// Stops every server; being told again makes it more urgent. Whether we were: then nobody waits for a client that does
-/// not read either.
+/// Stops every server; a further signal makes it more urgent. Returns whether there was one: then a client that does
+/// not read is not waited for either.
 async fn stop(aggregator: &Aggregator, how: Stop, signals: &mut Signals) -> bool {
     aggregator.fleet.stop(how);
     let mut ended = std::pin::pin!(aggregator.fleet.ended());
@@ -104,12 +104,12 @@ async fn stop(aggregator: &Aggregator, how: Stop, signals: &mut Signals) -> bool
     }
 }
 
-/// Lets the last answers out, as far as the client still reads.
+/// Writes the last responses, as long as the client still reads.
 async fn hang_up(outbox: &Outbox, pump: Option<Pump>) {
     drop(timeout(SHUTDOWN_RESPONSE_TIMEOUT, outbox.emptied()).await);
     outbox.abort();
     if let Some(pump) = pump {
-        // Not with a blocking task, which the runtime would wait for however long it takes.
+        // Not in a blocking task, which the runtime would wait for without a limit.
         drop(timeout(SHUTDOWN_RESPONSE_TIMEOUT, pump.ended()).await);
     }
 }
@@ -117,32 +117,4 @@ async fn hang_up(outbox: &Outbox, pump: Option<Pump>) {
 /// A descriptor of our own for a standard stream.
 fn own(stream: impl AsFd) -> io::Result<OwnedFd> {
     stream.as_fd().try_clone_to_owned()
-}
-
-/// The signals that mean stop.
-#[derive(Debug)]
-pub struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    /// Listens from now on, in a runtime. Do it before any server is started, so that from then on a signal ends
-    /// everything in order: until it is listened for, one that whoever started us ignores is lost.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hang_up.recv() => {}
-        }
-    }
 }

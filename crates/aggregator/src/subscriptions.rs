@@ -1,4 +1,4 @@
-//! What clients follow: resources they subscribed to, and streams of news that modern clients keep open.
+//! Subscriptions: resources that legacy clients subscribed to, and listen streams of modern clients.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,20 +22,20 @@ use crate::resources::not_found;
 use crate::responder::Responder;
 use crate::surface::Surface;
 
-/// The owners of more URIs than these are searched for on a thread of their own.
+/// The owners of more URIs than this are searched on a separate thread.
 const SEARCH_IN_PLACE: usize = 4;
 
-/// How long servers may take to say that they will tell us of changes, before a client is told so anyway.
+/// How long servers may take to acknowledge a subscription before the client gets its acknowledgement anyway.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who follows what.
+/// All subscriptions.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     resources: Vec<Subscriber>,
     listeners: Vec<Arc<Listener>>,
 }
 
-/// A client that wants to know when one resource changes.
+/// A client that subscribed to one resource.
 struct Subscriber {
     server: usize,
     uri: String,
@@ -49,13 +49,13 @@ enum Delivery {
     Listening(Arc<Listener>),
 }
 
-/// A modern client's stream of news.
+/// A listen stream of a modern client.
 struct Listener {
     client: Arc<Client>,
     to: Arc<Responder>,
     id: Bytes,
     filter: Filter,
-    /// Nothing may be told before that.
+    /// Nothing may be sent before the acknowledgement.
     is_acknowledged: Mutex<bool>,
 }
 
@@ -71,10 +71,10 @@ pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
     let id = line.slice(id.start..id.end);
     client.defer(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
-        // One after the other: what is asked of the server must be in the order of what is noted here.
+        // One after the other: requests to the server must be in the order of the table's changes.
         let slot = fleet.slots.at(server);
         let _alone = slot.subscribing.lock().await;
-        // Noted first: a change may be told in the same breath as the answer.
+        // Recorded first: a change may be notified together with the response.
         let is_first = fleet.follow(server, &uri, &follower, Delivery::Subscribed(Arc::downgrade(&follower)));
         let answer = if is_first { start(&connection, &uri).await } else { Ok(()) };
         if answer.is_err() {
@@ -116,7 +116,7 @@ fn respond(to: &Responder, id: &[u8], answer: Result<(), Option<Bytes>>) {
     to.flush();
 }
 
-/// The server whose resource it is; without one the client is told so.
+/// The server that owns the resource; if there is none, responds with an error.
 fn owner(
     aggregator: &Aggregator,
     message: &Incoming<'_>,
@@ -140,7 +140,7 @@ fn owner(
     }
 }
 
-/// Asks the server to tell of changes, and waits until it will; the error is the server's own.
+/// Subscribes at the server and waits for its response; the error is the server's own.
 async fn start(connection: &Connection, uri: &str) -> Result<(), Option<Bytes>> {
     if connection.lifecycle() == Lifecycle::SelfContained {
         connection.listen_for(uri).await;
@@ -159,12 +159,12 @@ async fn stop(connection: &Connection, uri: &str) -> Result<(), Option<Bytes>> {
 
 async fn ask(connection: &Connection, method: &str, uri: &str) -> Result<(), Option<Bytes>> {
     let params = reply::object([("uri", reply::string(uri))]);
-    let answer = connection.ask(method, Some(&params)).await.ok_or(None)?;
+    let answer = connection.request(method, Some(&params)).await.ok_or(None)?;
     answer.outcome.map(drop).map_err(|error| Some(answer.line.slice(error.start..error.end)))
 }
 
-/// `subscriptions/listen` of a modern client: acknowledged when the servers will tell us, open until either side has
-/// enough.
+/// `subscriptions/listen` of a modern client: acknowledged when the servers have acknowledged, open until either side
+/// ends it.
 pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
     let Incoming { client, to, line, .. } = message;
     let wanted = match listen::read(line, params) {
@@ -193,7 +193,7 @@ pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
             filter,
             is_acknowledged: Mutex::new(false),
         };
-        // Noted before it is acknowledged: from then on nothing may be missed.
+        // Recorded before the acknowledgement: from then on no change may be missed.
         let (listening, subscriptions) = match Listening::begin(fleet, Arc::new(listener), owned) {
             Ok(begun) => begun,
             Err(why) => {
@@ -203,9 +203,16 @@ pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
             }
         };
         if timeout(SUBSCRIBE_TIMEOUT, listening.start(subscriptions)).await.is_err() {
-            tracing::warn!("a server does not answer whether it will tell of changes");
+            tracing::warn!("a server does not confirm a subscription");
         }
-        listening.listener.acknowledge();
+        if !listening.listener.acknowledge() {
+            drop(listening);
+            // Without this, the client would wait for an acknowledgement that never comes.
+            let text =
+                "The stream was not opened: too many messages to this client are unread; read them and try again";
+            to.respond(&reply::error(&id, code::INTERNAL_ERROR, text, None));
+            return to.flush();
+        }
         client.leaving().await;
         drop(listening);
         let meta = reply::object([(protocol::bridge::meta::SUBSCRIPTION_ID, id.to_vec())]);
@@ -215,17 +222,18 @@ pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
     });
 }
 
-/// A stream of news while it is open.
+/// An open listen stream.
 struct Listening {
     fleet: Arc<Fleet>,
     listener: Arc<Listener>,
 }
 
-/// A server, a URI that it has, and whether it must be asked for news of it first.
+/// A server, a URI that it owns, and whether we must subscribe at the server first.
 type Followed = (usize, String, bool);
 
 impl Listening {
-    /// Notes what is followed, and tells whether each server must be asked first; or why that is too much.
+    /// Records the subscriptions, and returns for each whether the server needs a request first; or the limit
+    /// exceeded.
     fn begin(
         fleet: &Arc<Fleet>,
         listener: Arc<Listener>,
@@ -238,14 +246,14 @@ impl Listening {
     async fn start(&self, subscriptions: Vec<Followed>) {
         for (server, uri, is_first) in subscriptions {
             let Some(connection) = self.fleet.view().connections[server].clone() else { continue };
-            // Who is not the first waits until the first has been answered.
+            // Waits for the lock until the first subscriber's request has been answered.
             let slot = self.fleet.slots.at(server);
             let _alone = slot.subscribing.lock().await;
             if !is_first {
                 continue;
             }
             if let Err(error) = start(&connection, &uri).await {
-                tracing::debug!(server = %connection.server(), %uri, ?error, "could not subscribe");
+                tracing::debug!(server = %connection.server(), %uri, ?error, "failed to subscribe");
             }
         }
     }
@@ -263,7 +271,7 @@ impl Drop for Listening {
     }
 }
 
-/// A client is gone: what it followed is followed no more.
+/// Removes the subscriptions of a client that has disconnected.
 pub(crate) fn leave(fleet: &Arc<Fleet>, client: &Client) {
     let ended = fleet.subscriptions().resources.extract_if(.., |known| known.client == client.number()).collect();
     fleet.stop_following(ended);
@@ -276,8 +284,7 @@ impl Subscriber {
 }
 
 impl Fleet {
-    /// A list has changed, by this server or by nobody's doing but ours: whoever keeps a stream of news open for it is told
-    /// on that stream.
+    /// Notifies the listen streams that want it of a changed list, of this server or (`None`) of our own.
     pub(crate) fn notify_listeners(&self, server: Option<usize>, kind: Kind) {
         let listeners: Vec<_> = {
             let subscriptions = self.subscriptions();
@@ -293,16 +300,16 @@ impl Fleet {
             subscriptions.listeners.iter().filter(wants).filter(sees).cloned().collect()
         };
         for listener in listeners {
-            listener.tell(&listen::tagged(kind.changed(), None, &listener.id));
+            listener.notify(&listen::tagged(kind.changed(), None, &listener.id));
         }
     }
 
-    /// A resource has changed: whoever follows it is told, each in its own way.
+    /// Notifies the subscribers of a changed resource, each in its lifecycle's form.
     pub(crate) fn resource_updated(&self, server: usize, line: &Bytes, envelope: &Envelope) {
         let Some(uri) = envelope.params.uri.and_then(|uri| text::decode(uri.of(line))) else { return };
         let (mut subscribed, mut listening) = (Vec::<Arc<Client>>::new(), Vec::<Arc<Listener>>::new());
         for follower in &self.subscriptions().resources {
-            // A part of what is followed may be named instead.
+            // The notification may name a sub-resource of the subscribed one.
             if follower.server != server || !uri.starts_with(&follower.uri) {
                 continue;
             }
@@ -319,23 +326,23 @@ impl Fleet {
                 }
             }
         }
-        let plain = listen::retag(line, envelope, None);
+        let plain = listen::retag(line, &envelope.params, None);
         for client in subscribed {
             client.pass(&plain);
         }
         for listener in listening {
-            let mut tagged = listen::retag(line, envelope, Some(&listener.id)).to_vec();
+            let mut tagged = listen::retag(line, &envelope.params, Some(&listener.id)).to_vec();
             tagged.push(b'\n');
-            listener.tell(&tagged);
+            listener.notify(&tagged);
         }
     }
 
-    /// Notes who follows a resource; whether nobody did before.
+    /// Adds a subscription. Returns whether it is the first to that resource.
     fn follow(&self, server: usize, uri: &str, client: &Client, delivery: Delivery) -> bool {
         let (client, principal) = (client.number(), Arc::clone(client.principal()));
         let mut subscriptions = self.subscriptions();
         let is_first = !subscriptions.resources.iter().any(|known| known.server == server && known.uri == uri);
-        // Subscribing twice is following once.
+        // A repeated subscription counts once.
         let is_repeated =
             |known: &Delivery| matches!((known, &delivery), (Delivery::Subscribed(_), Delivery::Subscribed(_)));
         subscriptions.resources.retain(|known| !(known.is(server, uri, client) && is_repeated(&known.delivery)));
@@ -343,11 +350,12 @@ impl Fleet {
         is_first
     }
 
-    /// Notes that a stream of news follows these, and of each whether nobody did before; or why they are too many.
+    /// Adds the subscriptions of a listen stream, with whether each is the first to its resource; or the limit
+    /// exceeded.
     fn follow_all(&self, listener: &Arc<Listener>, owned: Vec<(usize, String)>) -> Result<Vec<Followed>, String> {
         let (client, principal) = (listener.client.number(), listener.client.principal());
         let mut subscriptions = self.subscriptions();
-        // Others may have come since the request was read.
+        // Others may have subscribed since the request was read.
         let more: Vec<&str> = owned.iter().map(|(_, uri)| uri.as_str()).collect();
         if let Some(why) = self.client_limits().refusal_of_subscriptions(subscriptions.count(&listener.client), &more) {
             return Err(why);
@@ -371,7 +379,7 @@ impl Fleet {
         Ok(owned.into_iter().zip(is_first).map(|((server, uri), is_first)| (server, uri, is_first)).collect())
     }
 
-    /// Why `client` cannot subscribe to these as well, if it cannot.
+    /// Why `client` cannot subscribe to these as well, if a limit is exceeded.
     fn refusal_of_subscriptions(&self, client: &Client, more: &[&str]) -> Option<String> {
         let known = self.subscriptions().count(client);
         self.client_limits().refusal_of_subscriptions(known, more)
@@ -391,13 +399,13 @@ impl Fleet {
                 if !fleet.has_follower(server, &uri)
                     && let Err(error) = stop(&connection, &uri).await
                 {
-                    tracing::debug!(server = %connection.server(), %uri, ?error, "could not unsubscribe");
+                    tracing::debug!(server = %connection.server(), %uri, ?error, "failed to unsubscribe");
                 }
             });
         }
     }
 
-    /// The server has forgotten whatever it was asked to tell of, so it is asked again.
+    /// Subscribes again at a server that has lost its subscriptions.
     pub(crate) fn resubscribe(self: &Arc<Self>, connection: &Arc<Connection>) {
         let server = connection.index();
         if !self.subscriptions().resources.iter().any(|known| known.server == server) {
@@ -422,7 +430,7 @@ impl Fleet {
                 asked.spawn(async move {
                     let answer = timeout(SUBSCRIBE_TIMEOUT, start(&connection, &uri)).await;
                     if !matches!(answer, Ok(Ok(()))) {
-                        tracing::warn!(server = %connection.server(), %uri, ?answer, "could not subscribe again");
+                        tracing::warn!(server = %connection.server(), %uri, ?answer, "failed to subscribe again");
                     }
                 });
             }
@@ -430,7 +438,7 @@ impl Fleet {
         });
     }
 
-    /// What of the wanted news there will be, and whose the followed resources are.
+    /// The part of the filter that can be honoured, and the owners of the resources.
     async fn honoured(self: &Arc<Self>, scope: Scope, wanted: Filter) -> (Filter, Vec<(usize, String)>) {
         let mut filter = wanted;
         let view = self.view();
@@ -446,7 +454,7 @@ impl Fleet {
         (filter, owned)
     }
 
-    /// Whose these are, as far as anybody has them. Many are searched for beside the calls, for one request at a time.
+    /// The owners of these URIs, where there are any. Many are searched on another thread, for one request at a time.
     async fn owners_of(self: &Arc<Self>, view: Arc<View>, scope: Scope, uris: Vec<String>) -> Vec<(usize, String)> {
         let is_large = uris.len() > SEARCH_IN_PLACE;
         let search = move || {
@@ -473,7 +481,7 @@ impl Fleet {
     }
 }
 
-/// The server that has the resource, and can tell when it changes.
+/// The server that has the resource and supports subscriptions.
 fn owner_of(view: &View, scope: Scope, uri: &str, budget: &mut UriBudget) -> Option<usize> {
     let tells = |&server: &usize| view.snapshot.servers()[server].offer.has_within("resources", "subscribe");
     let owners = view.snapshot.owners_of_uri(scope, uri, budget);
@@ -481,7 +489,7 @@ fn owner_of(view: &View, scope: Scope, uri: &str, budget: &mut UriBudget) -> Opt
 }
 
 impl Subscriptions {
-    /// How much is followed: by this client, by whoever it belongs to, and by all.
+    /// The number of subscriptions: of this client, of its identity, and of all.
     fn count(&self, client: &Client) -> SubscriptionCounts {
         let count = |of: &dyn Fn(&Subscriber) -> bool| self.resources.iter().filter(|known| of(known)).count();
         SubscriptionCounts {
@@ -493,19 +501,17 @@ impl Subscriptions {
 }
 
 impl Listener {
-    fn acknowledge(&self) {
+    /// Returns false if the acknowledgement is dropped, because too much is unread already.
+    fn acknowledge(&self) -> bool {
         let mut is_acknowledged = self.is_acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
         let sink = self.to.sink();
-        sink.send(
-            crate::client_sink::Outbound::Notification,
-            Message::Own(&listen::acknowledged(&self.id, &self.filter)),
-        );
+        *is_acknowledged = sink.try_send(Message::Own(&listen::acknowledged(&self.id, &self.filter)));
         sink.flush();
-        *is_acknowledged = true;
+        *is_acknowledged
     }
 
-    fn tell(&self, message: &[u8]) {
-        // Locked, so that what is told while it is acknowledged is told afterwards.
+    fn notify(&self, message: &[u8]) {
+        // Locked, so that notifications sent meanwhile follow the acknowledgement.
         let is_acknowledged = self.is_acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
         let sink = self.to.sink();
         if *is_acknowledged && !sink.is_full() {

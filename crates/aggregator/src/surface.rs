@@ -1,13 +1,13 @@
-//! How much of the catalogue a client sees: all of it, or a few tools of our own with which it finds the rest.
+//! Which tools a client sees: all of them, or a few meta tools with which it finds the rest.
 //!
-//! A list of hundreds of tools fills a model's context before its work has begun, and some clients cut it off. On the
-//! small surface a client is offered `search_tools`, `describe_tool` and `call_tool`, and what the user has pinned. The
-//! arguments and the result of a call through `call_tool` are the same bytes as without it.
+//! A list of hundreds of tools fills a model's context before its work has begun, and some clients truncate it. On the
+//! small surface a client sees `search_tools`, `describe_tool` and `call_tool`, and the tools that the user has
+//! pinned. The arguments and the result of a call through `call_tool` are the same bytes as without it.
 //!
-//! - here: which surface a client has, and who knows what fits a wish ([`ToolFinder`])
-//! - [`meta_tools`]: our own tools: what they are called, how they are described
-//! - [`discovered`]: what a client has found, where that is added to its list
-//! - [`dispatch`]: calls of them; [`render`]: what is told of the tools of servers; [`signature`]: one, in a line
+//! - here: which surface a client has, and the interface of the tool index ([`ToolFinder`])
+//! - [`meta_tools`]: the meta tools: their names and descriptions
+//! - [`discovered`]: the tools a client has found, where these are added to its list
+//! - [`dispatch`]: calls of meta tools; [`render`]: the text about servers' tools; [`signature`]: a tool in one line
 
 mod discovered;
 mod dispatch;
@@ -32,60 +32,60 @@ use crate::fleet::View;
 pub(crate) use discovered::DiscoveredTools;
 pub(crate) use dispatch::take;
 
-/// How much of the catalogue a client sees.
+/// Which tools a client sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Surface {
     /// Every tool of every server.
     #[default]
     Full,
-    /// A few tools of our own, with which all others are found and called.
+    /// A few meta tools, with which all others are found and called.
     Search,
-    /// The same, and what a client has found is on its list from then on, if it hears of changes.
+    /// The same, and found tools are added to the client's list, if it is notified of changes.
     Grow,
-    /// `Full`, unless that is more than the client copes with.
+    /// `Full`, unless that is more than the client is known to handle.
     Auto,
 }
 
-/// Who knows which tools fit a wish.
+/// Finds tools for a query.
 pub trait ToolFinder: Send + Sync {
-    /// The tools that fit best, the best first.
+    /// The tools that match best, best first.
     fn find(&self, tool_query: ToolQuery) -> FoundTools;
-    /// What tools, of this server or of all, are good for, with how many are: the most first.
+    /// The skills of the tools of this server or of all, with the number of tools in each: the largest first.
     fn skills(&self, server: Option<usize>) -> Vec<(String, usize)>;
-    /// The tools that are listed on every surface, by the names they have in the merged list.
+    /// The tools that are listed on every surface, by their full names.
     fn pinned(&self) -> Arc<[String]>;
 }
 
-/// Something that is being looked for.
+/// A search in progress.
 pub type FoundTools = Pin<Box<dyn Future<Output = Result<Vec<Found>, String>> + Send>>;
 
-/// What somebody looks for.
+/// A search for tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolQuery {
-    /// In their own words.
+    /// The text to search for.
     pub query: String,
-    /// So many at most.
+    /// The maximum number of results.
     pub limit: usize,
-    /// Only what fits at least so well, from 0 to 1.
+    /// The minimum score, from 0 to 1.
     pub least: f32,
-    /// Only of this server, by its place.
+    /// Only tools of this server, by its slot index.
     pub server: Option<usize>,
-    /// Only what is good for this, by the id or the name of a skill.
+    /// Only tools of this skill, by its id or name.
     pub skill: Option<String>,
 }
 
-/// A tool that fits.
+/// A tool that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// The place of its server.
+    /// The slot index of its server.
     pub server: usize,
-    /// What its server calls it.
+    /// The server's name of the tool.
     pub tool: String,
-    /// How well it fits, from 0 to 1.
+    /// How well it matches, from 0 to 1.
     pub score: f32,
 }
 
-/// Whether this client is shown the small surface now.
+/// Whether this client sees the small surface now.
 fn is_small(aggregator: &Aggregator, client: &Client, view: &View) -> bool {
     if aggregator.tool_finder().is_none() {
         return false;
@@ -97,7 +97,7 @@ fn is_small(aggregator: &Aggregator, client: &Client, view: &View) -> bool {
     }
 }
 
-/// How many tools there are for this client.
+/// How many tools this client could see.
 fn count(view: &View, client: &Client) -> usize {
     match client.scope() {
         Scope::All => view.snapshot.listed(Kind::Tool, client.style()).count(),
@@ -105,14 +105,14 @@ fn count(view: &View, client: &Client) -> usize {
     }
 }
 
-/// The list of tools for a client that is shown the small surface: the JSON of a `result`.
+/// The list of tools for a client on the small surface: the JSON of a `result`.
 pub(crate) fn page(aggregator: &Aggregator, client: &Client, lifecycle: Lifecycle) -> Option<Bytes> {
     let view = aggregator.fleet.view();
     let tool_finder = aggregator.tool_finder().filter(|_| is_small(aggregator, client, &view))?;
     Some(meta_tools::page(&view, client, &**tool_finder, lifecycle))
 }
 
-/// With how many tools a client gets along that calls itself so. Measured by what their makers say, where they do.
+/// How many tools a client of this name handles, according to its vendor where that is documented.
 fn max_tools_for(client_name: &str) -> usize {
     const KNOWN: [(&str, usize); 5] =
         [("cursor", 40), ("visual studio code", 128), ("github-copilot", 128), ("windsurf", 100), ("codex", 100)];
@@ -122,7 +122,7 @@ fn max_tools_for(client_name: &str) -> usize {
     KNOWN.iter().find(|(start, _)| client_name.starts_with(start)).map_or(OTHERS, |&(_, max_tools)| max_tools)
 }
 
-/// A `--surface` that is none of the four.
+/// A `--surface` value that is none of the four.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a surface; use `full`, `search`, `grow` or `auto`")]
 pub struct UnknownSurface(String);
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_surface_is_read_as_it_is_written() {
+    fn a_surface_round_trips_as_text() {
         for surface in [Surface::Full, Surface::Search, Surface::Grow, Surface::Auto] {
             assert_eq!(surface.to_string().parse(), Ok(surface));
         }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_cope_with_what_their_makers_say() {
+    fn known_clients_have_their_documented_tool_limits() {
         assert_eq!(max_tools_for("cursor-vscode"), 40);
         assert_eq!(max_tools_for("Visual Studio Code - Insiders"), 128);
         assert_eq!(max_tools_for("my own agent"), 100);

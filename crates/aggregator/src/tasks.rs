@@ -1,5 +1,6 @@
-//! Tasks: work that goes on at a server after its call was answered. A table tells whose each one is and where it runs.
-//! Their ids stay as the servers gave them, unless two servers gave the same: then the later one gets a name of ours.
+//! Tasks: work that continues at a server after its call was answered. A table holds the owner and the server of each.
+//! Task ids stay as the servers assigned them, unless two servers assigned the same: then the later one gets an id of
+//! ours.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -12,31 +13,31 @@ use protocol::bridge::meta;
 use protocol::reply::{self, code};
 use protocol::scan::{elements, member};
 use protocol::splice::Edit;
-use protocol::{Envelope, Lifecycle, Span, text};
+use protocol::{Envelope, Lifecycle, Params, RequestEnvelope, Span, text};
 use tokio::time::timeout;
-use upstream::Connection;
-use upstream::connection::Response;
+use upstream::{Connection, Response};
 
-use crate::call::{self, Destination, id_of};
+use crate::call::{self, Destination};
 use crate::client::{Client, lifecycle_of};
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::Fleet;
+use crate::suspended_request::Target;
 
-/// So many tasks are remembered, and so many of one token. One more makes the oldest forgotten, of the token that has the
-/// most: nobody loses a task because somebody else begins many.
+/// How many tasks are remembered, in total and per token. Beyond that, the oldest task of the token with the most is
+/// forgotten: no token loses a task because another one creates many.
 const MAX_TASKS: usize = 10_000;
 const MAX_TASKS_PER_TOKEN: usize = 5_000;
-/// Bytes of a task's id. One that is longer cannot be asked for again.
+/// Bytes of a task's id. A task with a longer id cannot be requested again.
 const MAX_TASK_ID_BYTES: usize = 1 << 10;
-/// How long a server may take to say that a task nobody wants any more is cancelled.
+/// How long a server may take to respond to the cancellation of an abandoned task.
 const TASK_CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whose tasks run where.
+/// The owner and server of each task.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    /// By the id that clients know.
+    /// By the id that clients use.
     known: HashMap<String, Task>,
-    /// That id, by server and the id it gave.
+    /// The client's id, by server and the server's id.
     visible: HashMap<(usize, String), String>,
     /// Their ids by token, oldest first.
     order: HashMap<Arc<str>, VecDeque<String>>,
@@ -51,17 +52,18 @@ struct Task {
     lifecycle: Lifecycle,
 }
 
-/// The two names of a task, where they differ.
+/// The two ids of a task, where they differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Alias {
-    /// What the server calls it.
+    /// The server's id.
     pub(crate) original: String,
-    /// What clients call it.
+    /// The clients' id.
     pub(crate) visible: String,
 }
 
 impl Task {
-    /// A legacy task belongs to the session that began it; a modern one to everybody who acts for the same.
+    /// Whether `client` owns the task. A legacy task belongs to the session that created it; a modern one to its
+    /// principal.
     fn is(&self, client: &Client) -> bool {
         match self.lifecycle {
             Lifecycle::Session => self.number == client.number(),
@@ -70,22 +72,23 @@ impl Task {
     }
 }
 
-/// Whether the answer to this request may begin a task.
-pub(crate) fn may_begin(line: &[u8], envelope: &Envelope) -> bool {
+/// Whether the response to this request may create a task.
+pub(crate) fn may_begin(line: &[u8], params: &Params) -> bool {
     let asks = |params| member(line, params, "task").is_some();
-    envelope.params.version.is_some() || envelope.params.span.is_some_and(asks)
+    params.version.is_some() || params.span.is_some_and(asks)
 }
 
-/// `tasks/get`, `tasks/result`, `tasks/cancel`, `tasks/update`: sent where the task runs.
-pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope, method: &str) {
+/// `tasks/get`, `tasks/result`, `tasks/cancel`, `tasks/update`: sent to the server of the task.
+pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope) {
     let Incoming { client, to, line, .. } = &message;
-    let id = id_of(envelope);
-    let (scope, lifecycle) = (client.scope(), lifecycle_of(&envelope.params));
+    let id = request.id;
+    let (scope, lifecycle) = (client.scope(), lifecycle_of(&request.params));
     if !aggregator.fleet.offers_tasks(scope, lifecycle) {
+        let method = text::decode(request.method.of(line)).unwrap_or_default();
         let text = format!("Method not found: {method}");
         return to.respond(&reply::error(id.of(line), code::METHOD_NOT_FOUND, &text, None));
     }
-    let Some((task_at, task)) = envelope.params.task_id.and_then(|at| Some((at, text::decode(at.of(line))?))) else {
+    let Some((task_at, task)) = request.params.task_id.and_then(|at| Some((at, text::decode(at.of(line))?))) else {
         let text = "Invalid params: `taskId` must be a string";
         return to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
     };
@@ -93,20 +96,20 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelop
     if let Some((server, original)) = slot {
         let view = aggregator.fleet.view();
         let Some(connection) = &view.connections[server] else {
-            return call::route_to(aggregator, message, envelope, server);
+            return call::route_to(aggregator, message, request, server, Target::Method(route));
         };
         if original == task {
-            return call::send(aggregator, message, envelope, Destination::as_it_is(connection));
+            return call::send(aggregator, message, request, Destination::as_it_is(connection));
         }
         let token = reply::string(&original);
         let alias = Alias { original, visible: task.into_owned() };
         let renamed = Some(Edit { span: task_at, with: &token });
-        return call::send(aggregator, message, envelope, Destination { connection, renamed, alias: Some(alias) });
+        return call::send(aggregator, message, request, Destination { connection, renamed, alias: Some(alias) });
     }
     match scope {
-        // A server alone knows best what it has, unless the task is another's.
+        // A server alone in its scope knows best what it has, unless the task belongs to another client.
         Scope::One(server) if !aggregator.fleet.tasks().is_known(server, &task) => {
-            call::route_to(aggregator, message, envelope, server);
+            call::route_to(aggregator, message, request, server, Target::Method(route));
         }
         Scope::One(_) | Scope::All => {
             let text = format!("Task not found: {task}");
@@ -134,8 +137,8 @@ pub(crate) fn list(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Spa
     client.defer(id.clone(), to, async move {
         let mut tasks = Vec::new();
         for connection in asked {
-            // A server that cannot tell has no say in what the others have.
-            let Some(answer) = connection.ask("tasks/list", None).await else { continue };
+            // A server that fails to respond does not affect the tasks of the others.
+            let Some(answer) = connection.request("tasks/list", None).await else { continue };
             tasks.extend(aggregator.fleet.tasks().own(&owner, &connection, &answer.line, answer.outcome.ok()));
         }
         let mut list = b"{\"tasks\":[".to_vec();
@@ -146,8 +149,8 @@ pub(crate) fn list(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Spa
     });
 }
 
-/// A client is gone. Nobody can ask for its legacy tasks any more: they are forgotten, and where the server lets us,
-/// cancelled.
+/// Removes a client that has disconnected. Its legacy tasks can no longer be requested: they are forgotten, and
+/// cancelled where the server supports it.
 pub(crate) fn leave(fleet: &Fleet, client: &Client) {
     let orphaned = fleet.tasks().take_legacy_of(client.number());
     let view = fleet.view();
@@ -162,14 +165,14 @@ pub(crate) fn leave(fleet: &Fleet, client: &Client) {
 
 async fn cancel(connection: Arc<Connection>, task: String) {
     let params = reply::object([("taskId", reply::string(&task))]);
-    let answer = timeout(TASK_CANCEL_TIMEOUT, connection.ask("tasks/cancel", Some(&params))).await;
-    // Most tasks were over before their client left, and then there is nothing to cancel.
+    let answer = timeout(TASK_CANCEL_TIMEOUT, connection.request("tasks/cancel", Some(&params))).await;
+    // Most tasks have ended before their client disconnects, and there is nothing to cancel.
     let is_cancelled = matches!(answer, Ok(Some(Response { outcome: Ok(_), .. })));
-    tracing::debug!(server = %connection.server(), is_cancelled, "a task whose client is gone");
+    tracing::debug!(server = %connection.server(), is_cancelled, "a task of a client that disconnected");
 }
 
 impl Tasks {
-    /// Forgets the legacy tasks of a client, and tells which they were.
+    /// Removes and returns the legacy tasks of a client.
     fn take_legacy_of(&mut self, client: u64) -> Vec<Task> {
         let Self { known, visible, .. } = self;
         let own = known.extract_if(|_, task| task.lifecycle == Lifecycle::Session && task.number == client);
@@ -180,7 +183,7 @@ impl Tasks {
         own
     }
 
-    /// Notes a task and tells the id clients know it by.
+    /// Records a task and returns the id for clients.
     fn remember(&mut self, connection: &Connection, original: &str, client: &Arc<Client>) -> String {
         let server = connection.index();
         let is_taken =
@@ -232,13 +235,13 @@ impl Tasks {
         self.known.get(visible).is_some_and(|task| task.server == server)
     }
 
-    /// Where a task of this client runs, and what it is called there.
+    /// The server of a client's task, and the server's id of it.
     fn slot(&self, client: &Client, scope: Scope, visible: &str) -> Option<(usize, String)> {
         let task = self.known.get(visible).filter(|task| scope.sees(task.server) && task.is(client))?;
         Some((task.server, task.original.clone()))
     }
 
-    /// Whose a task of a server is, and what they call it.
+    /// The owner of a server's task, and the id the owner uses.
     fn owner(&self, server: usize, original: &str) -> Option<(Arc<Client>, String)> {
         let visible = self.visible.get(&(server, original.to_owned()))?;
         Some((self.known.get(visible)?.client.upgrade()?, visible.clone()))
@@ -265,7 +268,7 @@ impl Tasks {
 }
 
 impl Fleet {
-    /// Notes the task a result begins, if it does; where the client must know it by another name, tells both.
+    /// Records the task that a result creates, if it does; returns both ids if they differ.
     pub(crate) fn note_task(
         &self,
         connection: &Connection,
@@ -279,7 +282,7 @@ impl Fleet {
         };
         let id = member(line, task, "taskId")?;
         if id.end - id.start > MAX_TASK_ID_BYTES {
-            tracing::warn!(server = %connection.server(), most = MAX_TASK_ID_BYTES, "a task whose id is too long is not remembered");
+            tracing::warn!(server = %connection.server(), most = MAX_TASK_ID_BYTES, "a task id is too long and was not stored");
             return None;
         }
         let original = text::decode(id.of(line))?;
@@ -287,7 +290,7 @@ impl Fleet {
         (visible != original).then(|| Alias { original: original.into_owned(), visible })
     }
 
-    /// A server tells how a task is doing: its owner hears it.
+    /// Forwards a task's status notification to its owner.
     pub(crate) fn task_status(&self, server: usize, line: &Bytes, envelope: &Envelope) {
         let Some(task_at) = envelope.params.task_id else { return };
         let Some(original) = text::decode(task_at.of(line)) else { return };
@@ -300,9 +303,9 @@ impl Fleet {
         client.notify(&message);
     }
 
-    /// Whose task a question of a server is about, if it says so.
-    pub(crate) fn client_of_task(&self, server: usize, line: &[u8], envelope: &Envelope) -> Option<Arc<Client>> {
-        let related = member(line, envelope.params.meta?, meta::RELATED_TASK)?;
+    /// The owner of the task that a server request is related to, if it names one.
+    pub(crate) fn client_of_task(&self, server: usize, line: &[u8], params: &Params) -> Option<Arc<Client>> {
+        let related = member(line, params.meta?, meta::RELATED_TASK)?;
         let task = text::decode(member(line, related, "taskId")?.of(line))?;
         self.tasks().owner(server, &task).map(|(client, _)| client)
     }
@@ -333,13 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_begins_many_tasks_makes_nobody_elses_forgotten() {
+    fn a_token_with_many_tasks_evicts_no_tasks_of_others() {
         let mut tasks = Tasks::default();
         begin(&mut tasks, "ben", 0);
         (0..MAX_TASKS_PER_TOKEN + 10).for_each(|number| begin(&mut tasks, "ann", number));
         assert_eq!(tasks.known.len(), MAX_TASKS_PER_TOKEN + 1);
         assert!(tasks.known.contains_key("ben-0") && !tasks.known.contains_key("ann-9"));
-        // Three tokens together have more than there may be: the one with the most loses its oldest.
+        // Three tokens together exceed the total: the one with the most loses its oldest task.
         (0..MAX_TASKS_PER_TOKEN).for_each(|number| begin(&mut tasks, "cid", number));
         assert_eq!((tasks.known.len(), tasks.visible.len()), (MAX_TASKS, MAX_TASKS));
         assert!(tasks.known.contains_key("ben-0"));

@@ -1,19 +1,23 @@
-//! Servers that are not there: what a client is told who needs one.
+//! Errors for requests to servers that are not connected.
 
 use std::time::{Duration, SystemTime};
 
-use catalog::{Downtime, ServerEntry, ServerState};
+use catalog::{Downtime, SIGN_IN_REQUIRED, ServerEntry, ServerState, login_command, sign_in_sentence};
 use protocol::reply::{self, code};
 
-/// The answer to a request for a server that is not there.
+/// The error response to a request for a server that is not connected.
 pub(crate) fn answer(id: &[u8], server: &ServerEntry) -> Vec<u8> {
     let data = reply::object(describe(server));
     reply::error(id, code::INTERNAL_ERROR, &sentence(server, now()), Some(&data))
 }
 
-/// What programs can know about it.
+/// The `data` members for programs.
 pub(crate) fn describe(server: &ServerEntry) -> Vec<(&'static str, Vec<u8>)> {
-    let reason = if matches!(server.state, ServerState::Down(_)) { "server_unavailable" } else { "server_failed" };
+    let reason = match &server.state {
+        _ if needs_sign_in(server) => SIGN_IN_REQUIRED,
+        ServerState::Down(_) => "server_unavailable",
+        _ => "server_failed",
+    };
     let mut members = vec![
         ("reason", reply::string(reason)),
         ("server", reply::string(server.name.as_ref())),
@@ -26,14 +30,28 @@ pub(crate) fn describe(server: &ServerEntry) -> Vec<(&'static str, Vec<u8>)> {
         members.extend(unavailable.retry_at.map(|at| ("retryInSeconds", seconds(at.saturating_sub(now)))));
         members.push(("safeToRetry", b"true".to_vec()));
     }
+    if let ServerState::Down(unavailable) = &server.state
+        && needs_sign_in(server)
+    {
+        let usual = || login_command(server.name.as_ref()).into();
+        members.push(("command", reply::string(&unavailable.command.clone().unwrap_or_else(usual))));
+    }
     members
 }
 
-/// The same for people.
+/// Whether the server waits until a person signs in to it.
+pub(crate) fn needs_sign_in(server: &ServerEntry) -> bool {
+    matches!(&server.state, ServerState::Down(unavailable) if unavailable.status == SIGN_IN_REQUIRED)
+}
+
+/// The message for people.
 fn sentence(server: &ServerEntry, now: Duration) -> String {
     let name = &server.name;
     let ServerState::Down(unavailable) = &server.state else { return format!("Server `{name}` is not running") };
-    let Downtime { status, why, since, retry_at } = &**unavailable;
+    let Downtime { status, why, since, retry_at, .. } = &**unavailable;
+    if needs_sign_in(server) {
+        return sign_in_sentence(name.as_ref(), why.as_deref());
+    }
     let mut text = format!("Server `{name}` is not connected: {status} for {}", spell(now.saturating_sub(*since)));
     if let Some(at) = retry_at {
         text += &format!("; next attempt in {}", spell(at.saturating_sub(now)));
@@ -44,7 +62,7 @@ fn sentence(server: &ServerEntry, now: Duration) -> String {
     }
 }
 
-/// Whole seconds are enough, but what is about to happen is not happening now.
+/// Whole seconds, rounded up: a future event must not be reported as 0 seconds away.
 fn seconds(duration: Duration) -> Vec<u8> {
     duration.as_secs_f64().ceil().to_string().into_bytes()
 }
@@ -76,6 +94,7 @@ mod tests {
         let unavailable = Downtime {
             status: "error",
             why: Some("it exited with status 3".into()),
+            command: None,
             since: Duration::from_secs(1000),
             retry_at: Some(Duration::from_secs(1205)),
         };
@@ -86,5 +105,33 @@ mod tests {
         };
         let text = "Server `db` is not connected: error for 3 min; next attempt in 5 s; it exited with status 3";
         assert_eq!(sentence(&server, Duration::from_secs(1200)), text);
+    }
+
+    #[test]
+    fn a_server_without_a_sign_in_is_reported_with_the_command_that_signs_in() {
+        let unavailable = Downtime {
+            status: SIGN_IN_REQUIRED,
+            why: Some("it answered 401".into()),
+            command: None,
+            since: Duration::ZERO,
+            retry_at: None,
+        };
+        let server = |unavailable: &Downtime| ServerEntry {
+            name: ServerName::new("notion").unwrap(),
+            state: ServerState::Down(Arc::new(unavailable.clone())),
+            offer: Arc::new(Offer::new(Lifecycle::Session)),
+        };
+        let whole = "mcp-aggregator login notion --config mcp.json";
+        let of_config = Downtime { command: Some(whole.into()), ..unavailable.clone() };
+        let answer_of_config = String::from_utf8(answer(b"1", &server(&of_config))).unwrap();
+        assert!(answer_of_config.contains(&format!(r#""command":"{whole}""#)), "{answer_of_config}");
+        let answer = String::from_utf8(answer(b"1", &server(&unavailable))).unwrap();
+        for part in [
+            r#""message":"Server `notion` requires a sign-in: it answered 401; run `mcp-aggregator login notion`""#,
+            r#""reason":"sign_in_required""#,
+            r#""command":"mcp-aggregator login notion""#,
+        ] {
+            assert!(answer.contains(part), "{answer}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The assistant of the service, for those who ask over HTTP: its calls go through the service, like any others.
+//! The assistant of the service for REST clients. Its calls go through the service, like any other call.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -6,56 +6,57 @@ use std::sync::Arc;
 use assistant::{
     Dialogue, DialogueEnd, DialogueEvent, DialogueLimits, OfferedTool, Outcome, Permission, ToolCallError, ToolExecutor,
 };
+use executions::{Call, Error as CallError};
 use models::{Model, ModelError, Tool};
 use notebook::{ArgumentCheck, check_arguments};
-use registry::{RawJson, Source, ToolRecord};
+use registry::{Actor, RawJson, Source, ToolRecord};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use service::calls::Call;
-use service::tool_search::{DEFAULT_SKILL_THRESHOLD, SearchRequest, Strategy};
-use service::{Actor, Error, Service};
+use service::{Error, Service};
+use tool_search::{DEFAULT_SKILL_THRESHOLD, SearchRequest, Strategy};
 
 use crate::documents::compute;
 
-/// Why nobody answers.
-pub(crate) const NO_MODEL: &str = "this service has no assistant: `mcp-aggregator serve --assistant-model` names one, and `mcp-aggregator run` asks yours";
+/// Why no assistant answers.
+pub(crate) const NO_MODEL: &str = "this service has no assistant: start it with `mcp-aggregator serve \
+     --assistant-model MODEL`, or run the document with `mcp-aggregator run`, which uses your own model";
 
-/// So many of the tools that fit a wish best are looked at; a model may be allowed few of them.
+/// How many of the best matches of a search are considered; the model may be allowed only a few of them.
 const MAX_CANDIDATES: usize = 1_000;
 
-/// So many tools are named in a remark.
+/// How many tools a remark names.
 const MOST_NAMED: usize = 10;
 
-/// A model, and on whose behalf it is asked.
+/// A model, and on whose behalf it runs.
 pub(crate) struct AssistantContext {
     pub(crate) model: Arc<Model>,
     pub(crate) service: Arc<Service>,
     pub(crate) actor: Actor,
-    /// Where the document is that is asked from, if there is one.
+    /// The path of the document that the question comes from, if any.
     pub(crate) document: Option<String>,
-    /// What the calls count for.
+    /// The session that the calls belong to.
     pub(crate) session: String,
-    /// Whether tools that may destroy something may be called.
+    /// Whether destructive tools may be called.
     pub(crate) may_destroy: bool,
 }
 
 impl AssistantContext {
-    /// Goes on until there is an answer. Whoever drops this cancels the calls.
+    /// Runs until there is an answer. Dropping the future cancels the calls.
     pub(crate) async fn converse(
         &self,
         dialogue: &mut Dialogue,
         tools: &[ToolRecord],
         line: usize,
-        tell: &mut (dyn FnMut(DialogueEvent<'_>) + Send),
+        on_event: &mut (dyn FnMut(DialogueEvent<'_>) + Send),
     ) -> Result<Outcome, ModelError> {
         let whose = tools.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let executor = ServiceToolExecutor { assistant_context: self, line: u32::try_from(line).ok(), whose };
-        dialogue.run(&self.model, &executor, tell).await
+        dialogue.run(&self.model, &executor, on_event).await
     }
 }
 
-/// A question about which nothing was said yet, and a remark about tools that cannot be offered as they are. The schemas of
-/// all tools are read, on a thread for that.
+/// A new dialogue, and a remark about tools that cannot be used as they are. Reading the schemas of all tools is
+/// computation, so it runs on a thread for that.
 pub(crate) async fn dialogue(
     question: &str,
     text: Option<&str>,
@@ -69,9 +70,9 @@ pub(crate) async fn dialogue(
     Ok((Dialogue::new(task, question, offers, bounds), unread))
 }
 
-/// What happens, as an event.
-pub(crate) fn event(told: DialogueEvent<'_>) -> Option<(&'static str, Value)> {
-    match told {
+/// The server-sent event for an event of a dialogue.
+pub(crate) fn event(event: DialogueEvent<'_>) -> Option<(&'static str, Value)> {
+    match event {
         DialogueEvent::Words("") | DialogueEvent::EndOfWords => None,
         DialogueEvent::Words(words) => Some(("assistant.words", json!({ "text": words }))),
         DialogueEvent::Calling { tool, arguments } => {
@@ -84,8 +85,8 @@ pub(crate) fn event(told: DialogueEvent<'_>) -> Option<(&'static str, Value)> {
     }
 }
 
-/// A stable word for how it ended.
-pub(crate) fn word(ended: &DialogueEnd) -> &'static str {
+/// A stable word for the end of a dialogue.
+pub(crate) fn end_code(ended: &DialogueEnd) -> &'static str {
     match ended {
         DialogueEnd::Answered => "answered",
         DialogueEnd::CutShort => "cut_short",
@@ -98,7 +99,7 @@ pub(crate) fn word(ended: &DialogueEnd) -> &'static str {
     }
 }
 
-/// What a tool's server says of it.
+/// The behaviour that a tool's server declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hints {
     pub(crate) is_read_only: bool,
@@ -128,33 +129,53 @@ impl Hints {
         let Ok(definition) = serde_json::from_str::<Annotated>(definition.get()) else {
             return Self { is_read_only: false, is_idempotent: false, is_destructive: true };
         };
-        let Some(said) = definition.annotations else {
+        let Some(annotations) = definition.annotations else {
             return Self { is_read_only: false, is_idempotent: false, is_destructive: false };
         };
-        let is_read_only = said.read_only_hint == true;
-        let is_destructive = said.destructive_hint == true && !is_read_only;
-        Self { is_read_only, is_idempotent: said.idempotent_hint == true, is_destructive }
+        let is_read_only = annotations.read_only_hint == true;
+        let is_destructive = annotations.destructive_hint == true && !is_read_only;
+        Self { is_read_only, is_idempotent: annotations.idempotent_hint == true, is_destructive }
     }
 }
 
-/// Tools as models take them, and a remark about those whose schemas cannot be read: models are told nothing of what they
-/// take.
+/// Tools in the form that models take, and a remark about those whose schemas cannot be read: models get no parameters
+/// for them.
 pub(crate) fn model_tools(tools: &[ToolRecord]) -> (Vec<Tool>, Option<String>) {
-    let mut unread = Vec::new();
-    let all = tools.iter().map(|tool| {
-        let schema = tool.input_schema.as_ref().map(|schema| serde_json::from_str(schema.get()));
-        let schema = schema.transpose().unwrap_or_else(|error: serde_json::Error| {
-            unread.push(format!("`{}` ({error})", tool.name));
-            None
-        });
-        let about = tool.description.as_deref().unwrap_or_default();
-        Tool::new(&tool.name, about, schema.unwrap_or_else(|| json!({})))
+    let mut unread = UnreadSchemas::default();
+    let all = tools.iter().map(|tool| model_tool(tool, &mut unread)).collect();
+    (all, unread.remark())
+}
+
+/// A tool as models take it. A schema that cannot be read is noted.
+pub(crate) fn model_tool(tool: &ToolRecord, unread: &mut UnreadSchemas) -> Tool {
+    let schema = tool.input_schema.as_ref().map(|schema| serde_json::from_str(schema.get()));
+    let schema = schema.transpose().unwrap_or_else(|error: serde_json::Error| {
+        unread.note(&tool.name, &error);
+        None
     });
-    let all = all.collect();
-    let count = unread.len();
-    unread.truncate(MOST_NAMED);
-    let remark = || format!("the schemas of {count} tools cannot be read: {}", unread.join(", "));
-    (all, (count > 0).then(remark))
+    let about = tool.description.as_deref().unwrap_or_default();
+    Tool::new(&tool.name, about, schema.unwrap_or_else(|| json!({})))
+}
+
+/// Tools whose schemas cannot be read: how many, and the first ones with the reason.
+#[derive(Debug, Default)]
+pub(crate) struct UnreadSchemas {
+    count: usize,
+    named: Vec<String>,
+}
+
+impl UnreadSchemas {
+    fn note(&mut self, tool: &str, error: &serde_json::Error) {
+        self.count += 1;
+        if self.named.len() < MOST_NAMED {
+            self.named.push(format!("`{tool}` ({error})"));
+        }
+    }
+
+    pub(crate) fn remark(&self) -> Option<String> {
+        let remark = || format!("the schemas of {} tools cannot be read: {}", self.count, self.named.join(", "));
+        (self.count > 0).then(remark)
+    }
 }
 
 fn offers(tools: &[ToolRecord]) -> (Vec<OfferedTool>, Option<String>) {
@@ -166,7 +187,7 @@ fn offers(tools: &[ToolRecord]) -> (Vec<OfferedTool>, Option<String>) {
     (all.into_iter().zip(tools).map(offer).collect(), unread)
 }
 
-/// Hands that call tools through the service.
+/// Calls tools through the service.
 struct ServiceToolExecutor<'a> {
     assistant_context: &'a AssistantContext,
     line: Option<u32>,
@@ -177,12 +198,12 @@ impl ToolExecutor for ServiceToolExecutor<'_> {
     async fn call(&self, tool: &str, arguments: &str) -> Result<String, ToolCallError> {
         let failed = |why: String| ToolCallError::Failed(why);
         let tool = self.whose.get(tool).ok_or_else(|| failed(format!("there is no tool `{tool}`")))?;
-        // Servers over stdio are sent lines, and between two tokens a blank does as well as a line end.
+        // Messages over stdio are single lines. Between two JSON tokens, a space is as good as a line break.
         let arguments = RawJson::parse(arguments.replace(['\n', '\r'], " "));
         let call = Call {
             name: tool.original_name.clone(),
             server: Some(tool.server_name.clone()),
-            arguments: arguments.map_err(|error| failed(format!("the arguments are no JSON: {error}")))?,
+            arguments: arguments.map_err(|error| failed(format!("the arguments are not valid JSON: {error}")))?,
             source: Source::AiAutonomous,
             actor: self.assistant_context.actor.clone(),
             document: self.assistant_context.document.clone().map(|path| (path, self.line)),
@@ -192,7 +213,7 @@ impl ToolExecutor for ServiceToolExecutor<'_> {
         };
         match self.assistant_context.service.call(call).await {
             Ok(outcome) => Ok(outcome.result.get().to_owned()),
-            Err(error @ (Error::ExecutionCancelled { .. } | Error::ExecutionStopped)) => {
+            Err(error @ Error::Call(CallError::ExecutionCancelled { .. } | CallError::ExecutionStopped)) => {
                 Err(ToolCallError::Stopped(error.to_string()))
             }
             Err(error) => Err(failed(error.to_string())),
@@ -203,7 +224,7 @@ impl ToolExecutor for ServiceToolExecutor<'_> {
         let servers: BTreeSet<&str> = self.whose.values().map(|tool| tool.server_name.as_str()).collect();
         let wanted = SearchRequest {
             query: wish.to_owned(),
-            // What may not be used here is left out below.
+            // Tools that may not be used here are filtered out below.
             limit: self.whose.len().min(MAX_CANDIDATES),
             servers: servers.into_iter().map(str::to_owned).collect(),
             skills: Vec::new(),
@@ -222,7 +243,7 @@ impl ToolExecutor for ServiceToolExecutor<'_> {
             ArgumentCheck::Fit => Ok(()),
             ArgumentCheck::Misfit(faults) => Err(faults.join("; ")),
             ArgumentCheck::NotChecked(reason) => {
-                tracing::warn!(tool = %offer.tool.name, %reason, "arguments were not checked against the tool's schema");
+                tracing::warn!(tool = %offer.tool.name, %reason, "arguments were not checked against the schema of the tool");
                 Ok(())
             }
         }
@@ -233,7 +254,7 @@ impl ToolExecutor for ServiceToolExecutor<'_> {
             return Permission::Given;
         }
         let why =
-            "not called: it may destroy something, and whoever asks has not confirmed that (`confirm_destructive`)";
+            "not called: the tool may be destructive, and the request does not allow that (`confirm_destructive`)";
         Permission::Refused(why.to_owned())
     }
 }
@@ -247,7 +268,7 @@ mod tests {
         let hints = |definition: &str| Hints::of(&RawJson::parse(definition).unwrap());
         let unread = hints(r#"{"name":"a","annotations":{"destructiveHint":"\ud800"}}"#);
         assert!(unread.is_destructive && !unread.is_read_only && !unread.is_idempotent);
-        // What is said of other things does not matter.
+        // What is annotations of other things does not matter.
         let read = hints(r#"{"name":"a","description":"\ud800","annotations":{"readOnlyHint":true,"title":"\ud800"}}"#);
         assert!(read.is_read_only && !read.is_destructive);
         assert!(!hints(r#"{"name":"a"}"#).is_destructive);

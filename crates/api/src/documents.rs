@@ -1,9 +1,8 @@
-//! Documents that run tools, for those who ask over HTTP: their text comes with the request, or from the one folder that
-//! may be read.
+//! Documents that run tools, over REST. The text comes with the request or from the one folder that may be read.
 //!
-//! - here: which document is meant, and what surrounds it: the servers there are, and what the registry binds it to
-//! - `tools`: who makes its calls; `running`: a run, from what is wanted to its answer, in one piece or as events
-//! - `foresight`: what stands in the way of blocks, told before anybody runs them; `following`: news of a file
+//! - here: which document a request is about, and its context: the servers, and the bindings of the registry
+//! - `tools`: makes the calls of a document; `run`: a run, answered in one piece or as events
+//! - `preflight`: finds what would keep blocks from running; `file_events`: reports changes of a file
 
 mod file_events;
 mod preflight;
@@ -13,12 +12,12 @@ mod tools;
 use std::path::Path;
 use std::sync::Arc;
 
+use executions::Error as CallError;
 use notebook::{
     Binding, FileError, Folder, FolderError, Interrupt, MAX_DOCUMENT_BYTES, NotDone, Origin, Section, Server,
 };
 use registry::Page;
-use service::bindings::BindingView;
-use service::{Error, Service};
+use service::{BindingView, Error, Service};
 
 use crate::request::{ApiRequest, refuse};
 pub(crate) use file_events::change_events;
@@ -26,23 +25,24 @@ pub use preflight::open_document;
 pub(crate) use run::{Output, Run, RunRequest, planned};
 pub(crate) use tools::{AssistantOptions, ServiceTools, own_session};
 
-/// A document that is meant.
+/// The document that a request is about.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestedDocument {
     pub(crate) text: String,
-    /// Where it is, for bindings and the account of calls; as it was said, or the whole path of a file of ours.
+    /// Its path, for bindings and executions: as the client sent it, or the absolute path of a served file.
     pub(crate) path: Option<String>,
-    /// Its path in the folder of documents, if its text is from there.
+    /// Its path in the documents folder, if its text is from there.
     pub(crate) file: Option<String>,
 }
 
 impl RequestedDocument {
-    /// The document that a body has, or names.
+    /// The document that a body contains or names.
     pub(crate) async fn by_body(request: &ApiRequest) -> Result<Self, Error> {
         let path = request.body.text("path");
         match (request.body.text("text"), path) {
             (Some(text), _) if text.len() > MAX_DOCUMENT_BYTES => {
-                let why = format!("the text has {} bytes; a document has at most {MAX_DOCUMENT_BYTES}", text.len());
+                let why =
+                    format!("the text has {} bytes; a document may have at most {MAX_DOCUMENT_BYTES}", text.len());
                 Err(refuse(&["body", "text"], "value_error", why))
             }
             (Some(text), path) => Ok(Self { text, path, file: None }),
@@ -53,10 +53,11 @@ impl RequestedDocument {
         }
     }
 
-    /// A document of the folder that may be read.
+    /// A document of the served folder.
     pub(crate) async fn in_folder(folder: Option<&Arc<Folder>>, path: String) -> Result<Self, Error> {
         let Some(folder) = folder.cloned() else {
-            let why = "no folder of documents is served; `mcp-aggregator serve --documents DIR` names one";
+            let why =
+                "no documents folder is configured; start the service with `mcp-aggregator serve --documents DIR`";
             return Err(Error::DocumentNotFound { path, why: why.to_owned() });
         };
         run_blocking(move || {
@@ -68,18 +69,18 @@ impl RequestedDocument {
         .await
     }
 
-    /// The folder for files beside it, as it names it.
+    /// The folder for attachments, as the document names it.
     pub(crate) fn assets_folder(&self) -> String {
         notebook::assets_folder(Path::new(self.path.as_deref().unwrap_or("document.md")))
     }
 }
 
-/// What surrounds a document.
+/// The context of a document.
 #[derive(Debug, Clone)]
 pub(crate) struct DocumentContext {
-    /// All servers, in their order.
+    /// All servers, in order.
     pub(crate) servers: Vec<Server>,
-    /// What the registry binds parts of it to.
+    /// The bindings of the registry for this document.
     pub(crate) registered: Vec<Binding>,
 }
 
@@ -99,7 +100,7 @@ impl DocumentContext {
     }
 }
 
-/// The document that a binding is for, and what it says.
+/// The document path of a stored binding, and the binding itself.
 fn binding(shown: BindingView) -> (String, Binding) {
     let kept = shown.record.binding;
     let line = |line: u32| usize::try_from(line).unwrap_or(usize::MAX);
@@ -115,57 +116,57 @@ fn binding(shown: BindingView) -> (String, Binding) {
     (kept.document, binding)
 }
 
-/// Why a document cannot be had, or not be written. What the disk says is for the log, not for whoever asks.
+/// Why a document cannot be read or written. I/O errors go to the log, not to the client.
 pub(crate) fn not_found(path: &str, error: &FolderError) -> Error {
     let why = match error {
         FolderError::File(FileError::Write { source, .. }) => {
-            tracing::warn!(%path, error = %source, "a document could not be written");
+            tracing::warn!(%path, error = %source, "failed to write a document");
             let why = match source.kind() {
-                std::io::ErrorKind::PermissionDenied => "it is read-only for this service",
-                std::io::ErrorKind::ReadOnlyFilesystem => "it is on a disk that can only be read",
+                std::io::ErrorKind::PermissionDenied => "the service has no permission to write it",
+                std::io::ErrorKind::ReadOnlyFilesystem => "it is on a read-only file system",
                 std::io::ErrorKind::StorageFull => "the disk is full",
-                _ => "the disk refuses it; the log tells more",
+                _ => "the write failed; see the log for details",
             };
             return Error::DocumentNotWritable { path: path.to_owned(), why: why.to_owned() };
         }
         FolderError::File(FileError::Restless { .. }) => {
-            let why = "somebody else writes it all the time".to_owned();
+            let why = "another program keeps changing it".to_owned();
             return Error::DocumentNotWritable { path: path.to_owned(), why };
         }
         FolderError::NoDocument { why, .. } => (*why).to_owned(),
-        FolderError::File(FileError::NotText { .. }) => "it is not a text in UTF-8".to_owned(),
+        FolderError::File(FileError::NotText { .. }) => "it is not UTF-8 text".to_owned(),
         FolderError::File(error) => {
-            tracing::warn!(%path, %error, cause = ?std::error::Error::source(error), "a document could not be used");
+            tracing::warn!(%path, %error, cause = ?std::error::Error::source(error), "failed to read a document");
             "it could not be read".to_owned()
         }
     };
     Error::DocumentNotFound { path: path.to_owned(), why }
 }
 
-/// Reads, maps or changes a document on the threads for that: few, so that documents never take all processors.
+/// Processes a document on the threads for that. They are few, so that documents never use all CPUs.
 pub(crate) async fn compute<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     compute_until(|_| work()).await
 }
 
-/// The same for work that ends early when nobody waits for it any more.
+/// The same for work that stops early when nobody waits for it any more.
 pub(crate) async fn compute_until<T: Send + 'static>(
     work: impl FnOnce(&Interrupt) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     notebook::interruptible(work).await.unwrap_or_else(|error| match error {
         NotDone::Busy(_) => {
-            let message = format!("documents cannot be looked at now: {error}; try again later");
-            Err(Error::LimitReached { message, context: serde_json::Map::new() })
+            let message = format!("the document cannot be processed now: {error}; try again later");
+            Err(Error::Call(CallError::LimitReached { message, context: serde_json::Map::new() }))
         }
-        NotDone::Failed(_) => Err(Error::Internal { what: format!("a document could not be looked at: {error}") }),
+        NotDone::Failed(_) => Err(Error::Internal { what: format!("failed to process a document: {error}") }),
     })
 }
 
-/// Does what takes a disk away from the threads that move calls.
+/// Runs blocking disk access outside the threads that relay calls.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Error::Internal { what: format!("a document could not be looked at: {error}") }))
+    done.unwrap_or_else(|error| Err(Error::Internal { what: format!("failed to process a document: {error}") }))
 }

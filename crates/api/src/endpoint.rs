@@ -1,4 +1,5 @@
-//! One thing that can be asked for: how, with what, what comes back, and who answers. The document is made of these.
+//! One endpoint: method, path, parameters, body, responses and handler. The OpenAPI document is generated from
+//! endpoints.
 
 use std::pin::Pin;
 
@@ -9,13 +10,13 @@ use crate::request::{ApiRequest, Members};
 use crate::response::ApiResponse;
 use crate::schema::Schema;
 
-/// Who answers.
+/// Answers a request.
 pub(crate) type Handler = fn(ApiRequest) -> Pin<Box<dyn Future<Output = Result<ApiResponse, Error>> + Send>>;
 
-/// One thing that can be asked for.
+/// One endpoint of the API.
 pub(crate) struct Endpoint {
     pub(crate) method: Method,
-    /// The whole path, with `{name}` where something of the client's stands.
+    /// The whole path, with `{name}` for parameters.
     pub(crate) path: String,
     pub(crate) group: &'static str,
     pub(crate) summary: &'static str,
@@ -23,41 +24,42 @@ pub(crate) struct Endpoint {
     pub(crate) query: Vec<Parameter>,
     pub(crate) body: Option<Content>,
     pub(crate) answers: Vec<DocumentedResponse>,
-    /// The codes of what can go wrong here and not everywhere.
+    /// The error codes of this endpoint, beside the common ones.
     pub(crate) fails: Vec<&'static str>,
-    /// Whoever asks need not say who they are: everybody gets the same, and it tells nothing.
+    /// Whether no token is needed: everybody gets the same, public response.
     pub(crate) is_public: bool,
-    /// It changes nothing of ours, and is given up when whoever asked is gone. What changes something is done to its end.
+    /// Whether the request ends when its client disconnects, because it changes nothing of ours. Requests that change
+    /// something always run to their end.
     pub(crate) ends_with_client: bool,
     pub(crate) run: Handler,
 }
 
-/// Something in the query.
+/// A query parameter.
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) schema: Schema,
     pub(crate) is_required: bool,
 }
 
-/// A body.
+/// A request body.
 pub(crate) struct Content {
     pub(crate) schema: Schema,
     pub(crate) is_optional: bool,
-    /// What else is wrong with a body that is not as described: who sent it is to hear of everything at once.
+    /// Further checks of an invalid body, so that the client gets all problems at once.
     pub(crate) extra_checks: Option<fn(&Members) -> Vec<Problem>>,
 }
 
-/// A good answer.
+/// A successful response.
 pub(crate) struct DocumentedResponse {
     pub(crate) status: u16,
     pub(crate) about: &'static str,
     pub(crate) content_type: &'static str,
-    /// Nothing is sent where there is none.
+    /// None if the response has no body.
     pub(crate) schema: Option<Schema>,
     pub(crate) is_page: bool,
 }
 
-/// Where most of it is.
+/// The prefix of most paths.
 pub(crate) const PREFIX: &str = "/api/v1/aggregator";
 const MAX_PAGE_SIZE: i64 = 1000;
 
@@ -99,40 +101,41 @@ impl Endpoint {
         }
     }
 
-    /// It is not below the prefix.
+    /// Sets a path outside the prefix.
     pub(crate) fn at(mut self, path: &str) -> Self {
         path.clone_into(&mut self.path);
         self
     }
 
-    /// More than the summary says.
+    /// Adds a description to the summary.
     pub(crate) fn about(mut self, about: &'static str) -> Self {
         self.about = about;
         self
     }
 
-    /// The query may have this.
-    pub(crate) fn asks(mut self, name: &'static str, schema: Schema) -> Self {
+    /// Adds an optional query parameter.
+    pub(crate) fn optional_query(mut self, name: &'static str, schema: Schema) -> Self {
         self.query.push(Parameter { name, schema, is_required: false });
         self
     }
 
-    /// The query must have this.
-    pub(crate) fn needs(mut self, name: &'static str, schema: Schema) -> Self {
+    /// Adds a required query parameter.
+    pub(crate) fn required_query(mut self, name: &'static str, schema: Schema) -> Self {
         self.query.push(Parameter { name, schema, is_required: true });
         self
     }
 
-    /// It answers with a part of a list.
+    /// Returns one page of a list.
     pub(crate) fn pages(self, about: &'static str, item: Schema) -> Self {
-        let limit = Schema::integer(1, MAX_PAGE_SIZE).by_default(100).about("At most so many.");
-        self.asks("limit", limit).asks("offset", offset()).listing(about, item)
+        let limit = Schema::integer(1, MAX_PAGE_SIZE).by_default(100).about("The maximum number of items to return.");
+        self.optional_query("limit", limit).optional_query("offset", offset()).listing(about, item)
     }
 
-    /// It answers with a list, or with a part of it if one is asked for.
+    /// Returns a list, or one page of it if the client asks for one.
     pub(crate) fn parts(self, about: &'static str, item: Schema) -> Self {
-        let limit = Schema::integer(1, i64::from(u32::MAX)).about("At most so many; else all.");
-        self.asks("limit", limit).asks("offset", offset()).listing(about, item)
+        let limit =
+            Schema::integer(1, i64::from(u32::MAX)).about("The maximum number of items to return; by default all.");
+        self.optional_query("limit", limit).optional_query("offset", offset()).listing(about, item)
     }
 
     fn listing(self, about: &'static str, item: Schema) -> Self {
@@ -143,13 +146,14 @@ impl Endpoint {
         endpoint
     }
 
-    /// It takes this body, and no members that the schema does not name: a member that is misspelt would mean nothing.
+    /// Takes this body. Members that the schema does not name are refused, because a misspelled member would have no
+    /// effect.
     pub(crate) fn takes(mut self, schema: Schema) -> Self {
         self.body = Some(Content { schema: schema.and_no_more(), is_optional: false, extra_checks: None });
         self
     }
 
-    /// What only the service knows to be wrong with a body is told together with what its description tells.
+    /// Adds checks that only the service can do. Their problems are reported together with those of the schema.
     pub(crate) fn with_extra_checks(mut self, look: fn(&Members) -> Vec<Problem>) -> Self {
         if let Some(content) = &mut self.body {
             content.extra_checks = Some(look);
@@ -157,23 +161,23 @@ impl Endpoint {
         self
     }
 
-    /// It takes this body, or none.
+    /// Takes this body, or none.
     pub(crate) fn takes_optional(mut self, schema: Schema) -> Self {
         self.body = Some(Content { schema: schema.and_no_more(), is_optional: true, extra_checks: None });
         self
     }
 
-    /// It answers with JSON.
+    /// Returns JSON.
     pub(crate) fn answers(self, status: u16, about: &'static str, schema: Schema) -> Self {
         self.answers_with(status, about, "application/json", Some(schema))
     }
 
-    /// It answers with nothing but the status.
+    /// Returns only a status.
     pub(crate) fn answers_nothing(self, status: u16, about: &'static str) -> Self {
         self.answers_with(status, about, "", None)
     }
 
-    /// It answers with something else.
+    /// Returns another content type.
     pub(crate) fn answers_with(
         mut self,
         status: u16,
@@ -185,25 +189,25 @@ impl Endpoint {
         self
     }
 
-    /// What can go wrong here.
+    /// Adds error codes.
     pub(crate) fn fails(mut self, codes: &[&'static str]) -> Self {
         self.fails.extend(codes);
         self
     }
 
-    /// It is given up when whoever asked is gone.
+    /// Ends the request when its client disconnects.
     pub(crate) fn ends_with_client(mut self) -> Self {
         self.ends_with_client = true;
         self
     }
 
-    /// Everybody may ask.
+    /// Needs no token.
     pub(crate) fn public(mut self) -> Self {
         self.is_public = true;
         self
     }
 
-    /// What the path says in place of its names, if it leads here.
+    /// The parameters of a path, if it matches this endpoint.
     pub(crate) fn fits(&self, path: &str) -> Option<Vec<(String, String)>> {
         let (mut ours, mut given) = (self.path.split('/'), path.split('/'));
         let mut found = Vec::new();
@@ -227,7 +231,7 @@ fn name_of(part: &str) -> Option<&str> {
 }
 
 fn offset() -> Schema {
-    Schema::integer(0, i64::from(i32::MAX)).by_default(0).about("After so many others.")
+    Schema::integer(0, i64::from(i32::MAX)).by_default(0).about("The number of items to skip.")
 }
 
 fn decode(value: &str) -> String {

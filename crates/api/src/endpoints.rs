@@ -1,4 +1,4 @@
-//! Everything that can be asked for, group by group: each file says what, and does it.
+//! All endpoints, one file per group: each declares them and implements them.
 
 mod assistant;
 mod backup;
@@ -15,7 +15,7 @@ mod tools;
 
 use crate::endpoint::Endpoint;
 
-/// Every endpoint, in the order of the document.
+/// Every endpoint, in the order of the OpenAPI document.
 pub(crate) fn all() -> Vec<Endpoint> {
     [
         group("Servers", servers::endpoints()),
@@ -29,7 +29,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
         group("Assistant", assistant::endpoints()),
         group("Service", overview::endpoints()),
         group("Backup", backup::endpoints()),
-        group("This document", page::endpoints()),
+        group("OpenAPI", page::endpoints()),
     ]
     .into_iter()
     .flatten()

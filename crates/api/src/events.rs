@@ -1,4 +1,4 @@
-//! What happens, as server-sent events: named, numbered, and alive also when nothing happens.
+//! Events of the service as server-sent events, with ids and keep-alive comments.
 
 use std::fmt::Write;
 use std::pin::Pin;
@@ -15,30 +15,30 @@ use tokio::time::timeout;
 
 use crate::response::BodyStream;
 
-/// How often a silent stream says that it is still there.
+/// The interval of keep-alive comments.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(crate) const KEEP_ALIVE_COMMENT: &[u8] = b": still here\n\n";
 
-/// What follows next; made when it is asked for.
+/// The future of the next piece; created when it is polled.
 type Next = Pin<Box<dyn Future<Output = (Sources, Option<Bytes>)> + Send>>;
 
-/// Events on their way to one reader.
+/// The event stream of one client.
 pub(crate) struct Stream {
     opening: Option<Bytes>,
     next: Option<Next>,
 }
 
-/// Where they come from.
+/// The sources of the events.
 struct Sources {
     events: Listener,
     closing: watch::Receiver<bool>,
-    /// The id of the last one.
+    /// The id of the last event.
     last: i64,
 }
 
 impl Stream {
-    /// Everything from now on, until `closing` says that it is over. A reader that comes back says by `resumed` which
-    /// event it saw last, and is told that it may have missed others: they are not kept.
+    /// All events from now on, until `closing` becomes true. A client that reconnects sends its last event id in
+    /// `resumed`, and is notified that it may have missed events: they are not stored.
     pub(crate) fn new(events: Listener, closing: watch::Receiver<bool>, resumed: Option<&str>) -> Self {
         let mut sources = Sources { events, closing, last: 0 };
         let mut opening = String::from(": hello\nretry: 1000\n\n");
@@ -62,15 +62,15 @@ impl BodyStream for Stream {
 }
 
 impl Sources {
-    /// The next event, or a sign of life; nothing at the end.
+    /// The next event or keep-alive comment; None at the end.
     async fn next(mut self) -> (Self, Option<Bytes>) {
-        let told = tokio::select! {
+        let received = tokio::select! {
             biased;
-            // The sender goes away only when everything does.
+            // The sender is dropped only when the program ends.
             _ = self.closing.wait_for(|is_closing| *is_closing) => None,
-            told = timeout(KEEP_ALIVE, self.events.recv()) => Some(told),
+            received = timeout(KEEP_ALIVE, self.events.recv()) => Some(received),
         };
-        let bytes = match told {
+        let bytes = match received {
             Some(Err(_)) => Bytes::from_static(KEEP_ALIVE_COMMENT),
             Some(Ok(Ok(event))) => self.frame(&event.name(), &event).into(),
             Some(Ok(Err(RecvError::Lagged(missed)))) => {
@@ -81,7 +81,7 @@ impl Sources {
         (self, Some(bytes))
     }
 
-    /// An event in its frame. Ids are times, so that they grow across streams and restarts.
+    /// An event as text. Ids are times, so that they increase across streams and restarts.
     fn frame(&mut self, name: &str, data: &impl serde::Serialize) -> String {
         self.last = Timestamp::now().as_micros().max(self.last + 1);
         let data = serde_json::to_string(data).expect("what we show has texts as its keys");
@@ -117,10 +117,10 @@ mod tests {
         let mut stream = Stream::new(events.listen(), closing.subscribe(), None);
         assert!(next(&mut stream).await.unwrap().starts_with(": hello\n"));
         events.emit(registered(1));
-        let told = next(&mut stream).await.unwrap();
-        assert!(told.starts_with("id: "), "{told}");
+        let received = next(&mut stream).await.unwrap();
+        assert!(received.starts_with("id: "), "{received}");
         let rest = "event: server.registered\ndata: {\"server_id\":\"1\",\"name\":\"a\"}\n\n";
-        assert!(told.ends_with(rest), "{told}");
+        assert!(received.ends_with(rest), "{received}");
         assert_eq!(next(&mut stream).await.unwrap(), ": still here\n\n");
         closing.send_replace(true);
         assert_eq!(next(&mut stream).await, None);
@@ -128,15 +128,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_reads_too_slowly_or_comes_back_is_told_that_something_is_missing() {
+    async fn slow_and_reconnecting_readers_learn_that_events_are_missing() {
         let (events, closing) = (Events::default(), watch::Sender::new(false));
         let mut stream = Stream::new(events.listen(), closing.subscribe(), Some("1"));
         assert!(next(&mut stream).await.unwrap().contains("event: events.missed\n"));
         for number in 0..2000 {
             events.emit(registered(number));
         }
-        let told = next(&mut stream).await.unwrap();
-        assert!(told.contains("event: events.missed\ndata: {\"missed\":976}\n"), "{told}");
+        let received = next(&mut stream).await.unwrap();
+        assert!(received.contains("event: events.missed\ndata: {\"missed\":976}\n"), "{received}");
         assert!(next(&mut stream).await.unwrap().contains("server.registered"));
     }
 }

@@ -1,19 +1,18 @@
 //! The REST API: servers, tools, executions and settings, for programs.
 //!
-//! This room knows what HTTP means and not how it is spoken: it is given requests that were let in and read, and
-//! answers them. It knows nothing of MCP either; all it does is ask the service.
+//! This crate gets authenticated requests whose bodies are read, and answers them. It does not speak HTTP on the wire
+//! and knows nothing of MCP; it only uses the service.
 //!
 //! # Layout, in the order a request travels
-//! - [`Api`] (here): from a request to its answer
-//! - `routes`: which endpoint it is for; `request`: what its path, query and body say; `schema`, `schemas`: whether they
-//!   may
-//! - `endpoint`: one thing that can be asked for; `endpoints` and below: all of them, and what they do
-//! - `result`: what a tool answered, with a note on how it got there; `events`: what happens, as a stream; `log`: what a
-//!   server writes to stderr; `metrics`: numbers
-//! - `documents`: Markdown documents that run tools, and who makes their calls; `assistant_context`: the assistant, and who makes its;
-//!   `work`: what takes its time, told as it goes on
-//! - `answer`: what is sent back; `known_error`: what can go wrong
-//! - `openapi`: the document, made from the endpoints; `page.html` shows it
+//! - [`Api`] (here): from a request to its response
+//! - `routes`: finds the endpoint; `request`: reads path, query and body; `schema`, `schemas`: check them
+//! - `endpoint`: one endpoint; `endpoints`: all of them, and what they do
+//! - `result`: the result of a tool with metadata; `events`: events as a stream; `log`: stderr of a server; `metrics`:
+//!   metrics for Prometheus
+//! - `documents`: Markdown documents that run tools; `assistant`: the assistant; `sse_job`: long work with progress
+//!   events
+//! - `response`: responses; `error`: errors as responses
+//! - `openapi`: the OpenAPI document, generated from the endpoints; `page.html` shows it
 
 mod assistant;
 mod documents;
@@ -39,7 +38,8 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use models::Model;
 use notebook::Folder;
-use service::{Actor, Service};
+use registry::Actor;
+use service::Service;
 use tokio::sync::watch;
 
 pub use documents::open_document;
@@ -48,19 +48,19 @@ use request::ApiRequest;
 use response::ApiResponse;
 pub use response::Body;
 
-/// Whose name is written down where there are no tokens: only which way they came is known.
+/// The actor in the audit log if there are no tokens: only the way in is known.
 const ANONYMOUS_ACTOR: &str = "rest";
 
-/// Requests that were not let in, as whoever lets them in has counted them.
+/// Refused requests, as counted by the HTTP server.
 #[derive(Debug, Clone, Default)]
 pub struct AuthCounts {
-    /// How many, by reason.
+    /// The number of refused requests, by reason.
     pub failures: Vec<(&'static str, u64)>,
-    /// Those of them that were told to wait.
+    /// The number of those that were delayed.
     pub limited: u64,
 }
 
-/// Who has counted them.
+/// Returns the current counts.
 pub type AuthCounter = Arc<dyn Fn() -> AuthCounts + Send + Sync>;
 
 /// The API. It lives as long as the program.
@@ -74,39 +74,39 @@ pub struct Api {
 }
 
 impl Api {
-    /// The API of a service.
+    /// Creates the API of a service.
     pub fn new(service: Arc<Service>) -> Self {
         let endpoints = endpoints::all();
         let closing = watch::Sender::new(false);
         Self { service, endpoints, documents: None, model: None, auth_counter: None, closing }
     }
 
-    /// The metrics show how many requests were not let in.
+    /// Adds the counts of refused requests to the metrics.
     pub fn with_auth_counter(self, counter: AuthCounter) -> Self {
         Self { auth_counter: Some(counter), ..self }
     }
 
-    /// The documents in this folder may be listed, read, run and written.
+    /// Lets clients list, read, run and write the documents in this folder.
     pub fn with_documents(self, folder: Arc<Folder>) -> Self {
         Self { documents: Some(folder), ..self }
     }
 
-    /// Questions to the assistant are answered by this model.
+    /// Lets this model answer questions.
     pub fn with_assistant(self, model: Arc<Model>) -> Self {
         Self { model: Some(model), ..self }
     }
 
-    /// Whether a path leads here.
+    /// Whether a path belongs to the API.
     pub fn has(&self, path: &str) -> bool {
         path == "/metrics" || path == "/api" || path.starts_with("/api/")
     }
 
-    /// Whether everybody may ask for it: it tells nothing that is not in the program itself.
+    /// Whether a path needs no token: its content is part of the program.
     pub fn is_public(&self, path: &str) -> bool {
         self.endpoints.iter().any(|endpoint| endpoint.is_public && endpoint.path == path)
     }
 
-    /// Answers a request on behalf of who sent it. Without tokens, nobody has a name.
+    /// Answers a request on behalf of `principal`, which is empty without tokens.
     pub async fn answer(&self, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
         let answered = self.find_and_run(parts, &body, principal).await;
         answered.unwrap_or_else(|refused| refused).into_response()
@@ -115,7 +115,7 @@ impl Api {
     async fn find_and_run(&self, parts: Parts, body: &Bytes, principal: Arc<str>) -> Result<ApiResponse, ApiResponse> {
         let (endpoint, path) = routes::find(&self.endpoints, &parts.method, parts.uri.path())?;
         if let Some((_, value)) = path.iter().find(|(_, value)| value.contains('\0')) {
-            let why = format!("nothing is called `{}`", value.escape_debug());
+            let why = format!("`{}` does not exist", value.escape_debug());
             return Err(error::refused(StatusCode::NOT_FOUND, &why));
         }
         let query = request::query(endpoint, parts.uri.query()).map_err(|problems| error::invalid(&problems))?;
@@ -134,12 +134,12 @@ impl Api {
         let running = (endpoint.run)(request);
         let done = match endpoint.ends_with_client {
             true => running.await,
-            false => service::servers::to_the_end(running).await,
+            false => service::to_the_end(running).await,
         };
         done.map_err(|error| error::answer(&error))
     }
 
-    /// Runs a document as a request for that would, and waits until it is over: `wanted` is what its body would be.
+    /// Runs a document like a request with the body `wanted` would, and waits for the end.
     pub async fn run_document(
         &self,
         actor: Actor,
@@ -160,12 +160,12 @@ impl Api {
         endpoints::documents::run_to_the_end(request).await
     }
 
-    /// The answer to a request that is not let in.
+    /// The response to a request that is refused.
     pub fn refuse(&self, status: StatusCode, why: &str) -> Response<Body> {
         error::refused(status, why).into_response()
     }
 
-    /// Ends the streams that have no end: we stop.
+    /// Ends the streams that have no end, because the service stops.
     pub fn leave(&self) {
         self.closing.send_replace(true);
     }

@@ -1,4 +1,4 @@
-//! What a server writes to stderr, as server-sent events: first what is kept of it, then what follows.
+//! The stderr of a server as server-sent events: first the stored lines, then new ones.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use service::usage::{LogReader, NewLines};
+use service::{LogReader, NewLines};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::events::KEEP_ALIVE_COMMENT;
 use crate::response::BodyStream;
 
-/// How often a silent stream says that it is still there.
+/// The interval of keep-alive comments.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// A server that writes without end is heard in pieces of so long.
+/// How long lines are collected before they are sent together.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What was said, as it is told.
-pub(crate) fn told(heard: &NewLines) -> Value {
-    json!({ "lines": heard.lines, "missed": heard.missed })
+/// Lines as JSON.
+pub(crate) fn lines_to_json(received: &NewLines) -> Value {
+    json!({ "lines": received.lines, "missed": received.missed })
 }
 
-/// What follows next; made when it is asked for.
+/// The future of the next piece; created when it is polled.
 type Next = Pin<Box<dyn Future<Output = (Source, Option<Bytes>)> + Send>>;
 
-/// Lines on their way to one reader.
+/// The log stream of one client.
 pub(crate) struct LogStream {
     opening: Option<Bytes>,
     next: Option<Next>,
@@ -38,9 +38,9 @@ struct Source {
 }
 
 impl LogStream {
-    /// Everything that is kept and everything from now on, until the server is removed or `closing` says that it is over.
+    /// All stored lines and all new ones, until the server is removed or `closing` becomes true.
     pub(crate) fn new(mut reader: LogReader, closing: watch::Receiver<bool>) -> Self {
-        let opening = format!(": hello\nretry: 1000\n\n{}", frame("log.tail", &told(&reader.now())));
+        let opening = format!(": hello\nretry: 1000\n\n{}", frame("log.tail", &lines_to_json(&reader.now())));
         let source = Source { reader, closing };
         Self { opening: Some(opening.into()), next: Some(Box::pin(source.next())) }
     }
@@ -59,22 +59,22 @@ impl BodyStream for LogStream {
 }
 
 impl Source {
-    /// The next lines, or a sign of life; nothing at the end.
+    /// The next lines or keep-alive comment; None at the end.
     async fn next(mut self) -> (Self, Option<Bytes>) {
         let Self { reader, closing } = &mut self;
         let lines = async {
             sleep(PAUSE).await;
             reader.next().await
         };
-        let heard = tokio::select! {
+        let received = tokio::select! {
             biased;
-            // The sender goes away only when everything does.
+            // The sender is dropped only when the program ends.
             _ = closing.wait_for(|is_closing| *is_closing) => None,
-            heard = timeout(KEEP_ALIVE, lines) => Some(heard),
+            received = timeout(KEEP_ALIVE, lines) => Some(received),
         };
-        let bytes = match heard {
+        let bytes = match received {
             Some(Err(_)) => Some(Bytes::from_static(KEEP_ALIVE_COMMENT)),
-            Some(Ok(heard)) => heard.map(|heard| frame("log.lines", &told(&heard)).into()),
+            Some(Ok(received)) => received.map(|received| frame("log.lines", &lines_to_json(&received)).into()),
             None => None,
         };
         (self, bytes)

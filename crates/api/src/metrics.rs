@@ -1,23 +1,22 @@
-//! Numbers for Prometheus, in its text format.
+//! Metrics for Prometheus, in its text format.
 //!
-//! `exposition`: how they are written.
+//! `exposition`: the format.
 
 mod exposition;
 
+use executions::metrics::{OUTCOMES, Reading};
 use notebook::WorkCounts;
 use registry::{Page, Status};
-use service::Service;
-use service::metrics::{OUTCOMES, Reading};
-use service::servers::State;
-use service::tool_search::SearchCounters;
+use service::{Service, ServiceState};
+use tool_search::SearchCounters;
 
 use crate::{AuthCounter, AuthCounts};
 use exposition::Exposition;
 
-/// What Prometheus expects.
+/// The content type of the text format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All numbers as they are now.
+/// All metrics as they are now.
 pub(crate) async fn text(service: &Service, auth_counter: Option<&AuthCounter>) -> String {
     let mut out = Exposition::default();
     if let Ok(listed) = service.servers(None, false, Page::ALL).await {
@@ -43,37 +42,37 @@ fn servers(out: &mut Exposition, statuses: &[Status]) {
     }
 }
 
-fn state(out: &mut Exposition, state: &State) {
+fn state(out: &mut Exposition, state: &ServiceState) {
     out.gauge("mcp_tools", "Tools of connected servers.");
     out.number("", &[("classified", "true")], state.classified_tools as f64);
     out.number("", &[("classified", "false")], state.unclassified_tools as f64);
-    out.gauge("mcp_uptime_seconds", "For how long the service has run.");
+    out.gauge("mcp_uptime_seconds", "Time since the service started.");
     out.number("", &[], state.uptime_seconds);
 }
 
 fn search(out: &mut Exposition, reading: SearchCounters) {
-    out.counter("mcp_tools_embedded_total", "Tools that vectors were made for since the start.");
+    out.counter("mcp_tools_embedded_total", "Tools whose vectors were computed since the start.");
     out.number("", &[], reading.embedded as f64);
-    out.counter("mcp_tools_classified_total", "Tools that were classified since the start, with or without success.");
+    out.counter("mcp_tools_classified_total", "Tools that were classified since the start, successfully or not.");
     out.number("", &[], reading.classified as f64);
 }
 
 fn calls(out: &mut Exposition, reading: &Reading) {
-    out.counter("mcp_calls_total", "Calls that are over, by server and outcome.");
+    out.counter("mcp_calls_total", "Finished calls, by server and outcome.");
     for server in &reading.servers {
         for (outcome, count) in OUTCOMES.iter().zip(server.calls) {
             out.number("", &[("server", &server.server), ("outcome", outcome.as_str())], count as f64);
         }
     }
-    out.counter("mcp_call_retries_total", "Calls that were made again, by server.");
+    out.counter("mcp_call_retries_total", "Retried calls, by server.");
     for server in &reading.servers {
         out.number("", &[("server", &server.server)], server.retries as f64);
     }
-    out.histogram("mcp_routing_seconds", "From the request to the server, by server.");
+    out.histogram("mcp_routing_seconds", "Time from the request until it is sent to the server, by server.");
     for server in &reading.servers {
         out.distribution(&server.server, &server.routing);
     }
-    out.histogram("mcp_execution_seconds", "At the server, by server.");
+    out.histogram("mcp_execution_seconds", "Time until the server answers, by server.");
     for server in &reading.servers {
         out.distribution(&server.server, &server.execution);
     }
@@ -83,62 +82,65 @@ fn calls(out: &mut Exposition, reading: &Reading) {
             out.number("", &[("server", &server.server), ("result", result)], count as f64);
         }
     }
-    out.gauge("mcp_calls_running", "Calls that run now, by the way they came.");
+    out.gauge("mcp_calls_running", "Calls that run now, by source: MCP clients or others.");
     for (way, count) in [("mcp", reading.mcp_running), ("other", reading.running)] {
         out.number("", &[("way", way)], count as f64);
     }
-    out.gauge("mcp_calls_queued", "Calls that wait for their turn, by the way they came.");
+    out.gauge("mcp_calls_queued", "Calls that wait in the queue, by source: MCP clients or others.");
     for (way, count) in [("mcp", reading.mcp_queued), ("other", reading.queued)] {
         out.number("", &[("way", way)], count as f64);
     }
-    out.counter("mcp_calls_refused_total", "Calls that were refused, by reason.");
+    out.counter("mcp_calls_refused_total", "Refused calls, by reason.");
     for (reason, count) in [("limit", reading.refused_by_limit), ("stopped", reading.refused_by_stop)] {
         out.number("", &[("reason", reason)], count as f64);
     }
-    out.gauge("mcp_history_waiting", "Records of calls that wait to be written.");
+    out.gauge("mcp_history_waiting", "Executions that wait to be written to the database.");
     out.number("", &[], reading.history_waiting as f64);
-    out.counter("mcp_history_written_total", "Records of calls that were written.");
+    out.counter("mcp_history_written_total", "Executions written to the database.");
     out.number("", &[], reading.history_written as f64);
-    out.counter("mcp_history_dropped_total", "Records of calls that were given up while the database was away.");
+    out.counter("mcp_history_dropped_total", "Executions dropped because the database was unreachable.");
     out.number("", &[], reading.history_dropped as f64);
     if let Some(traces) = &reading.traces {
-        out.counter("mcp_trace_spans_total", "Spans of calls, by whether a collector took them.");
+        out.counter("mcp_trace_spans_total", "Spans of calls, by whether the collector accepted them.");
         for (fate, count) in [("exported", traces.exported), ("dropped", traces.dropped)] {
             out.number("", &[("fate", fate)], count as f64);
         }
     }
 }
 
-/// What is computed beside the threads that serve calls.
+/// Computations outside the threads that serve calls.
 fn computations(out: &mut Exposition, counts: WorkCounts) {
     let kinds = [("schema_check", counts.schema_checks), ("document", counts.documents)];
-    out.gauge("mcp_computations_running", "Schema checks and work on documents that run now.");
+    out.gauge("mcp_computations_running", "Schema checks and document computations that run now.");
     for (kind, counts) in kinds {
         out.number("", &[("kind", kind)], counts.running as f64);
     }
-    out.counter("mcp_computations_cancelled_total", "The same that were given up because nobody waited for them.");
+    out.counter(
+        "mcp_computations_cancelled_total",
+        "Schema checks and document computations that were abandoned because their request ended.",
+    );
     for (kind, counts) in kinds {
         out.number("", &[("kind", kind)], counts.cancelled as f64);
     }
 }
 
 fn authentication(out: &mut Exposition, numbers: &AuthCounts) {
-    out.counter("mcp_authentication_failures_total", "Requests that were not let in, by reason.");
+    out.counter("mcp_authentication_failures_total", "Refused requests, by reason.");
     for (reason, count) in &numbers.failures {
         out.number("", &[("reason", reason)], *count as f64);
     }
-    out.counter("mcp_authentication_limited_total", "Requests with a wrong token that were told to wait.");
+    out.counter("mcp_authentication_limited_total", "Requests with a wrong token that were delayed.");
     out.number("", &[], numbers.limited as f64);
 }
 
-/// What Prometheus calls such things everywhere.
+/// Metrics with the names that Prometheus uses for every process.
 fn process(out: &mut Exposition) {
     let Some(bytes) = resident_bytes() else { return };
-    out.gauge("process_resident_memory_bytes", "Memory that this process occupies.");
+    out.gauge("process_resident_memory_bytes", "Resident memory of this process.");
     out.number("", &[], bytes as f64);
 }
 
-/// Where the system tells it.
+/// Resident memory, if the system reports it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

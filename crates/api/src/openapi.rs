@@ -1,4 +1,4 @@
-//! The OpenAPI document, made from the endpoints themselves.
+//! The OpenAPI document, generated from the endpoints.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,10 @@ use crate::error::{self, ErrorCode};
 use crate::schema::Schema;
 use crate::schemas;
 
-const ABOUT: &str = "Many MCP servers in, one endpoint out: servers are registered, connected, watched and removed \
-    while it runs, and every call is accounted for. Wherever a server is named, its id and its name are good. \
-    Where tokens are set, send `Authorization: Bearer <token>`.";
+const ABOUT: &str = "mcp-aggregator combines many MCP servers into one endpoint. Through this API you register, \
+     connect, monitor and remove servers while the service runs, call their tools, and read the record of every call. \
+     Wherever an endpoint takes a server, both its id and its name work. If tokens are configured, send \
+     `Authorization: Bearer <token>`.";
 
 /// The whole document.
 pub(crate) fn document(endpoints: &[Endpoint]) -> Value {
@@ -45,7 +46,7 @@ fn operation(endpoint: &Endpoint) -> Value {
         "description": endpoint.about,
         "parameters": parameters(endpoint),
         "responses": responses(endpoint),
-        // Without tokens nobody needs one.
+        // Without tokens, no token is needed.
         "security": if endpoint.is_public { json!([]) } else { json!([{}, {"token": []}]) }
     });
     if let Some(body) = &endpoint.body {
@@ -67,10 +68,11 @@ fn operation_id(endpoint: &Endpoint) -> String {
 
 fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let about = |name: &str| match name {
-        "server" => "A server, by id or name.",
-        "skill" => "A skill, by id.",
-        "binding" => "A binding, by id.",
-        _ => "An execution, by id.",
+        "server" => "The id or name of a server.",
+        "skill" => "The id of a skill.",
+        "binding" => "The id of a binding.",
+        "tool" => "The full name of a tool.",
+        _ => "The id of an execution.",
     };
     let names = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let path_parameter = names.map(|name| {
@@ -87,14 +89,14 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
 fn responses(endpoint: &Endpoint) -> Map<String, Value> {
     let mut responses = Map::new();
     for reply in &endpoint.answers {
-        let told = response(reply);
+        let documented = response(reply);
         match responses.get_mut(&reply.status.to_string()) {
-            // The same answer in another form.
+            // The same response in another content type.
             Some(Value::Object(known)) => {
-                let form = told["content"].get(reply.content_type).cloned().unwrap_or_default();
+                let form = documented["content"].get(reply.content_type).cloned().unwrap_or_default();
                 known["content"][reply.content_type] = form;
             }
-            _ => drop(responses.insert(reply.status.to_string(), told)),
+            _ => drop(responses.insert(reply.status.to_string(), documented)),
         }
     }
     for (status, error_codes) in error_codes(endpoint) {
@@ -112,19 +114,19 @@ fn response(reply: &DocumentedResponse) -> Value {
         response["content"] = json!({reply.content_type: {"schema": schema.shown()}});
     }
     if reply.is_page {
-        let total = json!({"description": "How many there are in all.", "schema": {"type": "integer", "minimum": 0}});
+        let total = json!({"description": "The total number of items.", "schema": {"type": "integer", "minimum": 0}});
         response["headers"] = json!({"X-Total-Count": total});
     }
     response
 }
 
-/// What can go wrong, by status.
+/// The errors of an endpoint, by status.
 fn error_codes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<&'static ErrorCode>> {
     let with_body = endpoint.body.iter().flat_map(|_| error::WITH_BODY);
     let everywhere = error::EVERYWHERE.iter().filter(|_| !endpoint.is_public);
     let mut by_status: BTreeMap<u16, Vec<&'static ErrorCode>> = BTreeMap::new();
     for code in endpoint.fails.iter().chain(with_body).chain(everywhere) {
-        let known = error::known(code).expect("endpoints name codes that there are");
+        let known = error::known(code).expect("endpoints use only codes of the list");
         let of_status = by_status.entry(known.status).or_default();
         if !of_status.iter().any(|other| other.code == known.code) {
             of_status.push(known);
@@ -146,9 +148,9 @@ mod tests {
         let document = document(&endpoints);
         let mut ids = HashSet::new();
         for endpoint in &endpoints {
-            let told = &document["paths"][&endpoint.path][endpoint.method.as_str().to_ascii_lowercase()];
-            assert!(ids.insert(told["operationId"].as_str().unwrap().to_owned()), "{told}");
-            assert!(!told["responses"].as_object().unwrap().is_empty());
+            let documented = &document["paths"][&endpoint.path][endpoint.method.as_str().to_ascii_lowercase()];
+            assert!(ids.insert(documented["operationId"].as_str().unwrap().to_owned()), "{documented}");
+            assert!(!documented["responses"].as_object().unwrap().is_empty());
         }
     }
 

@@ -1,4 +1,4 @@
-//! A request after it was checked: what its path, its query and its body say.
+//! A validated request: path parameters, query and body.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use models::Model;
 use notebook::Folder;
-use registry::Page;
+use registry::{Actor, Page};
 use serde::Serialize;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use service::{Actor, Error, Problem, Service};
+use service::{Error, Problem, Service};
 use tokio::sync::watch;
 
 use crate::AuthCounter;
@@ -22,61 +22,61 @@ use crate::error;
 use crate::response::ApiResponse;
 use crate::schema::problem;
 
-/// What was asked, checked.
+/// A validated request.
 pub(crate) struct ApiRequest {
     pub(crate) service: Arc<Service>,
     pub(crate) actor: Actor,
     pub(crate) headers: HeaderMap,
-    /// Turns true when we stop.
+    /// Becomes true when the service stops.
     pub(crate) closing: watch::Receiver<bool>,
-    /// The documents that may be read.
+    /// The served documents.
     pub(crate) documents: Option<Arc<Folder>>,
-    /// The model that answers questions.
+    /// The model of the assistant.
     pub(crate) model: Option<Arc<Model>>,
-    /// Who counts the requests that were not let in.
+    /// Counts refused requests.
     pub(crate) auth_counter: Option<AuthCounter>,
     pub(crate) path: Vec<(String, String)>,
     pub(crate) query: Map<String, Value>,
     pub(crate) body: Members,
 }
 
-/// The members of a body, cut apart and not looked into.
+/// The members of a body, split but not parsed.
 #[derive(Debug, Default)]
 pub(crate) struct Members(Vec<(String, Box<RawValue>)>);
 
 impl ApiRequest {
-    /// What stands in the path in place of `{name}`.
+    /// The value of the path parameter `name`.
     pub(crate) fn path_parameter(&self, name: &str) -> &str {
         self.path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// The server that the path names.
+    /// The server in the path.
     pub(crate) fn server(&self) -> &str {
         self.path_parameter("server")
     }
 
-    /// A text in the query.
+    /// A string in the query.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.query.get(name).and_then(Value::as_str)
     }
 
-    /// A word in the query.
-    pub(crate) fn word<W: std::str::FromStr>(&self, name: &str) -> Option<W> {
+    /// An enum value in the query.
+    pub(crate) fn parsed<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.text(name).and_then(|word| word.parse().ok())
     }
 
-    /// Whether the query, or the body, says yes.
-    pub(crate) fn says(&self, name: &str) -> bool {
+    /// Whether the query or the body has `true` for this name.
+    pub(crate) fn flag(&self, name: &str) -> bool {
         self.query.get(name) == Some(&Value::Bool(true)) || self.body.get(name) == Some(Value::Bool(true))
     }
 
-    /// What is wanted of a list that is there: all of it, but for the beginning that may be left out.
+    /// A list without the items before the offset.
     pub(crate) fn rest_of<T: Serialize>(&self, all: &[T]) -> ApiResponse {
         let offset = usize::try_from(self.page().offset).unwrap_or(usize::MAX);
         ApiResponse::page(all.get(offset..).unwrap_or_default(), all.len() as u64)
     }
 
-    /// What is wanted of a list that is there: a part of it, if only so many are wanted.
+    /// One page of a list; without a limit, the rest of it.
     pub(crate) fn part_of<T: Serialize>(&self, all: &[T]) -> ApiResponse {
         let offset = usize::try_from(self.page().offset).unwrap_or(usize::MAX);
         let rest = all.get(offset..).unwrap_or_default();
@@ -85,12 +85,12 @@ impl ApiRequest {
         ApiResponse::page(&rest[..limit.min(rest.len())], all.len() as u64)
     }
 
-    /// Whether only so many are wanted.
+    /// Whether the query has a limit.
     pub(crate) fn has_limit(&self) -> bool {
         self.query.contains_key("limit")
     }
 
-    /// The part of a list that is wanted.
+    /// The requested page.
     pub(crate) fn page(&self) -> Page {
         let number = |name: &str| self.query.get(name).and_then(Value::as_u64);
         let default = Page::default();
@@ -102,42 +102,39 @@ impl ApiRequest {
 }
 
 impl Members {
-    /// The members of an object that is there already.
+    /// The members of an object.
     pub(crate) fn of(object: &Value) -> Result<Self, Error> {
         cut(object.to_string().as_bytes()).map_err(|problem| Error::Validation { problems: vec![problem] })
     }
 
-    /// A member as it was written; the last, if it is there twice.
+    /// A member as it was sent; the last one if it occurs twice.
     pub(crate) fn raw(&self, name: &str) -> Option<&RawValue> {
         self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// A member.
+    /// A parsed member.
     pub(crate) fn get(&self, name: &str) -> Option<Value> {
         self.raw(name).and_then(|value| serde_json::from_str(value.get()).ok())
     }
 
-    /// A member that is a text.
+    /// A member that is a string.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.get(name)?.as_str().map(str::to_owned)
     }
 
-    /// A member that is a text or null.
+    /// A member that is a string or null.
     pub(crate) fn text_or_null(&self, name: &str) -> Option<Option<String>> {
         self.get(name).map(|value| value.as_str().map(str::to_owned))
     }
 
-    /// A member that is a number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.get(name)?.as_u64()
     }
 
-    /// A member that is true or false.
     pub(crate) fn truth(&self, name: &str) -> Option<bool> {
         self.get(name)?.as_bool()
     }
 
-    /// A member that is an object.
     pub(crate) fn object(&self, name: &str) -> Option<Map<String, Value>> {
         match self.get(name)? {
             Value::Object(members) => Some(members),
@@ -145,14 +142,14 @@ impl Members {
         }
     }
 
-    /// All of them, looked into.
+    /// All members, parsed.
     pub(crate) fn whole(&self) -> Map<String, Value> {
         let read = |value: &RawValue| serde_json::from_str(value.get()).unwrap_or(Value::Null);
         self.0.iter().map(|(name, value)| (name.clone(), read(value))).collect()
     }
 }
 
-/// Reads the query as the endpoint describes it.
+/// Reads and checks the query.
 pub(crate) fn query(endpoint: &Endpoint, query: Option<&str>) -> Result<Map<String, Value>, Vec<Problem>> {
     let mut given = Map::new();
     let mut problems = Vec::new();
@@ -160,7 +157,8 @@ pub(crate) fn query(endpoint: &Endpoint, query: Option<&str>) -> Result<Map<Stri
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let name = decoded(name);
         let Some(parameter) = endpoint.query.iter().find(|parameter| parameter.name == name) else {
-            // A typo would mean everything. `_` is how scripts get round caches.
+            // Refuse unknown names, because a misspelled filter would return everything. Scripts add `_` to bypass
+            // caches.
             if !name.starts_with('_') {
                 problems.push(problem(
                     vec!["query".to_owned(), name.into_owned()],
@@ -177,7 +175,7 @@ pub(crate) fn query(endpoint: &Endpoint, query: Option<&str>) -> Result<Map<Stri
     }
     for missing in endpoint.query.iter().filter(|it| it.is_required && !given.contains_key(it.name)) {
         let place = vec!["query".to_owned(), missing.name.to_owned()];
-        problems.push(problem(place, "missing", "this is missing".to_owned()));
+        problems.push(problem(place, "missing", "this parameter is required".to_owned()));
     }
     if problems.is_empty() { Ok(given) } else { Err(problems) }
 }
@@ -185,13 +183,13 @@ pub(crate) fn query(endpoint: &Endpoint, query: Option<&str>) -> Result<Map<Stri
 fn known_parameters(endpoint: &Endpoint) -> String {
     let known: Vec<_> = endpoint.query.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
     match known.as_slice() {
-        [] => "this is not known here".to_owned(),
-        known => format!("this is not known here; there is {}", known.join(", ")),
+        [] => "unknown parameter; this endpoint has none".to_owned(),
+        known => format!("unknown parameter; expected one of {}", known.join(", ")),
     }
 }
 
 impl Parameter {
-    /// A text of the query as what it should be; what it is not stays a text, and is refused as such.
+    /// A query value in the type of the schema. A value of another type stays a string, and the check refuses it.
     fn read(&self, text: &str) -> Value {
         let text_itself = || Value::from(text);
         if self.schema.is_integer() {
@@ -208,10 +206,10 @@ impl Parameter {
     }
 }
 
-/// Reads the body as `content` describes it.
+/// Reads and checks the body.
 pub(crate) fn body(content: &Content, headers: &HeaderMap, body: &Bytes) -> Result<Members, ApiResponse> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        let missing = || problem(vec!["body".to_owned()], "missing", "a body of JSON is missing".to_owned());
+        let missing = || problem(vec!["body".to_owned()], "missing", "a JSON body is required".to_owned());
         return if content.is_optional { Ok(Members::default()) } else { Err(error::invalid(&[missing()])) };
     }
     if !is_json(headers) {
@@ -232,7 +230,7 @@ pub(crate) fn body(content: &Content, headers: &HeaderMap, body: &Bytes) -> Resu
     Err(error::invalid(&problems))
 }
 
-/// Whether the body says that it is JSON, or says nothing.
+/// Whether the content type is JSON or absent.
 fn is_json(headers: &HeaderMap) -> bool {
     let Some(given) = headers.get(CONTENT_TYPE) else { return true };
     let given = given.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -241,9 +239,9 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 fn cut(body: &[u8]) -> Result<Members, Problem> {
     let place = || vec!["body".to_owned()];
-    let invalid = |why: String| problem(place(), "json_invalid", format!("this is no JSON: {why}"));
+    let invalid = |why: String| problem(place(), "json_invalid", format!("invalid JSON: {why}"));
     let text = std::str::from_utf8(body).map_err(|error| invalid(error.to_string()))?;
-    // Whether it is JSON at all comes first; what kind of JSON, after that.
+    // First check whether it is JSON at all, then whether it is an object.
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
     if !raw.get().starts_with('{') {
         return Err(problem(place(), "dict_type", "expected an object".to_owned()));
@@ -252,7 +250,7 @@ fn cut(body: &[u8]) -> Result<Members, Problem> {
     deserializer.deserialize_map(MemberSplitter).map(Members).map_err(|error| invalid(error.to_string()))
 }
 
-/// Cuts an object into its members, in their order and with those that are there twice.
+/// Splits an object into its members, in order and with duplicates.
 struct MemberSplitter;
 
 impl<'de> Visitor<'de> for MemberSplitter {
@@ -271,7 +269,7 @@ impl<'de> Visitor<'de> for MemberSplitter {
     }
 }
 
-/// A part of an address as it was meant.
+/// Decodes a part of a query, where a plus is a space.
 pub(crate) fn decoded(text: &str) -> Cow<'_, str> {
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text);
@@ -279,12 +277,12 @@ pub(crate) fn decoded(text: &str) -> Cow<'_, str> {
     Cow::Owned(percent_decoded(&text.replace('+', " ")))
 }
 
-/// A part of a path as it was meant: there, a plus is a plus.
+/// Decodes a part of a path, where a plus is a plus.
 pub(crate) fn percent_decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// What a service error is where only problems are known.
+/// A validation error with one problem.
 pub(crate) fn refuse(place: &[&str], kind: &'static str, msg: impl Into<String>) -> Error {
     let loc = place.iter().map(|&part| part.to_owned()).collect();
     Error::Validation { problems: vec![problem(loc, kind, msg.into())] }
@@ -295,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_cut_apart_and_what_is_in_it_stays_as_it_was_written() {
+    fn a_body_is_split_into_its_members_without_changing_them() {
         let members = cut(br#"{"a": {"n":1e400, "s":"\ud800"}, "b":1, "b":2}"#).unwrap();
         assert_eq!(members.raw("a").unwrap().get(), r#"{"n":1e400, "s":"\ud800"}"#);
         assert_eq!(members.number("b"), Some(2));

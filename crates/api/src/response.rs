@@ -1,4 +1,4 @@
-//! What is sent back: JSON, another text, a stream of events, or nothing.
+//! Responses: JSON, other text, a stream of events, or nothing.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,11 +12,11 @@ use http_body::{Frame, SizeHint};
 use serde::Serialize;
 
 static TOTAL: HeaderName = HeaderName::from_static("x-total-count");
-/// Asks proxies to pass on every event as it comes.
+/// Asks proxies not to buffer events.
 static UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 static CONTENT_TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-type-options");
 
-/// What is sent back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct ApiResponse(Box<Response<Body>>);
 
@@ -30,44 +30,44 @@ enum Kind {
     Events(Box<dyn BodyStream>),
 }
 
-/// What is sent piece by piece, each when it is there.
+/// A body that is sent piece by piece.
 pub(crate) trait BodyStream: fmt::Debug + Send {
-    /// The next piece; nothing at the end.
+    /// The next piece; None at the end.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
 impl ApiResponse {
-    /// A value as JSON.
+    /// JSON with a status.
     pub(crate) fn json(status: StatusCode, value: &(impl Serialize + ?Sized)) -> Self {
         let text = serde_json::to_vec(value).expect("what we show has texts as its keys");
         Self::text(status, "application/json", text)
     }
 
-    /// A value as JSON, and all went well.
+    /// JSON with status 200.
     pub(crate) fn ok(value: &(impl Serialize + ?Sized)) -> Self {
         Self::json(StatusCode::OK, value)
     }
 
-    /// A part of a list, and how long the whole is.
+    /// A part of a list with the length of the whole list.
     pub(crate) fn page(items: &(impl Serialize + ?Sized), total: u64) -> Self {
         let mut answer = Self::ok(items);
         answer.header(TOTAL.clone(), HeaderValue::from(total));
         answer
     }
 
-    /// A text of a type.
+    /// Text of a content type.
     pub(crate) fn text(status: StatusCode, content_type: &'static str, text: impl Into<Bytes>) -> Self {
         let mut answer = Self::new(status, Kind::Whole(text.into()));
         answer.header(CONTENT_TYPE, HeaderValue::from_static(content_type));
         answer
     }
 
-    /// Nothing but the status.
+    /// Only a status.
     pub(crate) fn nothing(status: StatusCode) -> Self {
         Self::new(status, Kind::Whole(Bytes::new()))
     }
 
-    /// Events, as long as somebody reads them.
+    /// A stream of events.
     pub(crate) fn events(stream: impl BodyStream + 'static) -> Self {
         let mut answer = Self::new(StatusCode::OK, Kind::Events(Box::new(stream)));
         answer.header(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -79,13 +79,13 @@ impl ApiResponse {
         let mut response = Response::new(Body(kind));
         *response.status_mut() = status;
         let mut answer = Self(Box::new(response));
-        // What is true now need not be true a moment later, and what servers wrote is nothing a browser should run.
+        // Responses describe the current state, so they must not be cached; and browsers must not interpret what
+        // servers wrote.
         answer.header(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         answer.header(CONTENT_TYPE_OPTIONS.clone(), HeaderValue::from_static("nosniff"));
         answer
     }
 
-    /// Sets a header.
     pub(crate) fn header(&mut self, name: HeaderName, value: HeaderValue) {
         self.0.headers_mut().insert(name, value);
     }

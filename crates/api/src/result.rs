@@ -1,19 +1,19 @@
-//! The result of a call with a note on how it got there, and whether the tool failed where the server does not say so: one
-//! or two members more, and no other byte different.
+//! The result of a call with metadata, and with `isError` if the server omits it: one or two members more, all other
+//! bytes unchanged.
 
 use std::collections::HashSet;
 use std::fmt;
 
+use executions::Outcome;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
-use service::calls::Outcome;
 
-/// What the note is called; and what it is called if the server has something of that name itself.
+/// The name of the metadata member, and the name to use if the server's result already has the first.
 const NAMES: [&str; 2] = ["metadata", "_aggregator"];
 
-/// The member that says whether the tool failed. Servers may leave it out on success; programs that use REST need not know.
+/// Whether the tool failed. Servers may omit it on success; REST clients can rely on it.
 const IS_ERROR: &str = "isError";
 
-/// The result with its note.
+/// Adds the metadata to the result.
 pub(crate) fn with_metadata(outcome: &Outcome) -> String {
     let note = serde_json::to_string(&outcome.metadata).expect("what we show has texts as its keys");
     noted(outcome.result.get(), &note)
@@ -33,7 +33,7 @@ fn noted(result: &str, note: &str) -> String {
     format!("{body}{comma}{added}}}")
 }
 
-/// The names of an object's members; nothing if it is none.
+/// The names of an object's members; None if it is not an object.
 fn names_in(result: &str) -> Option<HashSet<String>> {
     serde_json::Deserializer::from_str(result).deserialize_map(Names).ok()
 }

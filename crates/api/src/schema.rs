@@ -1,7 +1,7 @@
-//! What JSON may look like: one description that requests are checked by and that the OpenAPI document shows.
+//! Schemas of JSON values. The same schema checks requests and appears in the OpenAPI document.
 //!
-//! - [`Schema`] (here) and how one is made
-//! - `check`: what is wrong with a value; `show`: the same as JSON Schema
+//! - [`Schema`] (here): builders
+//! - `check`: validates a value; `json_schema`: renders JSON Schema
 
 mod check;
 mod json_schema;
@@ -9,7 +9,7 @@ mod json_schema;
 pub(crate) use check::problem;
 use serde_json::Value;
 
-/// What a value may be.
+/// A schema.
 #[derive(Debug, Clone)]
 pub(crate) struct Schema {
     kind: Kind,
@@ -23,12 +23,12 @@ pub(crate) struct Schema {
 enum Kind {
     Anything,
     Text {
-        shape: Option<Shape>,
+        pattern: Option<TextPattern>,
         longest: Option<usize>,
         format: Option<&'static str>,
     },
-    /// One of some words, in any case.
-    Word(Vec<&'static str>),
+    /// One of these words, in any case.
+    Enum(Vec<&'static str>),
     Integer {
         least: i64,
         most: i64,
@@ -37,9 +37,9 @@ enum Kind {
     /// A number from 0 to 1.
     Share,
     Truth,
-    /// An object that somebody else looks into; what is known of its members is told and not checked.
+    /// An object that is checked elsewhere; the known members are documented but not checked.
     AnyObject {
-        told: Vec<Member>,
+        documented: Vec<Member>,
         at_least_one_of: Vec<&'static str>,
     },
     Object {
@@ -51,24 +51,26 @@ enum Kind {
         of: Box<Schema>,
         least: usize,
     },
-    /// Any of these.
     Either(Vec<Schema>),
-    /// One that has a name of its own in the document.
+    /// A schema with a name in the OpenAPI document.
     Named(&'static str),
 }
 
-/// A pattern that texts must fit, and the code that knows whether they do.
+/// A pattern for strings, and the function that checks it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct TextPattern {
     pub(crate) pattern: &'static str,
     pub(crate) fits: fn(&str) -> bool,
-    /// What would be right, for people.
-    pub(crate) says: &'static str,
+    /// The message for people.
+    pub(crate) message: &'static str,
 }
 
-/// Not every database keeps a NUL.
-const WITHOUT_NUL: Shape =
-    Shape { pattern: "^[^\\u0000]*$", fits: |text| !text.contains('\0'), says: "a text must not contain NUL" };
+/// Not every database can store a NUL.
+const WITHOUT_NUL: TextPattern = TextPattern {
+    pattern: "^[^\\u0000]*$",
+    fits: |text| !text.contains('\0'),
+    message: "the text must not contain NUL",
+};
 
 /// A member of an object.
 #[derive(Debug, Clone)]
@@ -83,47 +85,43 @@ impl Schema {
         Self { kind, is_nullable: false, about: None, default: None, example: None }
     }
 
-    /// Any JSON at all.
     pub(crate) fn anything() -> Self {
         Self::of(Kind::Anything)
     }
 
-    /// A text.
     pub(crate) fn text() -> Self {
-        Self::of(Kind::Text { shape: None, longest: None, format: None })
+        Self::of(Kind::Text { pattern: None, longest: None, format: None })
     }
 
-    /// A text that can be kept, or looked for among what is kept.
-    pub(crate) fn kept_text() -> Self {
-        Self::of(Kind::Text { shape: Some(WITHOUT_NUL), longest: None, format: None })
+    /// A string that can be stored, or compared with stored ones.
+    pub(crate) fn storable_text() -> Self {
+        Self::of(Kind::Text { pattern: Some(WITHOUT_NUL), longest: None, format: None })
     }
 
-    /// A text in a format that has a name, such as `uuid` or `date-time`.
+    /// A string with a named format, such as `uuid` or `date-time`.
     pub(crate) fn formatted(format: &'static str) -> Self {
-        Self::of(Kind::Text { shape: None, longest: None, format: Some(format) })
+        Self::of(Kind::Text { pattern: None, longest: None, format: Some(format) })
     }
 
-    /// A text of a shape.
-    pub(crate) fn shaped(shape: Shape, longest: usize) -> Self {
-        Self::of(Kind::Text { shape: Some(shape), longest: Some(longest), format: None })
+    /// A string with a pattern and a maximum length.
+    pub(crate) fn matching(pattern: TextPattern, longest: usize) -> Self {
+        Self::of(Kind::Text { pattern: Some(pattern), longest: Some(longest), format: None })
     }
 
-    /// One of some words.
-    pub(crate) fn word(words: impl IntoIterator<Item = &'static str>) -> Self {
-        Self::of(Kind::Word(words.into_iter().collect()))
+    pub(crate) fn one_of(words: impl IntoIterator<Item = &'static str>) -> Self {
+        Self::of(Kind::Enum(words.into_iter().collect()))
     }
 
-    /// A whole number within limits.
+    /// An integer in a range.
     pub(crate) fn integer(least: i64, most: i64) -> Self {
         Self::of(Kind::Integer { least, most })
     }
 
-    /// How many there are of something.
+    /// A count.
     pub(crate) fn count() -> Self {
         Self::integer(0, i64::MAX)
     }
 
-    /// A number.
     pub(crate) fn number() -> Self {
         Self::of(Kind::Number)
     }
@@ -133,27 +131,24 @@ impl Schema {
         Self::of(Kind::Share)
     }
 
-    /// True or false.
     pub(crate) fn truth() -> Self {
         Self::of(Kind::Truth)
     }
 
-    /// An object with any members.
     pub(crate) fn any_object() -> Self {
-        Self::of(Kind::AnyObject { told: Vec::new(), at_least_one_of: Vec::new() })
+        Self::of(Kind::AnyObject { documented: Vec::new(), at_least_one_of: Vec::new() })
     }
 
-    /// An object; its members are added by [`Schema::with`] and [`Schema::with_optional`]. Others are ignored.
+    /// An object; [`Schema::with`] and [`Schema::with_optional`] add members. Others are ignored.
     pub(crate) fn object() -> Self {
         Self::of(Kind::Object { members: Vec::new(), either_of: Vec::new(), is_open: true })
     }
 
-    /// A list.
     pub(crate) fn list(of: Self) -> Self {
         Self::of(Kind::List { of: Box::new(of), least: 0 })
     }
 
-    /// A list with something in it.
+    /// The list must not be empty.
     pub(crate) fn not_empty(mut self) -> Self {
         if let Kind::List { least, .. } = &mut self.kind {
             *least = 1;
@@ -161,34 +156,33 @@ impl Schema {
         self
     }
 
-    /// Any of these.
     pub(crate) fn either(these: impl IntoIterator<Item = Self>) -> Self {
         Self::of(Kind::Either(these.into_iter().collect()))
     }
 
-    /// One that has a name of its own in the document.
+    /// A reference to a schema with a name in the OpenAPI document.
     pub(crate) fn named(name: &'static str) -> Self {
         Self::of(Kind::Named(name))
     }
 
-    /// The object must have this member.
+    /// Adds a required member.
     pub(crate) fn with(self, name: &'static str, schema: Self) -> Self {
         self.member(Member { name, schema, is_required: true })
     }
 
-    /// The object may have this member.
+    /// Adds an optional member.
     pub(crate) fn with_optional(self, name: &'static str, schema: Self) -> Self {
         self.member(Member { name, schema, is_required: false })
     }
 
     fn member(mut self, member: Member) -> Self {
-        if let Kind::Object { members, .. } | Kind::AnyObject { told: members, .. } = &mut self.kind {
+        if let Kind::Object { members, .. } | Kind::AnyObject { documented: members, .. } = &mut self.kind {
             members.push(member);
         }
         self
     }
 
-    /// The object must have one of these members.
+    /// Requires one of these members.
     pub(crate) fn with_either(mut self, names: &[&'static str]) -> Self {
         if let Kind::Object { either_of: choices, .. } | Kind::AnyObject { at_least_one_of: choices, .. } =
             &mut self.kind
@@ -198,7 +192,7 @@ impl Schema {
         self
     }
 
-    /// The object may have no other members.
+    /// Refuses other members.
     pub(crate) fn and_no_more(mut self) -> Self {
         if let Kind::Object { is_open, .. } = &mut self.kind {
             *is_open = false;
@@ -206,7 +200,7 @@ impl Schema {
         self
     }
 
-    /// At most so many characters.
+    /// Limits the length in characters.
     pub(crate) fn at_most(mut self, characters: usize) -> Self {
         if let Kind::Text { longest, .. } = &mut self.kind {
             *longest = Some(characters);
@@ -214,41 +208,39 @@ impl Schema {
         self
     }
 
-    /// It may be null.
+    /// Allows null.
     pub(crate) fn or_null(mut self) -> Self {
         self.is_nullable = true;
         self
     }
 
-    /// What it means.
+    /// Sets the description.
     pub(crate) fn about(mut self, about: &'static str) -> Self {
         self.about = Some(about);
         self
     }
 
-    /// What it is if it is not given.
+    /// Sets the default.
     pub(crate) fn by_default(mut self, default: impl Into<Value>) -> Self {
         self.default = Some(default.into());
         self
     }
 
-    /// What it could be.
+    /// Sets an example.
     pub(crate) fn such_as(mut self, example: impl Into<Value>) -> Self {
         self.example = Some(example.into());
         self
     }
 
-    /// Whether it is a whole number.
     pub(crate) fn is_integer(&self) -> bool {
         matches!(self.kind, Kind::Integer { .. })
     }
 
-    /// Whether it is true or false.
     pub(crate) fn is_truth(&self) -> bool {
         matches!(self.kind, Kind::Truth)
     }
 
-    /// The members an object is known to have.
+    /// The names of an object's known members.
     #[cfg(test)]
     pub(crate) fn member_names(&self) -> Vec<&'static str> {
         match &self.kind {

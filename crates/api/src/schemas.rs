@@ -1,4 +1,4 @@
-//! What comes and goes, by name: the schemas of the document, one file for each kind of thing.
+//! The named schemas of the OpenAPI document, one file per subject.
 
 mod backup;
 pub(crate) mod documents;
@@ -15,18 +15,18 @@ pub(crate) use backup::{backup, new_binding};
 pub(crate) use executions::call;
 pub(crate) use items::{prompt_request, resource_request};
 pub(crate) use overview::changed_settings;
-pub(crate) use servers::{force, registration, test_request, update};
+pub(crate) use servers::{force, registration, sign_in_request, test_request, update};
 pub(crate) use tools::{changed_skill, search, suggestion, switched};
 
-/// One of the words that an enum of ours knows.
-macro_rules! words {
+/// A schema for the values of an enum.
+macro_rules! string_enum {
     ($name:ident) => {
-        Schema::word($name::ALL.iter().map(|word| word.as_str()))
+        Schema::one_of($name::ALL.iter().map(|value| value.as_str()))
     };
 }
-use words;
+use string_enum;
 
-/// Every schema that has a name.
+/// Every named schema.
 pub(crate) fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("Server", servers::server()),
@@ -38,6 +38,8 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("Resource", items::resource()),
         ("Client", items::client()),
         ("Health", servers::server_health()),
+        ("SignInAttempt", servers::sign_in_attempt()),
+        ("SignInState", servers::sign_in_state()),
         ("HistoryEvent", servers::history_event()),
         ("TestReport", servers::test_report()),
         ("Result", executions::result()),
@@ -74,10 +76,10 @@ fn error() -> Schema {
         .with(
             "detail",
             Schema::either([Schema::text(), Schema::list(Schema::named("Problem"))])
-                .about("A sentence for people; with status 422 a list of what is wrong."),
+                .about("A message for people; with status 422, a list of what is wrong."),
         )
-        .with("error_code", Schema::text().about("A stable word for programs."))
-        .with("context", Schema::any_object().about("What it is about."))
+        .with("error_code", Schema::text().about("A stable code for programs."))
+        .with("context", Schema::any_object().about("The objects the error is about."))
 }
 
 #[cfg(test)]
@@ -86,41 +88,41 @@ mod tests {
     use registry::{Source, Status};
     use serde_json::Value;
     use service::Settings;
-    use service::servers as shown;
 
-    /// What a value has that its schema does not tell, or the other way round.
+    /// Members that only the value or only its schema has.
     fn differences(schema: &Schema, value: &Value) -> Vec<String> {
         let mut problems = Vec::new();
         schema.check(&[], value, &mut problems);
-        let told = schema.member_names();
-        let untold = value.as_object().unwrap().keys().filter(|name| !told.contains(&name.as_str()));
+        let documented = schema.member_names();
+        let undocumented = value.as_object().unwrap().keys().filter(|name| !documented.contains(&name.as_str()));
         problems
             .iter()
             .map(|problem| format!("{}: {}", problem.loc.join("."), problem.msg))
-            .chain(untold.cloned())
+            .chain(undocumented.cloned())
             .collect()
     }
 
     #[test]
-    fn what_is_shown_is_what_the_document_says() {
-        let state = shown::State {
+    fn responses_match_their_schemas() {
+        let state = service::ServiceState {
             total_servers: 1,
             connected_servers: 1,
             disconnected_servers: 0,
             connecting_servers: 0,
             asleep_servers: 0,
             disabled_servers: 0,
+            sign_in_required_servers: 0,
             error_servers: 0,
             total_tools: 1,
             classified_tools: 0,
             unclassified_tools: 1,
-            tool_states: service::tool_search::ToolStates::default(),
+            tool_states: tool_search::ToolStates::default(),
             last_sync: Some(registry::Timestamp::now()),
             uptime_seconds: 1.5,
             executions_stopped: false,
         };
         let execution = registry::ExecutionRecord::submitted("a", "b", Source::Rest);
-        let report = shown::TestReport {
+        let report = service::TestReport {
             success: true,
             duration_ms: 1.0,
             server_info: None,
@@ -128,7 +130,7 @@ mod tests {
             descriptions: vec![],
             error: None,
         };
-        let health = shown::ServerHealth {
+        let health = service::ServerHealth {
             server_id: registry::ServerId::fresh().to_string(),
             name: "a".to_owned(),
             status: Status::Connected,
@@ -142,7 +144,7 @@ mod tests {
             error_message: None,
             warning: None,
         };
-        let prompt = service::items::PromptView {
+        let prompt = service::PromptView {
             name: "a.b".to_owned(),
             original_name: "b".to_owned(),
             server_name: "a".to_owned(),
@@ -150,7 +152,7 @@ mod tests {
             description: None,
             arguments: json!([]),
         };
-        let resource = service::items::ResourceView {
+        let resource = service::ResourceView {
             uri: "file:///a".to_owned(),
             name: None,
             title: None,
@@ -159,7 +161,7 @@ mod tests {
             size: Some(5),
             server_name: "a".to_owned(),
         };
-        let client = service::clients::ClientView {
+        let client = service::ClientView {
             name: Some("editor".to_owned()),
             version: None,
             revision: "2025-11-25".to_owned(),
@@ -194,8 +196,8 @@ mod tests {
             let given = given.map(|(name, value)| (name.to_owned(), raw(value)));
             let mut problems = Vec::new();
             schema.check_members(&[], &given, &mut problems);
-            let told: Vec<_> = problems.iter().map(|problem| (problem.loc.join("."), problem.kind)).collect();
-            assert_eq!(told, [("nmae".to_owned(), "extra_forbidden")]);
+            let found: Vec<_> = problems.iter().map(|problem| (problem.loc.join("."), problem.kind)).collect();
+            assert_eq!(found, [("nmae".to_owned(), "extra_forbidden")]);
         }
     }
 

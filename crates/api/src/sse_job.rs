@@ -1,5 +1,5 @@
-//! Work that takes its time, told as events to who asked for it while it goes on. Who stops reading stops it, and so does who
-//! reads too slowly.
+//! Long work that reports its progress as events to the client that requested it. The work is cancelled when the client
+//! disconnects or reads too slowly.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::events::KEEP_ALIVE_COMMENT;
 use crate::response::BodyStream;
 
-/// How often a silent stream says that it is still there.
+/// The interval of keep-alive comments.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Bytes that may wait for a slow reader. One event more may be as long as a result.
+/// The limit of unread bytes. One more event may be as long as a result.
 const MOST_UNREAD: usize = 16 << 20;
 
-/// Who tells what happens.
+/// Sends the events of a job.
 #[derive(Debug, Clone)]
 pub(crate) struct EventSender {
     events: mpsc::UnboundedSender<Bytes>,
     unread: Arc<UnreadBytes>,
 }
 
-/// How much waits for the reader.
+/// The number of bytes that the client has not read yet.
 #[derive(Debug, Default)]
 struct UnreadBytes {
     count: AtomicUsize,
-    /// It is too much.
+    /// Notified when the limit is exceeded.
     overflow: Notify,
 }
 
 impl EventSender {
-    /// Tells one thing.
+    /// Sends an event.
     pub(crate) fn event(&self, name: &str, data: &Value) {
         self.send(format!("event: {name}\ndata: {data}\n\n").into());
     }
@@ -48,33 +48,32 @@ impl EventSender {
             self.unread.overflow.notify_one();
             return;
         }
-        // Nobody listens any more: then this work is about to end.
+        // If nobody receives, the job is about to be cancelled.
         self.events.send(bytes).unwrap_or_default();
     }
 }
 
-/// Events of some work on their way to who asked for it.
+/// A job and its event stream.
 #[derive(Debug)]
 pub(crate) struct SseJob {
     opening: Option<Bytes>,
-    told: mpsc::UnboundedReceiver<Bytes>,
+    pieces: mpsc::UnboundedReceiver<Bytes>,
     unread: Arc<UnreadBytes>,
     task: AbortHandle,
 }
 
 impl SseJob {
-    /// Begins the work; it is over when the future is, and so is the stream.
+    /// Starts the work. The stream ends when the future does.
     pub(crate) fn of<W: Future<Output = ()> + Send + 'static>(work: impl FnOnce(EventSender) -> W) -> Self {
-        let (events, told) = mpsc::unbounded_channel();
+        let (events, pieces) = mpsc::unbounded_channel();
         let event_sender = EventSender { events, unread: Arc::default() };
         let unread = Arc::clone(&event_sender.unread);
         let task = tokio::spawn(alive(event_sender.clone(), work(event_sender)));
-        Self { opening: Some(Bytes::from_static(b": hello\n\n")), told, unread, task: task.abort_handle() }
+        Self { opening: Some(Bytes::from_static(b": hello\n\n")), pieces, unread, task: task.abort_handle() }
     }
 }
 
-/// Waits for `work`, saying now and then that it goes on. It is given up if its reader is too slow, whose stream ends early
-/// then.
+/// Runs `work` and sends keep-alive comments. Cancels it if the client reads too slowly; its stream then ends early.
 async fn alive(event_sender: EventSender, work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     let mut signs = interval(KEEP_ALIVE);
@@ -84,7 +83,7 @@ async fn alive(event_sender: EventSender, work: impl Future<Output = ()>) {
         tokio::select! {
             () = &mut work => return,
             () = event_sender.unread.overflow.notified() => {
-                tracing::warn!(most = MOST_UNREAD, "work was given up: who asked for it does not read what is told of it");
+                tracing::warn!(most = MOST_UNREAD, "cancelled a job because its client does not read the events");
                 return;
             }
             _ = signs.tick() => event_sender.send(Bytes::from_static(KEEP_ALIVE_COMMENT)),
@@ -97,7 +96,7 @@ impl BodyStream for SseJob {
         if let Some(opening) = self.opening.take() {
             return Poll::Ready(Some(opening));
         }
-        let piece = std::task::ready!(self.told.poll_recv(context));
+        let piece = std::task::ready!(self.pieces.poll_recv(context));
         let length = piece.as_ref().map_or(0, Bytes::len);
         self.unread.count.fetch_sub(length, Ordering::Relaxed);
         Poll::Ready(piece)
@@ -117,7 +116,7 @@ mod tests {
     use std::future::poll_fn;
 
     #[tokio::test]
-    async fn work_ends_when_nobody_reads_what_is_told_of_it() {
+    async fn a_job_ends_when_its_event_stream_is_closed() {
         let text = "x".repeat(1 << 20);
         let (ended, end) = tokio::sync::oneshot::channel::<()>();
         let mut stream = SseJob::of(|event_sender| async move {

@@ -1,4 +1,4 @@
-//! One call that a model wants: what it means, and how it goes.
+//! One tool call of a model: what it requests, and its outcome.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,17 @@ use crate::search_surface;
 /// A call that can be made.
 #[derive(Debug, Clone)]
 pub(crate) enum Prepared {
-    /// Of the tool at this place among those offered.
+    /// A call of the offered tool at this index.
     Call { place: usize, arguments: String },
-    /// For tools that fit these words, so many at most.
+    /// A search for tools with this query, and the maximum number of results.
     Search { query: String, limit: usize },
-    /// For all that is known of the tool at this place.
+    /// A request for the whole definition of the offered tool at this index.
     Describe { place: usize },
 }
 
 /// A call that is not made.
 pub(crate) struct RejectedCall {
-    /// What the model is told instead of a result.
+    /// What the model gets instead of a result.
     pub(crate) why: String,
     pub(crate) kind: Kind,
 }
@@ -29,32 +29,32 @@ pub(crate) struct RejectedCall {
 /// Why a call is not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The model got something wrong that it can mend.
+    /// An error of the model that it can correct.
     Mistake,
-    /// The same was asked for before.
+    /// The same call was made before.
     Repeat,
-    /// No more calls may be made.
+    /// The limit of calls is reached.
     Spent,
 }
 
-/// How a call went.
+/// The outcome of a call.
 pub(crate) enum CallOutcome {
-    /// It was made, and gave this.
+    /// The call was made, with this result.
     Made(ToolResult),
-    /// It was not made; the model is told why.
+    /// The call was not made; the model gets the reason.
     RejectedCall(ToolResult),
-    /// Somebody stopped it: everything ends.
+    /// The call was stopped: the dialogue ends.
     Stopped(String),
 }
 
-/// The same was asked for before.
+/// A rejection because the same call was made before.
 pub(crate) fn rejected_repeat() -> RejectedCall {
     let why = "this was called with the same arguments before, and its result is above. Do not call it again; answer with \
                what you know, or try something else.";
     RejectedCall { why: why.to_owned(), kind: Kind::Repeat }
 }
 
-/// Makes one call, if it may be made; and how long that took.
+/// Makes one call if it is permitted, and measures it.
 pub(crate) async fn execute_call(
     call: &ToolCall,
     prepared: &Result<Prepared, RejectedCall>,
@@ -87,7 +87,7 @@ pub(crate) async fn execute_call(
     {
         return (CallOutcome::RejectedCall(ToolResult::error(call, why)), Duration::ZERO);
     }
-    // Whoever thinks about a permission takes their time; that is no time of the call.
+    // The time a person needs to grant permission is not part of the call.
     let began = Instant::now();
     let outcome = match executor.call(&offer.tool.name, arguments).await {
         Ok(result) => CallOutcome::Made(content::result(call, &result)),

@@ -1,9 +1,9 @@
-//! What a tool gave, for a model: words and pictures, and not more than it can read.
+//! Converts the result of a tool for a model: text and images, within a size limit.
 
 use models::{Part, ToolCall, ToolResult};
 use serde_json::Value;
 
-/// So many characters of one result are given to a model.
+/// How many characters of one result a model gets.
 const MAX_RESULT_CHARS: usize = 40_000;
 
 /// The result of a call, from the server's `result`.
@@ -14,7 +14,7 @@ pub(crate) fn result(call: &ToolCall, result: &str) -> ToolResult {
         parts.push(Part::Text(value["structuredContent"].to_string()));
     }
     if parts.is_empty() {
-        parts.push(Part::Text("(the tool gave nothing)".to_owned()));
+        parts.push(Part::Text("(the tool returned nothing)".to_owned()));
     }
     let mut room = MAX_RESULT_CHARS;
     for part in &mut parts {
@@ -42,11 +42,11 @@ fn part(item: &Value) -> Option<Part> {
             let (uri, name) = (text(&item["uri"])?, text(&item["name"]).unwrap_or_default());
             Some(Part::Text(format!("a link to {name}: {uri}")))
         }
-        other => Some(Part::Text(format!("(something of the type {other})"))),
+        other => Some(Part::Text(format!("(content of type {other})"))),
     }
 }
 
-/// The first words of a result, for people.
+/// The start of a result, for people.
 pub(crate) fn excerpt(result: &ToolResult) -> String {
     let text = result.parts.iter().find_map(|part| match part {
         Part::Text(text) => Some(text.as_str()),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn words_pictures_and_links_are_passed_on() {
+    fn text_images_and_links_are_passed_on() {
         let content = json!([
             {"type": "text", "text": "a"},
             {"type": "image", "data": "AA==", "mimeType": "image/png"},
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_says_so() {
+    fn long_values_are_truncated_and_marked() {
         let long = "é".repeat(MAX_RESULT_CHARS + 5);
         let result = given(&json!({"content": [{"type": "text", "text": long}], "isError": true}));
         let Part::Text(text) = &result.parts[0] else { panic!("no words") };
@@ -102,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_content_is_its_structure_or_says_that_there_is_none() {
+    fn a_result_without_content_shows_its_structured_content_or_none() {
         let text = |result: &Value| excerpt(&given(result));
         assert_eq!(text(&json!({"structuredContent": {"a": 1}, "content": []})), r#"{"a":1}"#);
-        assert_eq!(text(&json!({})), "(the tool gave nothing)");
+        assert_eq!(text(&json!({})), "(the tool returned nothing)");
     }
 }

@@ -1,5 +1,5 @@
-//! A question on its way to its answer: the model speaks, tools are called, their results go back, until it has said
-//! what it had to say or a bound is reached.
+//! The dialogue with a model about one question: the model answers or requests tools, tools are called, their results
+//! go back, until there is an answer or a limit is reached.
 
 use std::cmp::Reverse;
 
@@ -16,19 +16,20 @@ use crate::executor::{DialogueEvent, OfferedTool, ToolExecutor};
 use crate::repeats::Repeats;
 use crate::search_surface::{self, DESCRIBE, MAX_LISTED_TOOLS, SEARCH};
 
-/// How many calls of one turn run at once, where that is safe.
+/// How many calls of one turn run in parallel, where that is safe.
 const MAX_PARALLEL_CALLS: usize = 8;
-/// So many rounds in a row may bring nothing new: the first time the model is told, and may answer with what it knows.
+/// How many consecutive rounds may bring nothing new. After the first, the model is told so and may answer with what it
+/// knows.
 const MAX_UNPRODUCTIVE_ROUNDS: usize = 2;
-/// So many names are told to a model that calls a tool that is not there.
+/// How many tool names a model gets when it calls an unknown one.
 const MAX_NAMED: usize = 30;
 
-/// How far a dialogue may go.
+/// The limits of a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DialogueLimits {
-    /// How often the model is asked.
+    /// The maximum number of requests to the model.
     pub rounds: usize,
-    /// How many calls are made in all; no limit, if whoever makes them has one.
+    /// The maximum number of calls; None if the executor has its own limit.
     pub calls: Option<usize>,
 }
 
@@ -38,47 +39,47 @@ impl Default for DialogueLimits {
     }
 }
 
-/// How a dialogue ended.
+/// Why a dialogue ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DialogueEnd {
-    /// The model has said what it had to say.
+    /// The model answered.
     Answered,
-    /// It had no room for more words: what it said is not whole.
+    /// The model reached its output limit: the answer is incomplete.
     CutShort,
-    /// It, or its provider, would not; in the provider's words, where there are any.
+    /// The model or its provider refused; with the provider's text, if any.
     Refused(String),
-    /// It was asked as often as it may be, and still wanted tools.
+    /// The limit of rounds is reached, and the model still requested tools.
     RoundsSpent(usize),
-    /// It asked for the same again and again.
+    /// The model kept requesting the same calls.
     Repeating,
-    /// It had nothing to say.
+    /// The model returned no text.
     Silent,
-    /// As many calls were made as may be, and it still wanted more.
+    /// The limit of calls is reached, and the model still requested more.
     CallsSpent(usize),
-    /// Somebody stopped its calls.
+    /// The calls were stopped.
     Stopped(String),
 }
 
-/// What came of a dialogue.
+/// The outcome of a dialogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The model's last words.
+    /// The last text of the model.
     pub answer: String,
-    /// How it ended.
+    /// Why it ended.
     pub ended: DialogueEnd,
-    /// What it cost.
+    /// The tokens it cost.
     pub usage: Usage,
 }
 
-/// A question on its way to its answer.
+/// A dialogue about one question.
 #[derive(Debug)]
 pub struct Dialogue {
-    /// All that was said, also if the dialogue was dropped in the middle.
+    /// Everything that was said, also if the dialogue was dropped in the middle.
     pub conversation: Conversation,
-    /// The words of an answer that is not over, or broke off.
+    /// The text of an answer that is incomplete or ended early.
     pub(crate) unfinished: String,
     offers: Vec<OfferedTool>,
-    /// What the model is told of: the tools that are offered, or our own, with which it finds them.
+    /// The tools in requests to the model: the offered ones, or the search tools that find them.
     tools: Vec<Tool>,
     searches: bool,
     names: SafeNames,
@@ -88,19 +89,19 @@ pub struct Dialogue {
     usage: Usage,
 }
 
-/// What a round of calls was good for.
+/// What a round of calls brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// Something new was tried.
+    /// A new call.
     Productive,
-    /// Nothing but what was asked for before.
+    /// Only calls that were made before.
     OnlyRepeats,
-    /// Nothing new, and no more calls may be made.
+    /// Nothing new, and the limit of calls is reached.
     OnlySpent,
 }
 
 impl Dialogue {
-    /// Nothing was said yet. If there are many tools, the model is told how to find them instead of all their definitions.
+    /// A new dialogue. If there are many tools, the model gets tools to search for them instead of all definitions.
     pub fn new(
         system: impl Into<String>,
         question: impl Into<String>,
@@ -123,13 +124,13 @@ impl Dialogue {
         self.calls_made
     }
 
-    /// What a tool is really called.
+    /// The original name of a tool.
     pub(crate) fn original<'n>(&'n self, safe: &'n str) -> &'n str {
         self.names.original(safe).unwrap_or(safe)
     }
 
-    /// Goes on until there is an answer or a bound is reached. Dropping this stops it: calls are cancelled, and what was
-    /// said so far stays in the conversation.
+    /// Runs until there is an answer or a limit is reached. Dropping the future stops it: calls are cancelled, and the
+    /// conversation so far is kept.
     pub async fn run(
         &mut self,
         model: &Model,
@@ -148,7 +149,7 @@ impl Dialogue {
                 return Ok(self.outcome(answer.text, ended));
             }
             if round == rounds {
-                // Nobody would hear what these calls give.
+                // The model would never see the results of these calls.
                 break;
             }
             match self.use_tools(&answer.calls, executor, tell).await {
@@ -178,13 +179,13 @@ impl Dialogue {
             ModelRequest { conversation: &self.conversation, tools: &self.tools, names: &self.names, max_tokens: None };
         let unfinished = &mut self.unfinished;
         unfinished.clear();
-        let mut hear = |heard: StreamEvent<'_>| {
-            if let StreamEvent::Text(text) = heard {
+        let mut on_event = |event: StreamEvent<'_>| {
+            if let StreamEvent::Text(text) = event {
                 unfinished.push_str(text);
                 tell(DialogueEvent::Words(text));
             }
         };
-        let answer = model.answer(ask, &mut hear).await;
+        let answer = model.answer(ask, &mut on_event).await;
         if !self.unfinished.is_empty() {
             tell(DialogueEvent::EndOfWords);
         }
@@ -196,8 +197,8 @@ impl Dialogue {
         Ok(answer)
     }
 
-    /// Makes the calls of a turn and puts their results into the conversation; whether any of them was something new.
-    /// Calls that do no harm beside others run at the same time, all others alone and in their order.
+    /// Makes the calls of a turn and adds their results to the conversation. Calls that are safe in parallel run at the
+    /// same time, all others alone and in order.
     async fn use_tools(
         &mut self,
         calls: &[ToolCall],
@@ -249,7 +250,7 @@ impl Dialogue {
             }
             next += together;
         }
-        let rejected = |call: &ToolCall| ToolResult::error(call, "not called: everything was stopped");
+        let rejected = |call: &ToolCall| ToolResult::error(call, "not called: executions are stopped");
         let results = results.into_iter().zip(calls).map(|(result, call)| result.unwrap_or_else(|| rejected(call)));
         self.conversation.results(results.collect());
         match stopped {
@@ -258,7 +259,7 @@ impl Dialogue {
         }
     }
 
-    /// What is to be called, or what the model is told instead.
+    /// The call to make, or the reason not to make it.
     async fn prepare(&mut self, call: &ToolCall, executor: &impl ToolExecutor) -> Result<Prepared, RejectedCall> {
         if self.searches && [SEARCH, DESCRIBE].contains(&call.name.as_str()) {
             return self.prepare_own(call);
@@ -285,7 +286,7 @@ impl Dialogue {
         Ok(Prepared::Call { place, arguments })
     }
 
-    /// The same for a tool of ours. It is no call of a server's, so it does not count as one.
+    /// The same for a search tool, which is not a call of a server and does not count.
     fn prepare_own(&mut self, call: &ToolCall) -> Result<Prepared, RejectedCall> {
         let parsed = call.parsed().map_err(|error| self.rejected_mistake(call, error.to_string()))?;
         let prepared = if call.name == SEARCH {
@@ -300,28 +301,28 @@ impl Dialogue {
         if self.repeats.may_call(&call.name, &parsed) { Ok(prepared) } else { Err(rejected_repeat()) }
     }
 
-    /// The place of a tool among those offered, by either name.
+    /// The index of an offered tool, by either name.
     fn place_of(&self, name: &str) -> Option<usize> {
-        // Documents and people use the name that the service has for it, and models repeat it.
+        // Documents and people use the name in the service, and models repeat it.
         let own = || self.names.safe(name).map(|_| name);
         let offered = self.names.original(name).or_else(own)?;
         self.offers.iter().position(|offer| offer.tool.name == offered)
     }
 
-    /// A call that the model got wrong. Who makes the same mistake again and again goes in circles, too.
+    /// Rejects a wrong call. A model that repeats the same mistake is going in circles, too.
     fn rejected_mistake(&mut self, call: &ToolCall, why: String) -> RejectedCall {
         let kind = if self.repeats.may_err(call) { Kind::Mistake } else { Kind::Repeat };
         RejectedCall { why, kind }
     }
 
-    /// The same, where the tool is there and its arguments are wrong.
+    /// The same for wrong arguments of an existing tool.
     fn rejected_arguments(&mut self, call: &ToolCall, place: usize, why: &str) -> RejectedCall {
         let schema = &self.offers[place].tool.schema;
         let why = format!("{why}. Call it again with arguments that fit this schema: {schema}");
         self.rejected_mistake(call, why)
     }
 
-    /// Names what there is, what looks most like it first.
+    /// A message that names the tools, the most similar ones first.
     fn no_such_tool(&self, name: &str) -> String {
         let mut known: Vec<&str> = self.offers.iter().filter_map(|offer| self.names.safe(&offer.tool.name)).collect();
         let wanted: Vec<&str> = words(name).collect();
@@ -343,7 +344,7 @@ fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// Whether an answer is the last.
+/// Why an answer ends the dialogue, if it does.
 fn end_of(answer: &Answer) -> Option<DialogueEnd> {
     if !answer.calls.is_empty() && answer.stop != Stop::Length {
         return None;
@@ -356,7 +357,7 @@ fn end_of(answer: &Answer) -> Option<DialogueEnd> {
     })
 }
 
-/// What a round was good for, by the calls that were wanted in it.
+/// What a round brought, by its calls.
 fn round_value(prepared: &[Result<Prepared, RejectedCall>]) -> Round {
     let is = |kind: Kind| prepared.iter().any(|it| it.as_ref().err().is_some_and(|rejected| rejected.kind == kind));
     match () {

@@ -1,4 +1,4 @@
-//! What an assistant may use, who does it for it, and what is told meanwhile.
+//! The tools of an assistant, the trait that executes them, and the events of a dialogue.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,86 +6,85 @@ use std::time::Duration;
 use models::Tool;
 use serde_json::{Map, Value};
 
-/// A tool that may be used.
+/// A tool that a model may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferedTool {
-    /// Its name among those of all servers, what it does, and what it takes.
+    /// The full name, the description and the schema.
     pub tool: Tool,
-    /// Its server says that it changes nothing.
+    /// The server declares that it changes nothing.
     pub is_read_only: bool,
-    /// Its server says that calling it twice does no harm.
+    /// The server declares that repeating it has no further effect.
     pub is_idempotent: bool,
-    /// Its server says that it may destroy something.
+    /// The server declares that it may be destructive.
     pub is_destructive: bool,
 }
 
 impl OfferedTool {
-    /// Whether it may run beside others.
+    /// Whether it may run in parallel with others.
     pub(crate) fn is_parallel_safe(&self) -> bool {
         (self.is_read_only || self.is_idempotent) && !self.is_destructive
     }
 }
 
-/// Why a call gave nothing.
+/// Why a call has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolCallError {
-    /// It went wrong, and the model is told why.
+    /// It failed; the model gets the reason.
     Failed(String),
-    /// Somebody stopped it: the dialogue ends.
+    /// It was stopped: the dialogue ends.
     Stopped(String),
 }
 
 /// Whether a call may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Permission {
-    /// Yes.
+    /// The call may be made.
     Given,
-    /// No; the model is told why.
+    /// It may not; the model gets the reason.
     Refused(String),
 }
 
-/// Whoever makes calls, and knows which may be made. Dropping the future of a call must cancel it.
+/// Makes calls, and decides which may be made. Dropping the future of a call must cancel it.
 pub trait ToolExecutor: Sync {
-    /// Calls a tool by its name among those of all servers. The answer is the server's `result` as JSON, whether or not
-    /// it says `isError`.
+    /// Calls a tool by its full name. Returns the server's `result` as JSON, with or without `isError`.
     fn call(&self, tool: &str, arguments: &str) -> impl Future<Output = Result<String, ToolCallError>> + Send;
 
-    /// Finds tools that fit a wish: their names among those of all servers, best first, so many at most. Asked only if there
-    /// are so many tools that the model is not told of them all.
+    /// Finds tools for a request: their full names, best first, up to a limit. Only used if there are too many tools to
+    /// list them all to the model.
     fn find(&self, wish: &str, limit: usize) -> impl Future<Output = Result<Vec<String>, String>> + Send;
 
-    /// What is wrong with the arguments of a call, if something is: the model is told, and no call is made.
+    /// Checks the arguments of a call. After an error the model gets the reason, and no call is made.
     fn check(
         &self,
         offer: &OfferedTool,
         arguments: &Map<String, Value>,
     ) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Whether a tool that may destroy something may be called like this.
+    /// Whether a destructive tool may be called with these arguments.
     fn permit(&self, offer: &OfferedTool, arguments: &str) -> impl Future<Output = Permission> + Send;
 }
 
-/// What happens, for who watches.
+/// An event of a dialogue, for observers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DialogueEvent<'a> {
-    /// More words of the model.
+    /// More text of the model.
     Words(&'a str),
-    /// The model has said all it says in this round.
+    /// The text of this round is complete.
     EndOfWords,
-    /// A tool is called.
+    /// A call starts.
     Calling {
-        /// By its name among those of all servers, or as the model called it if there is none of that name.
+        /// The full name, or the model's name for it if there is no such tool.
         tool: &'a str,
         /// As the model wrote them.
         arguments: &'a str,
     },
-    /// A call is over.
+    /// A call ended.
     Called {
-        /// By the same name.
+        /// The same name.
         tool: &'a str,
         /// How long it took.
         took: Duration,
-        /// Why it gave nothing, or nothing good.
+        /// Why it has no result, or not a good one.
         problem: Option<&'a str>,
     },
 }

@@ -1,17 +1,18 @@
-//! An assistant: a model that answers a question and may use tools on the way, within bounds.
+//! An assistant: a model that answers a question and may call tools, within limits.
 //!
-//! Who makes the calls, who is asked for permission and who watches is for others: this room uses models and nothing else
-//! of ours, so it is the same for a service, for the servers of a config and for a document.
+//! This crate uses only `models`. Making calls, granting permission and observing are left to its users, so it works
+//! the same for a service, for the servers of a config and for a document.
 //!
 //! # Layout
-//! - [`OfferedTool`]: a tool that may be used; [`ToolExecutor`]: who makes calls, and says what may be called; [`DialogueEvent`]: what happens
-//! - [`Dialogue`]: a question on its way to its answer, round by round
-//! - `search_surface`: where there are many tools, the model searches for them instead of being told of all
-//! - `call`: one call that a model wants
-//! - [`DialogueLimits`]: how far it may go; `repeats`: calls that were made before
-//! - [`task`]: what a model is told before it is asked
-//! - `content`: what a tool gave, for a model
-//! - `transcript`: all that was said, to be kept
+//! - [`OfferedTool`]: a tool that may be used; [`ToolExecutor`]: makes calls and grants permission; [`DialogueEvent`]:
+//!   events
+//! - [`Dialogue`]: the dialogue about one question, round by round
+//! - `search_surface`: with many tools, the model searches for them instead of getting all definitions
+//! - `call`: one call of a model
+//! - [`DialogueLimits`]: limits; `repeats`: detects repeated calls
+//! - [`task`]: the system prompt
+//! - `content`: converts results for a model
+//! - `transcript`: the whole conversation as JSON
 
 mod call;
 mod content;

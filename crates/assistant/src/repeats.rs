@@ -1,25 +1,25 @@
-//! Calls that were made before: a model that asks for the same again and again gets nowhere.
+//! Detects repeated calls: a model that keeps requesting the same makes no progress.
 
 use std::collections::HashMap;
 
 use models::ToolCall;
 
-/// How often the same may be called; the next time the model is told so instead.
+/// How often the same call may be made; after that the model gets a message instead.
 const MAX_REPEATS: usize = 2;
 
-/// What was called so far.
+/// The calls so far.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     /// By tool and arguments.
     calls: HashMap<(String, String), usize>,
-    /// The same for calls that made no sense, as they were written.
+    /// The same for invalid calls, as they were written.
     mistakes: HashMap<(String, String), usize>,
 }
 
 impl Repeats {
-    /// Counts a call; whether it may be made once more.
+    /// Counts a call, and returns whether it may be made again.
     pub(crate) fn may_call(&mut self, tool: &str, arguments: &serde_json::Map<String, serde_json::Value>) -> bool {
-        // Members in another order say the same.
+        // The order of members does not matter.
         let mut members: Vec<(&String, String)> = arguments.iter().map(|(name, it)| (name, it.to_string())).collect();
         members.sort();
         let count = self.calls.entry((tool.to_owned(), format!("{members:?}"))).or_default();
@@ -27,7 +27,7 @@ impl Repeats {
         *count <= MAX_REPEATS
     }
 
-    /// Counts a call that makes no sense; whether it may still come to sense.
+    /// Counts an invalid call, and returns whether the model may still correct it.
     pub(crate) fn may_err(&mut self, call: &ToolCall) -> bool {
         let count = self.mistakes.entry((call.name.clone(), call.arguments.clone())).or_default();
         *count += 1;

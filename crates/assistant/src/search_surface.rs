@@ -1,5 +1,5 @@
-//! The search surface of an assistant: where there are many tools, a model is offered three of ours, with which it finds,
-//! reads and calls the others. They are called like those that MCP clients get on the same surface.
+//! The search surface of an assistant: with many tools, a model gets three tools that find, describe and call the
+//! others. They have the same names as those for MCP clients.
 
 use std::collections::HashMap;
 
@@ -9,21 +9,21 @@ use serde_json::{Map, Value, json};
 
 use crate::executor::OfferedTool;
 
-/// With more tools than this a model has to search for them. As many are listed for MCP clients of which nothing is known.
+/// With more tools than this, a model has to search. The same limit applies to unknown MCP clients.
 pub(crate) const MAX_LISTED_TOOLS: usize = 100;
 
 pub(crate) const SEARCH: &str = "search_tools";
 pub(crate) const DESCRIBE: &str = "describe_tool";
 pub(crate) const CALL: &str = "call_tool";
 
-/// How many tools a search names unless the model says how many, and how many at most.
+/// How many tools a search returns by default, and at most.
 const DEFAULT_FOUND: usize = 8;
 const MAX_FOUND: usize = 50;
-/// How much of a description a search shows, in characters, and up to how many bytes a schema is shown there.
+/// The maximum number of characters of a description, and of bytes of a schema, in a search result.
 const MAX_DESCRIPTION_LEN: usize = 300;
 const MAX_SCHEMA_LEN: usize = 2_000;
 
-/// Our own tools, for a model that may use these.
+/// The search tools.
 pub(crate) fn tools(offers: &[OfferedTool]) -> Vec<Tool> {
     let name = json!({ "type": "string", "description": "The tool's name as search_tools gives it" });
     let about = format!(
@@ -73,8 +73,8 @@ pub(crate) fn tools(offers: &[OfferedTool]) -> Vec<Tool> {
     ]
 }
 
-/// The call that a model means: with `call_tool`, the inner one, with the inner arguments as they were written. Any other
-/// call is meant itself.
+/// The call that a model means: for `call_tool`, the inner call with its arguments as written; otherwise the call
+/// itself.
 pub(crate) fn inner_call(call: &ToolCall) -> Result<ToolCall, String> {
     if call.name != CALL {
         return Ok(call.clone());
@@ -84,17 +84,17 @@ pub(crate) fn inner_call(call: &ToolCall) -> Result<ToolCall, String> {
     let text = |member: &str| serde_json::from_str::<String>(members.get(member)?.get()).ok();
     let name = text("name").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| format!("{CALL} needs `name`: a tool's name as {SEARCH} gives it"))?;
-    // Some models write an object as a text.
+    // Some models write an object as a string.
     let arguments = text("arguments").or_else(|| members.get("arguments").map(|raw| raw.get().to_owned()));
     Ok(ToolCall { id: call.id.clone(), name, arguments: arguments.unwrap_or_else(|| "{}".to_owned()) })
 }
 
-/// What a search is for, and how many tools it may name.
+/// The query and the limit of a search.
 pub(crate) fn search_arguments(arguments: &Map<String, Value>) -> Result<(String, usize), String> {
     let query = arguments.get("query").and_then(Value::as_str).filter(|query| !query.trim().is_empty());
     let query = query.ok_or_else(|| format!("{SEARCH} needs `query`: what you want to do, in plain words"))?;
     let limit = match arguments.get("limit") {
-        // Some models write numbers as texts.
+        // Some models write numbers as strings.
         Some(Value::String(digits)) => digits.trim().parse().ok(),
         Some(number) => number.as_u64().and_then(|number| usize::try_from(number).ok()),
         None => None,
@@ -102,7 +102,7 @@ pub(crate) fn search_arguments(arguments: &Map<String, Value>) -> Result<(String
     Ok((query.to_owned(), limit.unwrap_or(DEFAULT_FOUND).clamp(1, MAX_FOUND)))
 }
 
-/// What a model is told of the tools that were found.
+/// The text for a model about the tools that were found.
 pub(crate) fn found<'o>(offers: impl Iterator<Item = &'o OfferedTool>) -> String {
     let shown: Vec<String> = offers.map(|offer| shown(&offer.tool)).collect();
     if shown.is_empty() {
@@ -122,7 +122,7 @@ fn shown(tool: &Tool) -> String {
     format!("{}: {about}\narguments: {schema}", tool.name)
 }
 
-/// All that a model can be told of a tool.
+/// The whole definition of a tool as text for a model.
 pub(crate) fn described(tool: &Tool) -> String {
     format!("{}: {}\narguments: {}", tool.name, tool.description, tool.schema)
 }

@@ -1,4 +1,4 @@
-//! All that was said in a dialogue, to be kept: JSON that people can read.
+//! A transcript of a dialogue as readable JSON.
 
 use models::{Part, ToolCall, ToolResult, Turn};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::dialogue::{Dialogue, Outcome};
 
 impl Dialogue {
-    /// All that was said. `outcome` is how it ended, if it did.
+    /// The whole conversation, and how it ended, if it did.
     pub fn transcript(&self, model: &str, outcome: Option<&Outcome>) -> Value {
         let mut turns: Vec<Value> = self.conversation.turns.iter().map(|turn| self.turn(turn)).collect();
         if !self.unfinished.is_empty() {
@@ -49,14 +49,14 @@ impl std::fmt::Display for crate::DialogueEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Answered => f.write_str("answered"),
-            Self::CutShort => f.write_str("the model had no room for more words; its answer is not whole"),
+            Self::CutShort => f.write_str("the model reached its output limit; the answer is incomplete"),
             Self::Refused(words) if words.is_empty() => f.write_str("the model refused to answer"),
             Self::Refused(words) => write!(f, "the model refused to answer: {words}"),
-            Self::RoundsSpent(rounds) => write!(f, "the model still wanted tools after {rounds} rounds"),
-            Self::Repeating => f.write_str("the model asked for the same calls again and again"),
-            Self::Silent => f.write_str("the model said nothing"),
+            Self::RoundsSpent(rounds) => write!(f, "the model still requested tools after {rounds} rounds"),
+            Self::Repeating => f.write_str("the model kept requesting the same calls"),
+            Self::Silent => f.write_str("the model returned no text"),
             Self::CallsSpent(most) => {
-                write!(f, "the model still wanted tools after {most} calls, and more may not be made")
+                write!(f, "the model still requested tools after {most} calls, which is the limit")
             }
             Self::Stopped(why) => write!(f, "its calls were stopped: {why}"),
         }

@@ -1,4 +1,4 @@
-//! How far a model may go, and that it is told.
+//! Limits of a dialogue, and what the model is told about them.
 
 use assistant::{DialogueEnd, DialogueLimits};
 use testkit::{ModelReply, ModelServer};
@@ -6,7 +6,7 @@ use testkit::{ModelReply, ModelServer};
 use crate::fixture::{Dialect, RecordingExecutor, ask, last_results, model};
 
 #[tokio::test]
-async fn a_model_that_never_stops_wanting_tools_is_asked_so_often_and_no_more() {
+async fn a_model_that_never_stops_calling_tools_reaches_the_round_limit() {
     let server = ModelServer::start();
     server.answer_by(|asked| {
         let turn = asked.body["messages"].as_array().map_or(0, Vec::len);
@@ -19,7 +19,7 @@ async fn a_model_that_never_stops_wanting_tools_is_asked_so_often_and_no_more() 
 }
 
 #[tokio::test]
-async fn a_model_that_calls_the_same_again_and_again_is_told_and_then_stopped() {
+async fn a_model_that_repeats_a_call_is_warned_and_then_stopped() {
     let server = ModelServer::start();
     server.answer_by(|_| ModelReply::anthropic_calls(&[("1", "files_read", r#"{"path": "a"}"#)]));
     let executor = RecordingExecutor::default();
@@ -30,7 +30,7 @@ async fn a_model_that_calls_the_same_again_and_again_is_told_and_then_stopped() 
 }
 
 #[tokio::test]
-async fn who_is_told_that_it_repeats_itself_may_still_answer() {
+async fn a_model_warned_about_repetition_may_still_answer() {
     let server = ModelServer::start();
     for _ in 0..3 {
         server.say(ModelReply::openai_calls(&[("1", "files_read", "{}")]));
@@ -41,7 +41,7 @@ async fn who_is_told_that_it_repeats_itself_may_still_answer() {
 }
 
 #[tokio::test]
-async fn calls_beyond_their_number_are_not_made_and_the_model_is_told() {
+async fn calls_beyond_the_limit_are_refused_and_the_model_is_informed() {
     let server = ModelServer::start();
     let wanted = [("1", "files_read", r#"{"n": 1}"#), ("2", "files_read", r#"{"n": 2}"#)];
     server.say(ModelReply::openai_calls(&wanted));
@@ -54,7 +54,7 @@ async fn calls_beyond_their_number_are_not_made_and_the_model_is_told() {
 }
 
 #[tokio::test]
-async fn who_wants_other_calls_when_none_are_left_does_not_go_in_a_loop() {
+async fn different_calls_beyond_the_limit_are_not_a_loop() {
     let server = ModelServer::start();
     server.answer_by(|asked| {
         let turn = asked.body["messages"].as_array().map_or(0, Vec::len);
@@ -82,7 +82,7 @@ async fn calls_that_were_not_permitted_are_not_counted_and_are_no_circle_while_t
 }
 
 #[tokio::test]
-async fn who_makes_the_same_mistake_again_and_again_goes_in_a_loop() {
+async fn a_model_that_repeats_a_mistake_is_stopped_as_a_loop() {
     let server = ModelServer::start();
     server.answer_by(|_| ModelReply::openai_calls(&[("1", "files_eat", "{}")]));
     let went = ask(
@@ -96,7 +96,7 @@ async fn who_makes_the_same_mistake_again_and_again_goes_in_a_loop() {
 }
 
 #[tokio::test]
-async fn an_answer_without_words_is_none() {
+async fn an_answer_without_text_is_none() {
     let server = ModelServer::start();
     server.say(ModelReply::openai(vec![serde_json::json!({})], "stop"));
     let went = ask(&model(&server, Dialect::OpenAi), &RecordingExecutor::default(), DialogueLimits::default()).await;

@@ -1,4 +1,4 @@
-//! What models get wrong, and what providers, tools and users do to them.
+//! Errors of models, providers, tools and users.
 
 use assistant::{Dialogue, DialogueEnd, DialogueLimits, ToolCallError};
 use models::ModelErrorKind;
@@ -20,7 +20,7 @@ async fn a_tool_that_is_not_there_is_reported_with_those_that_are() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_nearly_right_helps_and_the_services_own_name_is_taken() {
+async fn a_similar_tool_name_is_suggested_and_the_servers_own_name_accepted() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_calls(&[("1", "write", "{}")]));
     server.say(ModelReply::openai_calls(&[("2", "files.read", r#"{"path": "a"}"#)]));
@@ -83,7 +83,7 @@ async fn a_call_that_failed_is_reported_to_the_model() {
 }
 
 #[tokio::test]
-async fn a_call_that_somebody_stopped_ends_it() {
+async fn a_stopped_call_ends_the_run() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_calls(&[("1", "files_write", "{}"), ("2", "files_write", r#"{"n": 2}"#)]));
     let executor = RecordingExecutor {
@@ -96,7 +96,7 @@ async fn a_call_that_somebody_stopped_ends_it() {
 }
 
 #[tokio::test]
-async fn a_busy_provider_is_asked_again_and_one_that_refuses_is_not() {
+async fn a_busy_provider_is_retried_and_one_that_refuses_is_not() {
     let server = ModelServer::start();
     server.say(ModelReply::refused(429, "slow down").with("retry-after", "0"));
     server.say(ModelReply::openai_text("Here."));
@@ -110,7 +110,7 @@ async fn a_busy_provider_is_asked_again_and_one_that_refuses_is_not() {
 }
 
 #[tokio::test]
-async fn a_provider_that_fails_after_the_calls_leaves_what_was_said() {
+async fn a_transcript_remains_if_the_provider_fails_after_the_calls() {
     let server = ModelServer::start();
     server.say(ModelReply::anthropic_calls(&[("1", "files_read", "{}")]));
     server.say(ModelReply::anthropic_text("Half of an answer.").breaks_after(60));
@@ -124,7 +124,7 @@ async fn a_provider_that_fails_after_the_calls_leaves_what_was_said() {
 }
 
 #[tokio::test]
-async fn dropping_it_stops_it_and_keeps_what_was_said() {
+async fn dropping_it_stops_it_and_keeps_the_transcript() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_calls(&[("1", "files_read", "{}")]));
     let executor = RecordingExecutor { is_stuck: true, ..RecordingExecutor::default() };

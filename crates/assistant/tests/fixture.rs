@@ -1,4 +1,4 @@
-//! A scripted model, tools that note what is done with them, and somebody who watches.
+//! A scripted model, tools that record their calls, and an observer.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use testkit::ModelServer;
 use tokio::sync::Barrier;
 
-/// Which provider is played.
+/// The provider to imitate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Dialect {
     OpenAi,
@@ -20,7 +20,7 @@ pub(crate) enum Dialect {
 
 pub(crate) const BOTH: [Dialect; 2] = [Dialect::OpenAi, Dialect::Anthropic];
 
-/// A model that asks again at once where it has to.
+/// A model that retries without a delay.
 pub(crate) fn model(server: &ModelServer, plays: Dialect) -> Model {
     let provider = match plays {
         Dialect::OpenAi => Provider::openai(server.openai_url(), None, "scripted"),
@@ -34,7 +34,7 @@ pub(crate) fn with(provider: Provider) -> Model {
     Model::new(provider, limits, Budget::unlimited().into()).expect("the provider is right")
 }
 
-/// Tools: one that reads, one that writes, one that destroys.
+/// Three tools: read-only, writing and destructive.
 pub(crate) fn offers() -> Vec<OfferedTool> {
     let tool = |name: &str| Tool::new(name, format!("Does {name}."), json!({"type": "object"}));
     let offer =
@@ -46,19 +46,19 @@ pub(crate) fn offers() -> Vec<OfferedTool> {
     ]
 }
 
-/// Hands that note what they did.
+/// An executor that records its calls.
 #[derive(Default)]
 pub(crate) struct RecordingExecutor {
     pub(crate) done: Mutex<Vec<(String, Value)>>,
-    /// Whether tools that destroy may be called.
+    /// Whether destructive tools may be called.
     pub(crate) is_allowed: bool,
-    /// So many calls must be there at once before any is answered.
+    /// How many calls must run in parallel before any returns.
     pub(crate) meeting: Option<Barrier>,
-    /// What calls come to instead of a result.
+    /// The error that calls return instead of a result.
     pub(crate) mishap: Option<ToolCallError>,
-    /// Calls never come back.
+    /// Whether calls never return.
     pub(crate) is_stuck: bool,
-    /// What a search finds, whatever it is for.
+    /// The result of every search.
     pub(crate) finds: Vec<String>,
 }
 
@@ -108,11 +108,11 @@ impl RecordingExecutor {
     }
 }
 
-/// What came of a question.
+/// The outcome of a question.
 pub(crate) struct Went {
     pub(crate) outcome: Result<Outcome, ModelError>,
     pub(crate) dialogue: Dialogue,
-    /// What was told, in short.
+    /// The events, in short.
     pub(crate) told: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) async fn ask_with(
     Went { outcome, dialogue, told }
 }
 
-/// The results that the last request of a model had in it, as text.
+/// The results in the last request to the model, as text.
 pub(crate) fn last_results(server: &ModelServer) -> String {
     let asked = server.asked();
     let messages =

@@ -1,4 +1,4 @@
-//! Questions to scripted models over real HTTP, with hands that do as a test says.
+//! Dialogues with scripted models over real HTTP.
 
 mod bounds;
 mod errors;

@@ -1,4 +1,4 @@
-//! Many tools are found by searching instead of being told of with every request.
+//! With many tools, the model searches for them.
 
 use assistant::{DialogueEnd, DialogueLimits, OfferedTool};
 use models::Tool;
@@ -7,7 +7,7 @@ use testkit::{ModelReply, ModelServer};
 
 use crate::fixture::{BOTH, Dialect, RecordingExecutor, ask_with, last_results, model, offers};
 
-/// The usual ones, and so many more.
+/// The three tools, and `count` more.
 fn many(count: usize) -> Vec<OfferedTool> {
     let more = (0..count).map(|number| OfferedTool {
         tool: Tool::new(format!("more.tool_{number}"), format!("Does number {number}."), json!({ "type": "object" })),

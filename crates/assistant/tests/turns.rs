@@ -1,4 +1,4 @@
-//! Turns: words, calls, results, words.
+//! Turns of a dialogue: text, calls, results, text.
 
 use assistant::{DialogueEnd, DialogueLimits};
 use models::{Provider, ToolCalling};
@@ -56,11 +56,11 @@ async fn results_go_back_turn_after_turn_until_there_is_an_answer() {
 }
 
 #[tokio::test]
-async fn calls_that_do_no_harm_beside_others_run_at_the_same_time() {
+async fn read_only_calls_run_concurrently() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_calls(&[("1", "files_read", r#"{"n": 1}"#), ("2", "files_read", r#"{"n": 2}"#)]));
     server.say(ModelReply::openai_text("Both."));
-    // Neither comes back before both are there.
+    // Neither call returns before both have started.
     let executor = RecordingExecutor { meeting: Some(Barrier::new(2)), ..RecordingExecutor::default() };
     let went = ask(&model(&server, Dialect::OpenAi), &executor, DialogueLimits::default()).await;
     assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
@@ -96,7 +96,7 @@ async fn a_tool_that_may_destroy_something_is_called_only_if_that_is_permitted()
 }
 
 #[tokio::test]
-async fn a_model_without_tool_calls_of_its_own_uses_tools_in_words() {
+async fn a_model_without_native_tool_calls_uses_tools_as_text() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_text(
         "I look.\n```tool_call\n{\"name\": \"files_read\", \"arguments\": {\"path\": \"a\"}}\n```",
@@ -113,7 +113,7 @@ async fn a_model_without_tool_calls_of_its_own_uses_tools_in_words() {
 }
 
 #[tokio::test]
-async fn a_transcript_has_all_that_was_said_under_the_tools_own_names() {
+async fn a_transcript_is_complete_and_uses_the_tools_own_names() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_calls(&[("1", "files_read", r#"{"path": "a"}"#)]));
     server.say(ModelReply::openai_text("So."));

@@ -1,10 +1,10 @@
-//! The config file: Claude's `{"mcpServers": {"key": {"command": ..}}}`, checked as a whole.
+//! The config file: `{"mcpServers": {"key": {"command": ..}}}`, as in Claude's configs, checked as a whole.
 //!
-//! Two stages. First the bytes become a tree that keeps the order and twice-given keys;
-//! then every server is checked, and its variables are filled in. Nothing stops at the first problem.
+//! There are two stages. First the bytes become a tree that keeps the order and duplicate keys; then every server is
+//! checked, and its variables are replaced. All problems are reported, not only the first.
 //!
-//! Variables are filled into the values we use (`type`, `command`, `args`, the values of `env`, `cwd`, `url`, the values
-//! of `headers`, `docker`, `era`) and nowhere else: keys that only other programs understand are ignored, whatever they refer to.
+//! Variables are replaced in the values we use (`type`, `command`, `args`, the values of `env`, `cwd`, `url`, the
+//! values of `headers`, `oauth`, `docker`, `era`) and nowhere else: keys of other programs are ignored, whatever they contain.
 
 mod check;
 mod error;
@@ -32,7 +32,7 @@ pub struct Config {
     /// The servers that cannot start because variables they use are not set, in file order. Only
     /// [`Config::parse_each`] has any: [`Config::parse`] refuses such a file.
     pub unset: Vec<UnsetServer>,
-    /// What can be run, but hardly is what was meant.
+    /// What works, but is probably not intended.
     pub warnings: Vec<Warning>,
 }
 
@@ -41,21 +41,22 @@ pub struct Config {
 pub struct UnsetServer {
     /// Its key in the file.
     pub name: ServerName,
-    /// Which variables, and where they are used.
+    /// The variables, and where they are used.
     pub reason: String,
 }
 
 /// Which servers a program can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// Those it starts itself. Others are refused, with a pointer to the program that can.
+    /// Those it starts itself. Others are refused, with a hint to the program that supports them.
     StdioOnly,
-    /// Those, those it reaches over HTTP, and those in containers. VS Code's top-level `servers` and `${env:NAME}` are understood too.
+    /// Also those over HTTP, and those in containers. VS Code's top-level `servers` and `${env:NAME}` are accepted,
+    /// too.
     All,
 }
 
 impl Config {
-    /// Reads the bytes of a config file. `lookup` says what a variable is set to.
+    /// Parses the bytes of a config file. `lookup` returns the value of a variable.
     ///
     /// No error ever contains what `lookup` returned.
     pub fn parse(
@@ -77,7 +78,7 @@ impl Config {
         check::config(&tree, accepted, UnsetVariables::FailServer, &lookup).map_err(ConfigError::Problems)
     }
 
-    /// The whole file as JSON, read by the same parser: comments, trailing commas and a byte order mark are accepted.
+    /// The whole file as JSON, from the same parser: comments, trailing commas and a byte order mark are accepted.
     pub fn document(bytes: &[u8]) -> Result<Value, ConfigError> {
         parse_json(decode(bytes)?)
     }
@@ -88,14 +89,14 @@ impl Config {
         let key = accepted.keys().iter().find(|key| document.get(**key).is_some());
         Ok(match key.map(|key| document[*key].take()) {
             Some(Value::Object(entries)) => entries,
-            // What is wrong with anything else is for `parse` to say.
+            // `parse` reports other problems.
             _ => Map::new(),
         })
     }
 }
 
 impl Accepted {
-    /// The top-level keys that servers may be under; the first that is there counts.
+    /// The top-level keys that may contain servers; the first one present is used.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Self::StdioOnly => &["mcpServers"],
@@ -107,14 +108,14 @@ impl Accepted {
 /// What VS Code calls `mcpServers`.
 const OF_VS_CODE: &str = "servers";
 
-/// What becomes of a server whose variables are not set.
+/// How to treat a server whose variables are not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnsetVariables {
     RefuseFile,
     FailServer,
 }
 
-/// The text of the file, without the byte order mark that Windows editors like to put first.
+/// The text of the file, without the byte order mark that some editors write.
 fn decode(bytes: &[u8]) -> Result<&str, ConfigError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|error| {
@@ -135,7 +136,7 @@ fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
             reason: "the file is empty".to_owned(),
         });
     }
-    // Editors' own configs have comments, and people write them.
+    // Configs of editors have comments, and people write them.
     serde_json::from_str(text).or_else(|_| serde_json::from_str(&jsonc::plain(text))).map_err(|error| {
         let (column, excerpt) = excerpt::around(text, error.line(), error.column());
         let reason = error.to_string();

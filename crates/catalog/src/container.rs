@@ -1,73 +1,73 @@
-//! A server in a container: what it takes to have one made.
+//! The config of a server in a container.
 
 use std::fmt;
 
 use crate::server::{Dialect, Filled, Hidden};
 
-/// What it takes to run a server in a container of ours.
+/// The config of a container.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Container {
-    /// The image, as a container engine names it.
+    /// The name of the image.
     pub image: Filled,
-    /// What the container is called; something unused when absent.
+    /// The name of the container; generated if absent.
     pub name: Option<String>,
     /// Replaces the image's entry point, unless it is empty.
     pub command: Vec<String>,
     /// Arguments after the entry point.
     pub args: Vec<String>,
-    /// Variables inside. Keys are unique, not empty and without `=`.
+    /// Environment variables. Keys are unique, not empty and without `=`.
     pub env: Vec<(String, String)>,
-    /// Ports inside that are reached from this machine, and from nowhere else.
+    /// Ports of the container that are reachable from this machine only.
     pub ports: Vec<Port>,
     /// Folders and volumes as an engine writes them: `here:inside` or `here:inside:ro`.
     pub volumes: Vec<String>,
-    /// A network of the engine. When absent, a server over stdio has none, and another the engine's usual one.
+    /// A network of the engine. By default none for stdio, and the engine's default otherwise.
     pub network: Option<String>,
-    /// Bytes of memory it may use; a limit of ours when absent.
+    /// The memory limit in bytes; our default if absent.
     pub memory: Option<u64>,
-    /// Billionths of a processor it may use at once.
+    /// The CPU limit in billionths of a CPU.
     pub nano_cpus: Option<u64>,
-    /// Who it is inside.
+    /// The user in the container.
     pub user: Option<String>,
-    /// When its image is fetched.
+    /// When the image is pulled.
     pub pull: Pull,
-    /// Nothing but its volumes can be written to.
+    /// Whether only its volumes can be written.
     pub read_only: bool,
-    /// How it is talked to.
+    /// The transport to the server.
     pub contact: Contact,
 }
 
-/// A port inside, and where it is reached.
+/// A port of the container, and its port on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Port {
-    /// Inside.
+    /// In the container.
     pub inside: u16,
-    /// On this machine; a free one is chosen when absent.
+    /// On this machine; a free one is chosen if absent.
     pub here: Option<u16>,
 }
 
-/// When an image is fetched.
+/// When an image is pulled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pull {
-    /// Never: it has to be there.
+    /// Never: it must exist locally.
     Never,
-    /// If it is not there.
+    /// If it does not exist locally.
     #[default]
     Missing,
     /// Before every start.
     Always,
 }
 
-/// How a server in a container is talked to.
+/// The transport to a server in a container.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Contact {
     /// Over its stdin and stdout.
     Stdio,
-    /// Over HTTP at the first of its ports.
+    /// HTTP, on the first of its ports.
     Http {
-        /// Which of the two transports over HTTP.
+        /// The HTTP transport.
         dialect: Dialect,
-        /// The path, beginning with a slash.
+        /// The path, starting with a slash.
         path: String,
         /// Sent with every request.
         headers: Vec<(String, String)>,
@@ -75,7 +75,7 @@ pub enum Contact {
 }
 
 impl Container {
-    /// The same for a life beside another one: what only one of them can have is chosen anew.
+    /// The same for a second instance next to another one: names and ports are chosen freely.
     pub fn apart(self) -> Self {
         let is_on_host = self.network.as_deref() == Some("host");
         let ports = self.ports.iter().map(|port| Port { here: port.here.filter(|_| is_on_host), ..*port }).collect();
@@ -83,7 +83,7 @@ impl Container {
     }
 }
 
-// As with programs: a stray `{:?}` must log no secret.
+// As with programs: an accidental `{:?}` must not log secrets.
 impl fmt::Debug for Container {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env_keys: Vec<&str> = self.env.iter().map(|(key, _)| key.as_str()).collect();

@@ -16,14 +16,14 @@
 
 use std::collections::HashMap;
 
-/// Far more than anyone writes; keeps a hostile text from exhausting the stack.
+/// Far more than real configs need; protects the stack from hostile texts.
 const MAX_NESTING: usize = 16;
 
 /// A text whose references have been found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Template<'a> {
     pieces: Vec<Piece<'a>>,
-    /// What looks like a reference and stays as it is: each sort once, in order of appearance.
+    /// What looks like a reference and stays unchanged: each kind once, in order of appearance.
     oddities: Vec<Oddity>,
 }
 
@@ -33,7 +33,7 @@ enum Piece<'a> {
     Reference { name: &'a str, default: Option<Template<'a>> },
 }
 
-/// What looks like a reference, but is none.
+/// Text that looks like a reference, but is not one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Oddity {
     /// A `${` that is never closed.
@@ -42,14 +42,14 @@ pub(crate) enum Oddity {
     NoName,
 }
 
-/// Why a text cannot be read.
+/// Why a text is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TemplateError {
     #[error("nests defaults more than {MAX_NESTING} levels deep")]
     TooDeep,
 }
 
-/// A text with its variables filled in, as far as they are set.
+/// A text with its variables replaced, as far as they are set.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filled<'a> {
     pub(crate) text: String,
@@ -102,7 +102,7 @@ impl<'a> Template<'a> {
         Ok(template)
     }
 
-    /// Reads what stands between `${` and its `}`.
+    /// Parses the text between `${` and its `}`.
     fn reference(&mut self, inside: &'a str, depth: usize) -> Result<Result<Piece<'a>, Oddity>, TemplateError> {
         let (name, default) = match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -118,7 +118,7 @@ impl<'a> Template<'a> {
         Ok(Ok(Piece::Reference { name, default }))
     }
 
-    /// Takes `text` from `start` to `end` as it is; where to read on.
+    /// Takes `text` from `start` to `end` literally; returns where to continue.
     fn literal(&mut self, text: &'a str, start: usize, end: usize) -> usize {
         self.pieces.push(Piece::Literal(&text[start..end]));
         end
@@ -130,12 +130,12 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// What looks like a reference and stays as it is: each sort once.
+    /// What looks like a reference and stays unchanged: each kind once.
     pub(crate) fn oddities(&self) -> &[Oddity] {
         &self.oddities
     }
 
-    /// Puts the values in. `lookup` says `None` for a variable that is not set.
+    /// Replaces variables. `lookup` returns `None` for a variable that is not set.
     pub(crate) fn fill(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Filled<'a> {
         let mut filled = Filled::default();
         self.fill_into(&mut filled, lookup);
@@ -157,10 +157,10 @@ impl<'a> Template<'a> {
     }
 }
 
-/// Which brace closes which. Found in one pass, so that many that are never closed cost no more than others.
+/// Matches braces in one pass, so that many unclosed ones cost no more than others.
 struct ClosingBraces<'a> {
     text: &'a str,
-    /// By the place of the opening brace; made when the first is asked for.
+    /// By the position of the opening brace; built on first use.
     pairs: Option<HashMap<usize, usize>>,
 }
 
@@ -169,7 +169,7 @@ impl<'a> ClosingBraces<'a> {
         Self { text, pairs: None }
     }
 
-    /// Where the brace that opens at `open` is closed, counting those opened in between.
+    /// The closing brace for the one at `open`, considering nested ones.
     fn of_brace_at(&mut self, open: usize) -> Option<usize> {
         let text = self.text;
         let pairs = self.pairs.get_or_insert_with(|| {
@@ -187,7 +187,7 @@ impl<'a> ClosingBraces<'a> {
     }
 }
 
-/// The `[A-Z_][A-Z0-9_]*` that `text` begins with; empty if it does not.
+/// The `[A-Z_][A-Z0-9_]*` at the start of `text`; empty if there is none.
 fn leading_plain_name(text: &str) -> &str {
     let is_name =
         |(at, byte): (usize, u8)| byte.is_ascii_uppercase() || byte == b'_' || (at > 0 && byte.is_ascii_digit());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_stands_in_for_a_variable_that_is_unset_or_empty() {
+    fn a_default_replaces_a_variable_that_is_unset_or_empty() {
         assert_eq!(filled("${NOPE:-plan b}"), "plan b");
         assert_eq!(filled("${EMPTY:-plan b}"), "plan b");
         assert_eq!(filled("${A:-plan b}"), "alpha");

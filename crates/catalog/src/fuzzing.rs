@@ -1,4 +1,4 @@
-//! What the fuzz targets call: each takes any bytes, and panics only if something is wrong with us.
+//! The fuzz targets: each takes any bytes, and panics only on a bug.
 
 use bytes::Bytes;
 use protocol::Lifecycle;
@@ -12,9 +12,9 @@ use crate::server::ServerName;
 use crate::snapshot::{Scope, ServerEntry, ServerState, Snapshot};
 use crate::uri_template::UriTemplate;
 
-/// Definitions as a server lists them. The first byte says of which kind they are, the rest is the `result` of a list.
+/// Definitions as a server lists them. The first byte selects the kind, the rest is the `result` of a list.
 ///
-/// Whatever is kept of them is JSON within every limit, needs no further repair, and is listed.
+/// What is kept is JSON within every limit, needs no further repair, and is listed.
 pub fn definitions(data: &[u8]) {
     let Some((first, text)) = data.split_first() else { return };
     let kind = Kind::ALL[usize::from(*first) % Kind::ALL.len()];
@@ -32,7 +32,7 @@ pub fn definitions(data: &[u8]) {
         let (again, flaws) = item.clone().repaired(kind);
         assert_eq!((again.as_ref(), flaws.len()), (Some(&item), 0), "what was repaired needs no repair");
         if kind == Kind::Tool {
-            // An error is fine: the tool is shown without its headers then.
+            // An error is fine: the tool is then shown without its headers.
             let _headers = protocol::bridge::header_params::of_tool(&item.definition);
             let _legacy = protocol::bridge::definition::to_legacy(&item.definition);
         }
@@ -51,7 +51,7 @@ pub fn definitions(data: &[u8]) {
     }
 }
 
-/// A URI template and, behind the first line break, a URI.
+/// A URI template and, after the first line break, a URI.
 pub fn uri_template(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (template, uri) = text.split_once('\n').unwrap_or((text, ""));

@@ -1,11 +1,11 @@
-//! What a server offers, item by item, exactly as it defined them: tools, prompts, resources, resource templates.
+//! Items of a server, exactly as it defined them: tools, prompts, resources, resource templates.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::Lifecycle;
 use protocol::scan::{self, Span};
-use protocol::splice::{Edit, Piece, in_order, splice};
+use protocol::splice::{Edit, append_spliced, in_order};
 use protocol::text;
 
 use crate::limits::{self, Trimmed};
@@ -13,21 +13,21 @@ use crate::offer::Hints;
 use crate::repair::{self, edited, repair_definition, without_halves, without_huge_numbers};
 use crate::rules;
 
-/// The four kinds of things a server can offer.
+/// The four kinds of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Something to call.
+    /// A tool.
     Tool,
-    /// A text to start from.
+    /// A prompt.
     Prompt,
-    /// Something to read.
+    /// A resource.
     Resource,
-    /// A family of things to read.
+    /// A resource template.
     Template,
 }
 
 impl Kind {
-    /// Every kind, in the order in which arrays hold something for each.
+    /// Every kind, in the order of arrays by kind.
     pub const ALL: [Self; 4] = [Self::Tool, Self::Prompt, Self::Resource, Self::Template];
 
     /// The method that lists them.
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// The member of a list that holds them.
+    /// The member of a list that contains them.
     pub fn array_key(self) -> &'static str {
         match self {
             Self::Tool => "tools",
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// The member of a definition that tells one from another.
+    /// The member of a definition that identifies it.
     pub fn id_key(self) -> &'static str {
         match self {
             Self::Tool | Self::Prompt => "name",
@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// The notification that says that there are others now.
+    /// The notification that the list changed.
     pub fn changed(self) -> &'static str {
         match self {
             Self::Tool => "notifications/tools/list_changed",
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// What to call one in a message to people.
+    /// Its name in messages.
     pub fn noun(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -87,22 +87,22 @@ impl Kind {
         }
     }
 
-    /// Whether its items get a prefix to tell them from those of other servers. Resources keep what they are called:
-    /// their addresses also stand inside results, which are not rewritten.
+    /// Whether its items get a prefix that distinguishes them from those of other servers. Resources keep their URIs,
+    /// because URIs also occur in results, which are not rewritten.
     pub fn is_prefixed(self) -> bool {
         matches!(self, Self::Tool | Self::Prompt)
     }
 }
 
-/// One thing a server offers: the bytes of its definition and where its identifying member stands in them.
+/// One item: the bytes of its definition, and the position of its identifying member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// The name, URI or URI template as text.
     pub id: Arc<str>,
-    /// The whole definition, as the server wrote it but for what had to be mended.
+    /// The whole definition, as the server sent it except for repairs.
     pub definition: Bytes,
     id_span: Span,
-    /// What is to be changed in it for legacy clients.
+    /// Edits of the definition for legacy clients.
     for_legacy: Vec<repair::Edit>,
 }
 
@@ -111,16 +111,16 @@ pub struct Item {
 pub struct Page {
     /// The usable items, in the server's order.
     pub items: Vec<Item>,
-    /// The token to ask for the next page with, quotes included. `""` is a cursor like any other.
+    /// The cursor of the next page, including quotes. `""` is a cursor like any other.
     pub next_cursor: Option<Bytes>,
-    /// How many entries were of no use: not an object, or without a name or address that is text.
+    /// The number of unusable entries: not an object, or without a name or URI that is a string.
     pub unusable: usize,
-    /// How long the page may be kept and by whom, where the server says so.
+    /// The caching hints of the page, if the server sends them.
     pub hints: Option<Hints>,
 }
 
 impl Item {
-    /// Reads a definition; `None` if nothing usable identifies it.
+    /// Parses a definition; `None` if nothing usable identifies it.
     pub fn read(kind: Kind, definition: Bytes) -> Option<Self> {
         let whole = Span { start: 0, end: definition.len() };
         let id_span = scan::member(&definition, whole, kind.id_key())?;
@@ -129,7 +129,7 @@ impl Item {
             return None;
         }
         let for_legacy = match kind {
-            // One beyond the limits is trimmed before anybody sees it, and read again then.
+            // One beyond the limits is trimmed first, and parsed again then.
             Kind::Tool if limits::fits(&definition) => {
                 repair_definition(&definition, id_span, &rules::LEGACY_TOOL).map(|repair| repair.edits)
             }
@@ -138,8 +138,8 @@ impl Item {
         Some(Self { id, definition, id_span, for_legacy: for_legacy.unwrap_or_default() })
     }
 
-    /// Takes out of the definition what clients would refuse a whole list for, and says what was wrong with it: each time
-    /// ``"`annotations.readOnlyHint` is not true or false"``. There is none left if it is of no use without that.
+    /// Removes from the definition what would make clients reject the whole list, and returns what was wrong:
+    /// ``"`annotations.readOnlyHint` is not true or false"``. Returns no item if it is useless without that.
     pub fn repaired(self, kind: Kind) -> (Option<Self>, Vec<String>) {
         match limits::trim(kind, &self.definition, &self.id) {
             Ok(None) => {}
@@ -173,26 +173,23 @@ impl Item {
         }
     }
 
-    /// The identifying token as the server spelled it, quotes included: what a call must carry.
+    /// The identifying token as the server spelled it, including quotes: what a call must contain.
     pub fn id_token(&self) -> Bytes {
         self.definition.slice(self.id_span.start..self.id_span.end)
     }
 
-    /// The same as it stands between its quotes.
+    /// The same without quotes.
     pub fn id_inner(&self) -> &[u8] {
         self.inner_span().of(&self.definition)
     }
 
-    /// Appends the definition, renamed if there is an `inner`, as clients of `lifecycle` take it.
+    /// Appends the definition for clients of `lifecycle`, renamed if there is an `inner`.
     pub(crate) fn write_for(&self, lifecycle: Lifecycle, inner: Option<&[u8]>, out: &mut Vec<u8>) {
         let rename = inner.map(|with| Edit { span: self.inner_span(), with });
         let changes = if lifecycle == Lifecycle::Session { self.for_legacy.as_slice() } else { &[] };
         let changes = changes.iter().map(|(span, with)| Edit { span: *span, with });
         let mut edits: Vec<_> = rename.into_iter().chain(changes).collect();
-        splice(self.definition.len(), in_order(&mut edits), |piece| match piece {
-            Piece::Kept(span) => out.extend_from_slice(span.of(&self.definition)),
-            Piece::New(bytes) => out.extend_from_slice(bytes),
-        });
+        append_spliced(&self.definition, in_order(&mut edits), out);
     }
 
     fn inner_span(&self) -> Span {
@@ -201,7 +198,7 @@ impl Item {
 }
 
 impl Page {
-    /// Reads the `result` of a list; `None` if it has no array of that kind.
+    /// Parses the `result` of a list; `None` if it has no array of that kind.
     pub fn read(kind: Kind, line: &Bytes, result: Span) -> Option<Self> {
         let array = scan::member(line, result, kind.array_key())?;
         let entries = scan::elements(line, array)?;

@@ -1,7 +1,7 @@
-//! JSON with comments and trailing commas, as editors keep their settings and people write configs.
+//! JSON with comments and trailing commas, as in settings of editors and hand-written configs.
 
-/// The same as plain JSON: comments and trailing commas become blanks. Everything else stays at its line and its byte, so
-/// that errors name the right place.
+/// Converts to plain JSON: comments and trailing commas become spaces. Everything else keeps its line and byte, so that
+/// errors name the right place.
 pub fn plain(text: &str) -> String {
     without_trailing_commas(&without_comments(text))
 }
@@ -32,7 +32,7 @@ fn without_trailing_commas(text: &str) -> String {
     while let Some(next) = rest.chars().next() {
         let length = if next == '"' { string_length(rest) } else { next.len_utf8() };
         let (piece, behind) = rest.split_at(length);
-        // Behind nothing, a comma is a mistake and not a habit.
+        // A comma after nothing is an error.
         let is_trailing = next == ','
             && behind.trim_start().starts_with(['}', ']'])
             && !plain.trim_end().ends_with(['{', '[', ',', ':']);
@@ -42,7 +42,7 @@ fn without_trailing_commas(text: &str) -> String {
     plain
 }
 
-/// How long the string is that `text` begins with, quotes included.
+/// The length of the string at the start of `text`, including quotes.
 fn string_length(text: &str) -> usize {
     let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_plain_or_broken_stays_as_it_is() {
+    fn plain_and_invalid_text_stays_unchanged() {
         for text in ["", "{", "\"", "{\"a\": \"\\", "[1, 2]", "{,}", "[1,,]", "{\"a\":,}", "/"] {
             assert_eq!(plain(text), text);
         }

@@ -10,11 +10,13 @@
 //! - [`server`]: [`ServerName`] and [`ServerSpec`], one configured server
 //! - [`container`]: what it takes to run a server in a container
 //! - [`item`]: tools, prompts, resources and templates, exactly as their server defined them
+//! - [`oauth`]: how a user wants to sign in to a remote server
 //! - [`offer`]: all that one server offers, and what it says of itself
+//! - [`login_command`]: the command that signs in to a server
 //! - [`mask`]: which parts of a connection config are secrets, and what it looks like without them
-//! - [`secrets`]: what must not be told of a server, and texts without it
-//! - `rule`: what the protocol says a definition looks like
-//! - `repair`: definitions held against that, and what is changed in those that differ
+//! - [`secrets`]: the secrets of a server, and texts in which they are masked
+//! - `rules`: what the protocol requires of a definition
+//! - `repair`: compares definitions with these rules, and edits those that differ
 //! - `schema`: whether a schema can be used
 //! - [`snapshot`]: everything that exists at one moment, merged; every name, every list, whose a URI is
 //! - [`names`]: what a tool or prompt is called towards clients: canonical name and safe alias
@@ -28,8 +30,10 @@ pub mod fuzzing;
 pub mod item;
 pub mod jsonc;
 pub mod limits;
+mod login_command;
 pub mod mask;
 pub mod names;
+pub mod oauth;
 pub mod offer;
 mod repair;
 mod rules;
@@ -42,9 +46,13 @@ pub mod uri_template;
 pub use config::{Accepted, Config, ConfigError};
 pub use container::{Contact, Container, Port, Pull};
 pub use item::{Item, Kind};
+pub use login_command::{login_command, sign_in_sentence};
 pub use names::{NamePolicy, NameStyle, Separator};
+pub use oauth::{GrantType, OAuthSettings, ResourceParameter, TokenEndpointAuthMethod};
 pub use offer::{Hints, Offer};
 pub use secrets::Secrets;
 pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
-pub use snapshot::{Collision, Downtime, Missing, Route, Scope, ServerEntry, ServerState, Snapshot, UriBudget};
+pub use snapshot::{
+    Collision, Downtime, Missing, Route, SIGN_IN_REQUIRED, Scope, ServerEntry, ServerState, Snapshot, UriBudget,
+};
 pub use uri_template::UriTemplate;

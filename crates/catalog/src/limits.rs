@@ -1,6 +1,6 @@
-//! Limits of one definition: how deep, how long and how rich in parts it may be before clients, or our own readers, fail.
+//! Limits of one definition: depth, size and number of parts before clients, or our own parsers, fail.
 //!
-//! A definition beyond a limit loses the member that exceeds it, or is left out. The numbers that were measured are in
+//! A definition beyond a limit loses the member that exceeds it, or is omitted. The measurements are in
 //! `docs/security.md`.
 
 use protocol::scan::{Span, members};
@@ -9,10 +9,11 @@ use protocol::text::token_is;
 use crate::item::Kind;
 use crate::rules::{self, Need, Rule};
 
-/// Objects and arrays within each other, the definition itself included.
+/// The nesting of objects and arrays, including the definition itself.
 ///
-/// A list adds four levels around a definition. The strictest readers known: .NET's `System.Text.Json` stops at 64 levels
-/// of a message, `serde_json` (the Rust SDK, and everything of ours that reads lists) at 128, the Python SDK at about 200.
+/// A list adds four levels around a definition. The strictest known parsers: .NET's `System.Text.Json` stops at 64
+/// levels of a message, `serde_json` (the Rust SDK, and all our code that parses lists) at 128, the Python SDK at about
+/// 200.
 pub const MAX_DEPTH: usize = 56;
 
 /// Members and elements, at all levels together. Compiling 20,000 properties takes the TypeScript SDK two seconds.
@@ -30,10 +31,10 @@ pub const MAX_NAME_BYTES: usize = 1024;
 /// Bytes of a URI or URI template; longer URIs are not matched with templates either.
 pub const MAX_URI_BYTES: usize = 8192;
 
-/// Bytes of a server's `capabilities`, and of its `serverInfo`: each of ours that needs them reads them again.
+/// Bytes of a server's `capabilities`, and of its `serverInfo`: they are parsed again wherever they are needed.
 pub const MAX_SERVER_INFO_BYTES: usize = 64 * 1024;
 
-/// How large a value is.
+/// The size of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     depth: usize,
@@ -70,7 +71,7 @@ impl Extent {
         extent
     }
 
-    /// What is too much about it: ``"is nested deeper than 56 levels"``.
+    /// The limit it exceeds: ``"is nested deeper than 56 levels"``.
     pub(crate) fn excess(&self) -> Option<String> {
         if self.depth > MAX_DEPTH {
             Some(format!("is nested deeper than {MAX_DEPTH} levels"))
@@ -86,7 +87,7 @@ impl Extent {
     }
 }
 
-/// The index after the string that begins at `start`.
+/// The index after the string that starts at `start`.
 pub(crate) fn end_of_string(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = text.get(at) {
@@ -100,7 +101,7 @@ pub(crate) fn end_of_string(text: &[u8], start: usize) -> usize {
 }
 
 fn is_reference(token: &[u8]) -> bool {
-    // Most strings begin with neither `$` nor an escape.
+    // Most strings start with neither `$` nor an escape.
     matches!(token.get(1), Some(b'$' | b'\\'))
         && ["$ref", "$dynamicRef", "$recursiveRef"].iter().any(|word| token_is(token, word))
 }
@@ -110,7 +111,7 @@ pub(crate) fn fits(definition: &[u8]) -> bool {
     Extent::of(definition, Span { start: 0, end: definition.len() }).excess().is_none()
 }
 
-/// What is too much about a server's `capabilities` or `serverInfo`.
+/// The limit that a server's `capabilities` or `serverInfo` exceeds.
 pub fn excess_of_server_info(value: &[u8]) -> Option<String> {
     if value.len() > MAX_SERVER_INFO_BYTES {
         return Some(format!("is larger than {MAX_SERVER_INFO_BYTES} bytes"));
@@ -118,7 +119,7 @@ pub fn excess_of_server_info(value: &[u8]) -> Option<String> {
     Extent::of(value, Span { start: 0, end: value.len() }).excess()
 }
 
-/// A definition without what exceeds a limit, and what that was.
+/// A definition without what exceeds a limit, and the reasons.
 #[derive(Debug)]
 pub(crate) struct Trimmed {
     pub(crate) definition: Vec<u8>,
@@ -126,8 +127,8 @@ pub(crate) struct Trimmed {
     pub(crate) flaws: Vec<String>,
 }
 
-/// Takes out of a definition what exceeds a limit: nothing for nearly all. An error says what is too much, if the
-/// definition is of no use without it.
+/// Removes from a definition what exceeds a limit, which is nothing in nearly all cases. Fails if the definition is
+/// useless without it.
 pub(crate) fn trim(kind: Kind, definition: &[u8], id: &str) -> Result<Option<Trimmed>, String> {
     let longest = if kind.is_prefixed() { MAX_NAME_BYTES } else { MAX_URI_BYTES };
     if id.len() > longest {
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_at_the_limit_is_read_by_our_own_readers_with_room_for_what_is_around_it() {
+    fn a_definition_at_the_limit_is_parsed_by_our_parsers_even_inside_a_list() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let reads = |levels: usize| serde_json::from_str::<serde_json::Value>(&nested(levels)).is_ok();
         assert!(reads(127) && !reads(128), "as documented in docs/security.md");
@@ -220,6 +221,16 @@ mod tests {
         let many = vec![r#""title":"x""#; MAX_VALUES].join(",");
         let refused = trim(Kind::Tool, format!(r#"{{"name":"a",{many}}}"#).as_bytes(), "a");
         assert_eq!(refused.unwrap_err(), "the definition has more than 20000 members and elements");
+    }
+
+    #[test]
+    fn what_a_server_says_of_itself_has_limits_of_its_own() {
+        let text = |bytes: usize| format!(r#"{{"name":"{}"}}"#, "x".repeat(bytes - r#"{"name":""}"#.len()));
+        assert_eq!(excess_of_server_info(text(MAX_SERVER_INFO_BYTES).as_bytes()), None);
+        let excess = excess_of_server_info(text(MAX_SERVER_INFO_BYTES + 1).as_bytes());
+        assert_eq!(excess.as_deref(), Some("is larger than 65536 bytes"));
+        let deep = format!("{}{}", "[".repeat(MAX_DEPTH + 1), "]".repeat(MAX_DEPTH + 1));
+        assert_eq!(excess_of_server_info(deep.as_bytes()).as_deref(), Some("is nested deeper than 56 levels"));
     }
 
     #[test]

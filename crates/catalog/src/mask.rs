@@ -1,6 +1,6 @@
-//! Which parts of a connection config are secrets, and what it looks like without them.
+//! Masks the secrets of a connection config.
 //!
-//! Every text that shows how a server is reached goes through here: what the commands, the REST API and the console show,
+//! Every text that shows how a server is reached goes through this module: output of commands, REST and the console,
 //! exports without secrets, logs and errors.
 
 mod arguments;
@@ -15,37 +15,40 @@ use serde_json::{Map, Value};
 
 use names::{has_telling_part, means_a_secret};
 
-/// What stands in place of a secret.
+/// Replaces a secret.
 pub const MASK: &str = "***";
 
-/// Keys whose members are secrets, whatever they are called: people put tokens under any name.
+/// Keys that only look like those of secrets.
+const NO_SECRETS: [&str; 2] = ["token_endpoint_auth_method", "tokenEndpointAuthMethod"];
+
+/// Keys whose members are all secrets, whatever their names.
 const SECRET_MAPS: [&str; 2] = ["env", "headers"];
 
-/// A connection config to be shown: the values of `env` and `headers`, credentials in addresses, and arguments that look
-/// like secrets are replaced by [`MASK`]. References to variables, as in `${TOKEN}`, are no secrets.
+/// A connection config for display: the values of `env` and `headers`, credentials in addresses, and arguments that
+/// look like secrets are replaced by [`MASK`]. References to variables, such as `${TOKEN}`, are not secrets.
 pub fn config(config: &Map<String, Value>) -> Map<String, Value> {
     let command = config.get("command").and_then(Value::as_str);
     config.iter().map(|(key, value)| (key.clone(), entry(command, key, value))).collect()
 }
 
-/// The arguments of a command to be shown.
+/// The arguments of a command for display.
 pub fn arguments(command: &str, arguments: &[String]) -> Vec<String> {
     let items: Vec<Value> = arguments.iter().map(|argument| Value::String(argument.clone())).collect();
     let shown = arguments::arguments(Some(command), &items);
     shown.into_iter().map(|item| item.as_str().unwrap_or(MASK).to_owned()).collect()
 }
 
-/// Any other text to be shown: addresses, connection strings, headers.
+/// Any other text for display: addresses, connection strings, headers.
 pub fn text(text: &str) -> String {
     text::text(text)
 }
 
-/// An address to be shown where only the place counts: without its password and without its query.
-pub fn place(address: &str) -> String {
-    text::place(address)
+/// An address for display without its password and query.
+pub fn address(address: &str) -> String {
+    text::address(address)
 }
 
-/// What is replaced in the text that is `shown` instead.
+/// The parts of `text` that are masked in `shown`.
 pub fn replaced(text: &str, shown: &str) -> Vec<String> {
     if text == shown { Vec::new() } else { behind_masks(text, shown) }
 }
@@ -56,6 +59,7 @@ fn entry(command: Option<&str>, key: &str, value: &Value) -> Value {
             Value::Object(members.iter().map(|(name, value)| (name.clone(), secret(value))).collect())
         }
         Value::String(_) if means_a_secret(key) => secret(value),
+        Value::String(text) if NO_SECRETS.contains(&key) => Value::String(text.clone()),
         _ if has_telling_part(key) => secret(value),
         Value::Object(members) => Value::Object(config(members)),
         Value::Array(items) => Value::Array(arguments::arguments(command, items)),
@@ -72,7 +76,7 @@ fn secret(value: &Value) -> Value {
     }
 }
 
-/// A value without what is secret of it, which is all but a reference and the space before it.
+/// A masked value, except for a reference and the space before it.
 fn hidden(value: &str) -> String {
     let bare = value.trim_start();
     if is_reference(bare) {
@@ -85,11 +89,11 @@ fn hidden(value: &str) -> String {
 fn is_reference(text: &str) -> bool {
     let Some((before, rest)) = text.split_once("${") else { return text.is_empty() };
     let is_scheme = before.is_empty() || matches!(before.trim_end(), "Bearer" | "Basic" | "Token");
-    // A default (`${TOKEN:-abc}`) is a value after all.
+    // A default (`${TOKEN:-abc}`) is a value.
     is_scheme && rest.strip_suffix('}').is_some_and(|name| !name.contains([':', '{', '}', '$']))
 }
 
-/// Puts back what was masked: wherever `new` says what the old value was shown as.
+/// Restores masked values: wherever `new` has what the old value was shown as.
 pub fn restore(new: &mut Value, old: &Value, shown: &Value) {
     if new == shown {
         new.clone_from(old);
@@ -112,7 +116,7 @@ pub fn restore(new: &mut Value, old: &Value, shown: &Value) {
     }
 }
 
-/// What is behind the masks of `shown`.
+/// The values behind the masks of `shown`.
 pub fn differences(value: &Value, shown: &Value, found: &mut Vec<String>) {
     match (value, shown) {
         (Value::Object(members), Value::Object(shown)) => {
@@ -139,7 +143,7 @@ fn behind_masks(text: &str, shown: &str) -> Vec<String> {
     hidden
 }
 
-/// Whether the mask is in it, alone or as a part (`https://me:***@host`).
+/// Whether the mask occurs in it, alone or as a part (`https://me:***@host`).
 pub fn is_masked(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains(MASK),

@@ -1,11 +1,11 @@
-//! What a tool is called towards clients.
+//! The names of tools for clients.
 //!
 //! Every tool has two names, and a call is accepted under either:
 //!
 //! - the **canonical** name, `server` + separator + `tool`, both verbatim;
-//! - the **safe alias**, in the alphabet `[a-zA-Z0-9_-]{1,64}` that model APIs demand.
+//! - the **safe alias**, in the alphabet `[a-zA-Z0-9_-]{1,64}` that model APIs require.
 //!
-//! Names are made here and looked up whole; nothing ever splits one at the separator.
+//! Names are built here and looked up whole; nothing ever splits one at the separator.
 
 mod alias;
 mod policy;
@@ -22,12 +22,12 @@ pub fn canonical(server: &str, separator: &Separator, tool: &str) -> String {
     [server, separator.as_str(), tool].concat()
 }
 
-/// What stands between server and tool in a canonical name. `:` unless the user says otherwise.
+/// The separator of server and tool in a canonical name. `:` by default.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Separator(Arc<str>);
 
 impl Separator {
-    /// The separator as it was given.
+    /// The separator as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -51,13 +51,13 @@ impl fmt::Display for Separator {
     }
 }
 
-/// Why a text cannot be a separator.
+/// Why a text is not a valid separator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSeparator {
-    /// Server and tool would run together.
+    /// Server and tool would not be separated.
     #[error("the separator must not be empty")]
     Empty,
-    /// No client takes a tool name with a blank in it.
+    /// No client accepts a tool name with white space.
     #[error("the separator must not contain white space")]
     WhiteSpace,
     /// It would garble terminals and logs.

@@ -1,4 +1,4 @@
-//! What one server offers: what it says of itself, and its items of every kind.
+//! What one server offers: its self-description, and its items of every kind.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use protocol::text;
 use crate::item::{Item, Kind};
 use crate::uri_template::Templates;
 
-/// How long a list may be kept and by whom. Modern servers say so; legacy servers do not.
+/// Caching hints of a list. Modern servers send them; legacy servers do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hints {
-    /// For how many milliseconds it may be taken as current.
+    /// For how many milliseconds it may be cached.
     pub ttl_ms: u64,
-    /// It is for this client alone, and must not be kept for others.
+    /// Whether it is for this client only, and must not be shared.
     pub is_private: bool,
 }
 
 impl Hints {
-    /// What is right for a list of which nothing is known: ask again, and share it with nobody.
+    /// The hints for an unknown list: do not cache, do not share.
     pub const NONE: Self = Self { ttl_ms: 0, is_private: true };
 
-    /// The hints of a `result`; `None` if it has none. Where one is missing or makes no sense the cautious one is meant.
+    /// The hints of a `result`; `None` if it has none. A missing or invalid hint means the cautious value.
     pub fn read(line: &[u8], result: Span) -> Option<Self> {
         let ttl = member(line, result, "ttlMs");
         let scope = member(line, result, "cacheScope");
@@ -35,20 +35,20 @@ impl Hints {
         Some(Self { ttl_ms: ttl.map_or(0, |ttl| milliseconds(ttl.of(line))), is_private: !is_public })
     }
 
-    /// The hints of something made of two parts: the shorter time, and private if either is.
+    /// The hints of a combination: the shorter time, and private if either is.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { ttl_ms: self.ttl_ms.min(other.ttl_ms), is_private: self.is_private || other.is_private }
     }
 }
 
-/// The largest number that every JSON parser reads as it is written.
+/// The largest integer that every JSON parser represents exactly.
 const LARGEST_SAFE: f64 = 9_007_199_254_740_991.0;
 
-/// A number token as whole milliseconds; 0 for what is negative or no number.
+/// A number token as whole milliseconds; 0 if it is negative or not a number.
 fn milliseconds(token: &[u8]) -> u64 {
     let number = std::str::from_utf8(token).ok().and_then(|token| token.parse::<f64>().ok());
-    // The cast cuts off what is behind the point.
+    // The cast truncates the fraction.
     number.unwrap_or(0.0).clamp(0.0, LARGEST_SAFE) as u64
 }
 
@@ -56,32 +56,32 @@ fn weight(items: &[Item]) -> usize {
     items.iter().map(|item| item.definition.len()).sum()
 }
 
-/// What one server offers.
+/// Everything one server offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// The kind of conversation we have with it.
+    /// The lifecycle of our connection to it.
     pub lifecycle: Lifecycle,
-    /// Its capabilities: the JSON object as the server wrote it, `{}` if there was none.
+    /// Its capabilities: the JSON object as the server sent it, `{}` if there was none.
     pub capabilities: Bytes,
-    /// What it tells a model about its use.
+    /// Its instructions for models.
     pub instructions: Option<Arc<str>>,
-    /// Who it is: the JSON object as the server wrote it, `{}` if there was none.
+    /// Its `serverInfo`: the JSON object as the server sent it, `{}` if there was none.
     pub info: Bytes,
-    /// How long its lists may be kept and by whom, in the order of [`Kind::ALL`].
+    /// The caching hints of its lists, in the order of [`Kind::ALL`].
     pub hints: [Hints; 4],
-    /// The same server as its modern handshake shows it, if it was met in both ways: the same items in the same order.
+    /// The same server after its modern handshake, if both handshakes were made: the same items in the same order.
     pub modern: Option<Arc<Self>>,
     items: [Arc<[Item]>; 4],
-    /// What its items weigh: their definitions, in bytes, by kind.
+    /// The size of its definitions in bytes, by kind.
     weights: [usize; 4],
     /// Its resource templates, compiled.
     templates: Arc<Templates>,
-    /// What was wrong with its items and had to be mended or left out, in words, by kind.
+    /// What was repaired or omitted, as text, by kind.
     notices: [Arc<[String]>; 4],
 }
 
 impl Offer {
-    /// Nothing at all.
+    /// An empty offer.
     pub fn new(lifecycle: Lifecycle) -> Self {
         let empty = Bytes::from_static(b"{}");
         Self {
@@ -106,8 +106,8 @@ impl Offer {
         }
     }
 
-    /// The same with what the modern handshake of the same server shows. Its items are put in our order; if they are not the
-    /// same ones, the error tells of which kind.
+    /// Adds the offer of the modern handshake of the same server, with its items in our order. Fails with the kind
+    /// whose items differ.
     pub fn with_modern(mut self, modern: &Self) -> Result<Self, Kind> {
         let mut modern = Self { modern: None, ..modern.clone() };
         for kind in Kind::ALL {
@@ -117,7 +117,7 @@ impl Offer {
             if in_order.len() != own.len() || others.len() != own.len() {
                 return Err(kind);
             }
-            // Most definitions are the same to the byte, and then need to be kept only once.
+            // Most definitions are identical, and are stored once.
             modern.weights[kind as usize] = weight(&in_order);
             modern.items[kind as usize] = if *in_order == **own { Arc::clone(own) } else { in_order.into() };
         }
@@ -125,13 +125,13 @@ impl Offer {
         Ok(self)
     }
 
-    /// Its items of one kind, in its own order.
+    /// Its items of one kind, in the server's order.
     pub fn items(&self, kind: Kind) -> &Arc<[Item]> {
         &self.items[kind as usize]
     }
 
-    /// Replaces its items of one kind. Where they are the same as before, the old ones are kept: who compares two offers
-    /// need not look at them again.
+    /// Replaces its items of one kind. Equal items keep their allocation, so that comparisons of two offers can skip
+    /// them.
     pub fn set_items(&mut self, kind: Kind, items: Vec<Item>, hints: Hints) {
         self.hints[kind as usize] = hints;
         if *self.items[kind as usize] == *items {
@@ -144,22 +144,22 @@ impl Offer {
         self.items[kind as usize] = items.into();
     }
 
-    /// How many bytes the definitions of one kind have.
+    /// The size of the definitions of one kind in bytes.
     pub fn weight(&self, kind: Kind) -> usize {
         self.weights[kind as usize]
     }
 
-    /// Its resource templates, to compare URIs with.
+    /// Its resource templates, for matching URIs.
     pub fn templates(&self) -> &Templates {
         &self.templates
     }
 
-    /// What was wrong with its items of one kind, in words.
+    /// What was repaired or omitted among its items of one kind.
     pub fn notices(&self, kind: Kind) -> &[String] {
         &self.notices[kind as usize]
     }
 
-    /// Replaces what was wrong with its items of one kind.
+    /// Sets what was repaired or omitted among its items of one kind.
     pub fn set_notices(&mut self, kind: Kind, notices: Vec<String>) {
         self.notices[kind as usize] = notices.into();
     }
@@ -174,7 +174,7 @@ impl Offer {
         self.has_at(&[capability, part])
     }
 
-    /// Whether there is an object or `true` at the end of `path`. Both are how a capability is said to be there.
+    /// Whether there is an object or `true` at the end of `path`. Both announce a capability.
     pub fn has_at(&self, path: &[&str]) -> bool {
         let json = &self.capabilities;
         let whole = Span { start: 0, end: json.len() };

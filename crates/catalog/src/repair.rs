@@ -1,22 +1,22 @@
-//! Definitions held against the protocol, once, when they are heard of: what clients would refuse a whole list for is
-//! taken out of an entry, in the smallest piece that can be spared. Where nothing can be spared the entry goes.
+//! Checks definitions against the protocol, once, when they are received: what would make clients reject a whole list
+//! is removed from an entry, in the smallest possible part. If nothing can be removed, the entry is omitted.
 //!
-//! Everything else stays byte for byte, and a good definition is not even copied.
+//! Everything else stays byte for byte, and a valid definition is not even copied.
 
 use std::borrow::Cow;
 
 use protocol::scan::{Span, elements, members};
-use protocol::splice::{self, Piece, splice};
+use protocol::splice;
 use protocol::text::{decode, token_is};
 
 use crate::limits::end_of_string;
 use crate::rules::{Member, Need, Rule};
 use crate::schema;
 
-/// A span of a definition, and what stands there instead.
+/// A span of a definition, and its replacement.
 pub(crate) type Edit = (Span, Cow<'static, [u8]>);
 
-/// What is to be changed in a definition so that it has its shape, and why.
+/// The edits that make a definition valid, and their reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Repair {
     /// In order, without overlaps.
@@ -25,29 +25,24 @@ pub(crate) struct Repair {
     pub(crate) flaws: Vec<String>,
 }
 
-/// What it takes to give the definition in `text` its shape; what is wrong with it, if nothing can be done. `id` is the
-/// token that identifies it.
+/// The edits that make the definition in `text` valid; fails if that is not possible. `id` is the token that identifies
+/// it.
 pub(crate) fn repair_definition(text: &[u8], id: Span, rule: &Rule) -> Result<Repair, String> {
     let mut check = Check { text, id, path: String::new(), found: Repair::default() };
     check.look_at(Span { start: 0, end: text.len() }, rule).map_err(|flaw| flaw.to_string())?;
-    // Of two that begin together, one only inserts; it stands first.
+    // Of two edits at the same position, the insertion comes first.
     check.found.edits.sort_by_key(|(span, _)| (span.start, span.end));
     Ok(check.found)
 }
 
-/// `text` with `edits` made, which stand in order.
+/// `text` with `edits` applied, which are ordered.
 pub(crate) fn edited(text: &[u8], edits: &[Edit]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len() + 32);
     let edits: Vec<_> = edits.iter().map(|(span, with)| splice::Edit { span: *span, with }).collect();
-    splice(text.len(), &edits, |piece| match piece {
-        Piece::Kept(span) => out.extend_from_slice(span.of(text)),
-        Piece::New(bytes) => out.extend_from_slice(bytes),
-    });
-    out
+    splice::spliced(text, &edits)
 }
 
-/// `text` with every half of a character replaced by the character that stands for what cannot be read; `None` if there
-/// is none. Many parsers refuse a whole message for one.
+/// `text` with every lone surrogate replaced by U+FFFD; `None` if there is none. Many parsers refuse a whole message
+/// for one.
 pub(crate) fn without_halves(text: &[u8]) -> Option<Vec<u8>> {
     let unit = |at: usize| {
         let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
@@ -69,8 +64,8 @@ pub(crate) fn without_halves(text: &[u8]) -> Option<Vec<u8>> {
     whole
 }
 
-/// The schemas of a definition with numbers that are too large for a double replaced by the largest there are; `None` if
-/// there is none. Some SDKs refuse a whole list for one: the TypeScript SDK (v2), and all that read with `serde_json`.
+/// The schemas of a definition with numbers that are too large for a double replaced by the largest one; `None` if
+/// there is none. Some SDKs reject a whole list for one: the TypeScript SDK (v2), and all that use `serde_json`.
 pub(crate) fn without_huge_numbers(text: &[u8]) -> Option<Vec<u8>> {
     let mut edits: Vec<Edit> = Vec::new();
     members(text, Span { start: 0, end: text.len() }, |key, value| {
@@ -102,7 +97,7 @@ fn note_huge_numbers(text: &[u8], value: Span, edits: &mut Vec<Edit>) {
     }
 }
 
-/// What is wrong with a value, and which.
+/// A problem, and the member it is about.
 #[derive(Debug, thiserror::Error)]
 #[error("`{member}` {problem}")]
 struct Flaw {
@@ -113,33 +108,33 @@ struct Flaw {
 struct Check<'t> {
     text: &'t [u8],
     id: Span,
-    /// The member that is being looked at.
+    /// The current member.
     path: String,
     found: Repair,
 }
 
 impl Check<'_> {
-    /// Whether `value` has its shape, once what was noted is mended.
+    /// Checks `value` against a rule, after the recorded edits.
     fn look_at(&mut self, value: Span, rule: &Rule) -> Result<(), Flaw> {
         let token = value.of(self.text);
         match rule {
-            Rule::Text => self.must(decode(token).is_some(), "is no text"),
-            Rule::Address => self.must(decode(token).is_some_and(|text| has_scheme(&text)), "is no URI"),
-            Rule::Moment => self.must(decode(token).is_some_and(|text| is_moment(&text)), "is no date with time"),
+            Rule::Text => self.must(decode(token).is_some(), "is not a string"),
+            Rule::Address => self.must(decode(token).is_some_and(|text| has_scheme(&text)), "is not a URI"),
+            Rule::Moment => self.must(decode(token).is_some_and(|text| is_moment(&text)), "is not a date with time"),
             Rule::Flag => self.must(matches!(token, b"true" | b"false"), "is not true or false"),
-            Rule::Whole => self.must(number(token).is_some_and(|it| it.fract() == 0.0), "is no whole number"),
+            Rule::Whole => self.must(number(token).is_some_and(|it| it.fract() == 0.0), "is not a whole number"),
             Rule::Share => self.must(number(token).is_some_and(|it| (0.0..=1.0).contains(&it)), "is not from 0 to 1"),
             Rule::Word(words) => {
-                self.must(words.iter().any(|word| token_is(token, word)), "is none of the words it may be")
+                self.must(words.iter().any(|word| token_is(token, word)), "is not one of the allowed values")
             }
             Rule::ObjectType => self.object_type(value),
             Rule::Schema { booleans } => self.schema(value, *booleans),
-            Rule::Anything => self.must(token.starts_with(b"{"), "is no object"),
+            Rule::Anything => self.must(token.starts_with(b"{"), "is not an object"),
             Rule::Object(known) => self.object(value, known),
             Rule::Map(each) => self.map(value, each),
             Rule::List(each) => self.list(value, each),
             Rule::Sound(more) => {
-                self.must(schema::is_sound(self.text, value), "is no schema that can be used")?;
+                self.must(schema::is_sound(self.text, value), "is not a usable schema")?;
                 self.look_at(value, more)
             }
         }
@@ -170,13 +165,13 @@ impl Check<'_> {
             b"true" | b"false" if booleans => {}
             b"true" => self.replace(value, b"{}"),
             b"false" => self.replace(value, br#"{"not":{}}"#),
-            _ => self.must(false, "is no schema")?,
+            _ => self.must(false, "is not a schema")?,
         }
         Ok(())
     }
 
     fn object(&mut self, object: Span, known: &[Member]) -> Result<(), Flaw> {
-        self.must(object.of(self.text).starts_with(b"{"), "is no object")?;
+        self.must(object.of(self.text).starts_with(b"{"), "is not an object")?;
         let mut parts = Vec::new();
         members(self.text, object, |key, value| parts.push(Part::member(key, value)));
         for part in &mut parts {
@@ -186,7 +181,7 @@ impl Check<'_> {
             match outcome {
                 Ok(()) => {}
                 Err(flaw) if member.need == Need::Optional => part.give_up(&mut self.found, &flaw),
-                // Who says `null` means nothing, and nothing is what there is a substitute for.
+                // A `null` counts as missing, and there is a substitute for that.
                 Err(flaw) if part.value.of(self.text) == b"null" => match self.substitute(member.need) {
                     Some(_) => part.give_up(&mut self.found, &flaw),
                     None => return Err(flaw),
@@ -204,7 +199,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What stands in for a member that is missing.
+    /// The substitute for a missing member.
     fn substitute(&self, need: Need) -> Option<Vec<u8>> {
         match need {
             Need::Or(value) => Some(value.as_bytes().to_vec()),
@@ -213,7 +208,7 @@ impl Check<'_> {
         }
     }
 
-    /// Puts what stands in for a missing member first in its object.
+    /// Inserts the substitute for a missing member at the start of its object.
     fn supply(&mut self, object: Span, member: &Member, parts: &[Part]) -> Result<(), Flaw> {
         let flaw = self.within(member.name, |check| check.must(false, "is missing"));
         let (Some(value), Err(flaw)) = (self.substitute(member.need), &flaw) else { return flaw };
@@ -223,7 +218,7 @@ impl Check<'_> {
         insert.extend_from_slice(comma.as_bytes());
         let at = object.start + 1;
         self.replace(Span { start: at, end: at }, insert);
-        // A `null` was told of already.
+        // A `null` was already reported.
         if !parts.iter().any(|part| token_is(part.key.of(self.text), member.name)) {
             self.found.flaws.push(flaw.to_string());
         }
@@ -231,7 +226,7 @@ impl Check<'_> {
     }
 
     fn map(&mut self, object: Span, each: &Rule) -> Result<(), Flaw> {
-        self.must(object.of(self.text).starts_with(b"{"), "is no object")?;
+        self.must(object.of(self.text).starts_with(b"{"), "is not an object")?;
         let mut parts = Vec::new();
         members(self.text, object, |key, value| parts.push(Part::member(key, value)));
         self.all(&mut parts, ".*", each);
@@ -239,7 +234,7 @@ impl Check<'_> {
     }
 
     fn list(&mut self, list: Span, each: &Rule) -> Result<(), Flaw> {
-        self.must(list.of(self.text).starts_with(b"["), "is no list")?;
+        self.must(list.of(self.text).starts_with(b"["), "is not a list")?;
         let mut parts: Vec<_> =
             elements(self.text, list).unwrap_or_default().into_iter().map(|value| Part::member(value, value)).collect();
         self.all(&mut parts, "[]", each);
@@ -255,7 +250,7 @@ impl Check<'_> {
         self.cut(parts);
     }
 
-    /// Looks at a value, and forgets what was noted within it if it is of no use as a whole.
+    /// Checks a value, and discards the edits within it if it is useless as a whole.
     fn try_at(&mut self, value: Span, rule: &Rule) -> Result<(), Flaw> {
         let noted = (self.found.edits.len(), self.found.flaws.len());
         let outcome = self.look_at(value, rule);
@@ -277,7 +272,7 @@ impl Check<'_> {
         seen
     }
 
-    /// Cuts out the parts that go, each with one comma.
+    /// Removes parts, each with one comma.
     fn cut(&mut self, parts: &[Part]) {
         let mut has_kept = false;
         for (at, part) in parts.iter().enumerate() {
@@ -285,7 +280,7 @@ impl Check<'_> {
                 has_kept = true;
                 continue;
             }
-            // The comma in front goes too; the first part that stays has none, so before it the comma behind goes.
+            // The comma before a part goes, too; the first part that stays has none, so before it the comma after goes.
             let span = match (has_kept, parts.get(at + 1)) {
                 (true, _) => Span { start: parts[at - 1].value.end, end: part.value.end },
                 (false, Some(next)) => Span { start: part.key.start, end: next.key.start },
@@ -296,7 +291,7 @@ impl Check<'_> {
     }
 }
 
-/// A member of an object, or an element of a list, whose key is the element itself.
+/// A member of an object, or an element of a list, which is its own key.
 struct Part {
     key: Span,
     value: Span,
@@ -329,7 +324,7 @@ fn has_scheme(address: &str) -> bool {
     scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(is_part)
 }
 
-/// `2026-07-28T12:00:00.5+02:00`: a date that exists, seconds, and `Z` or an offset.
+/// `2026-07-28T12:00:00.5+02:00`: an existing date, seconds, and `Z` or an offset.
 fn is_moment(text: &str) -> bool {
     let Some((date, time)) = text.split_once('T') else { return false };
     let Some(at) = time.find(['Z', '+', '-']) else { return false };
@@ -357,7 +352,7 @@ fn is_date(date: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// Numbers of so many digits each, with `between` between them.
+/// Numbers with the given digits, separated by `between`.
 fn numbers(text: &str, between: char, digits: &[usize]) -> Option<Vec<u32>> {
     let parts: Vec<_> = text.split(between).collect();
     let fits =

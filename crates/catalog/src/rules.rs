@@ -1,16 +1,16 @@
-//! What the protocol says a definition looks like, as far as strict clients look: a whole list is refused for one entry
-//! that is different.
+//! The rules of the protocol for definitions, as far as strict clients check them: they reject a whole list for one
+//! invalid entry.
 
 use crate::item::Kind;
 
-/// What a value must be.
+/// A rule for a value.
 #[derive(Debug)]
 pub(crate) enum Rule {
-    /// A string that is text: no lone surrogates.
+    /// A string without lone surrogates.
     Text,
-    /// The address of a resource: a URI, so there is a scheme.
+    /// The URI of a resource, with a scheme.
     Address,
-    /// A date and time with its offset, as in `2026-07-28T12:00:00Z`.
+    /// A date and time with its offset, such as `2026-07-28T12:00:00Z`.
     Moment,
     /// `true` or `false`.
     Flag,
@@ -20,23 +20,23 @@ pub(crate) enum Rule {
     Share,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// The `type` of a schema of an object. A list of types among which `object` is becomes that word.
+    /// The `type` of an object schema. A list of types that contains `object` becomes that word.
     ObjectType,
-    /// A schema. Legacy clients know objects only, so for them `true` and `false` become the objects that say the same.
+    /// A schema. Legacy clients support only objects, so for them `true` and `false` become equivalent objects.
     Schema { booleans: bool },
-    /// An object of any members.
+    /// An object with any members.
     Anything,
-    /// An object, and what some of its members must be.
+    /// An object with rules for some of its members.
     Object(&'static [Member]),
-    /// An object whose members are all alike, whatever their names.
+    /// An object with the same rule for all members.
     Map(&'static Rule),
-    /// A list of things that are alike.
+    /// A list with the same rule for all elements.
     List(&'static Rule),
-    /// A schema that can be compiled, and more: some clients compile every `outputSchema` of a list.
+    /// A schema that can be compiled, in addition to a rule: some clients compile every `outputSchema` of a list.
     Sound(&'static Rule),
 }
 
-/// A member that the protocol knows.
+/// A member of the protocol.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) name: &'static str,
@@ -44,20 +44,20 @@ pub(crate) struct Member {
     pub(crate) rule: Rule,
 }
 
-/// What becomes of an object without this member.
+/// What happens to an object without this member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// It is as good.
+    /// It is valid.
     Optional,
-    /// It is of no use.
+    /// It is useless.
     Required,
-    /// It gets this one, and so it does instead of `null`.
+    /// It gets this value, also in place of `null`.
     Or(&'static str),
-    /// The same with what identifies the entry.
+    /// The same with the identifier of the entry.
     OrItsId,
 }
 
-/// What a definition of that kind must be for everybody.
+/// The rule for definitions of a kind, for all clients.
 pub(crate) fn of(kind: Kind) -> &'static Rule {
     match kind {
         Kind::Tool => &TOOL,
@@ -67,7 +67,7 @@ pub(crate) fn of(kind: Kind) -> &'static Rule {
     }
 }
 
-/// What a tool must be for legacy clients besides. Modern ones take any schema of a result.
+/// The additional rule for tools for legacy clients. Modern ones accept any schema of a result.
 pub(crate) const LEGACY_TOOL: Rule = Rule::Object(&[
     optional("inputSchema", Rule::Object(&[optional("properties", LEGACY_PROPERTIES)])),
     optional("outputSchema", Rule::Sound(&LEGACY_OUTPUT_SCHEMA)),
@@ -80,7 +80,7 @@ const LEGACY_PROPERTIES: Rule = Rule::Map(&Rule::Schema { booleans: false });
 
 const TOOL: Rule = Rule::Object(&[
     required("name", Rule::Text),
-    // Who says nothing of what a tool takes forbids nothing.
+    // A tool without a schema of its arguments accepts anything.
     Member { name: "inputSchema", need: Need::Or(r#"{"type":"object"}"#), rule: INPUT_SCHEMA },
     optional("outputSchema", Rule::Object(&[optional("$schema", Rule::Text)])),
     optional("annotations", TOOL_ANNOTATIONS),
@@ -92,7 +92,7 @@ const TOOL: Rule = Rule::Object(&[
 ]);
 
 const INPUT_SCHEMA: Rule = Rule::Object(&[
-    // Arguments are an object, whatever else is said of them.
+    // Arguments are an object, whatever else the schema says.
     Member { name: "type", need: Need::Or(r#""object""#), rule: Rule::ObjectType },
     optional("properties", Rule::Map(&Rule::Schema { booleans: true })),
     optional("required", Rule::List(&Rule::Text)),

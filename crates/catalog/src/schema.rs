@@ -1,8 +1,8 @@
-//! Whether a schema can be used. Some clients compile every `outputSchema` that is listed, and lose the whole list to
-//! one that does not compile: a type that does not exist, a reference to nothing, a pattern in another language.
+//! Whether a schema can be compiled. Some clients compile every listed `outputSchema`, and reject the whole list if one
+//! does not compile: an unknown type, a dangling reference, a pattern of another language.
 //!
-//! The text is read once into a flat list of nodes. Everything after that visits each node a fixed number of times,
-//! whatever the schema repeats or refers to.
+//! The text is parsed once into a flat list of nodes. After that each node is visited a fixed number of times, whatever
+//! the schema repeats or refers to.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -12,23 +12,23 @@ use protocol::text::{decode, token_is};
 
 use crate::limits::MAX_DEPTH;
 
-/// The TypeScript SDK (v1) turns each alternative into a level of code within the one before and each pattern into a
-/// comparison with all others: it fails at about 2,200 alternatives, and takes seconds for 5,000 patterns.
+/// The TypeScript SDK (v1) compiles each alternative into a nested level of code, and compares each pattern with all
+/// others: it fails at about 2,200 alternatives, and takes seconds for 5,000 patterns.
 const MAX_ALTERNATIVES: usize = 500;
 
-/// How deep that SDK goes while it compiles: it compiles what a reference leads to before it goes on. It fails between 500
-/// and 600 objects within each other (two levels each), and at a chain of 100 to 300 references through objects.
+/// How deep that SDK recurses while it compiles: it compiles the target of a reference before it continues. It fails
+/// between 500 and 600 nested objects (two levels each), and at a chain of 100 to 300 references through objects.
 const MAX_COMPILE_DEPTH: usize = 400;
 
-/// What a reference costs, compared to a level of nesting.
+/// The cost of a reference, in levels of nesting.
 const REFERENCE_DEPTH: usize = 4;
 
-/// Whether the schema at `root` can be compiled by those who do.
+/// Whether the schema at `root` can be compiled.
 pub(crate) fn is_sound(text: &[u8], root: Span) -> bool {
     is_sound_with_steps(text, root).0
 }
 
-/// The same, and how many steps it took to find out.
+/// The same, with the number of steps.
 fn is_sound_with_steps(text: &[u8], root: Span) -> (bool, usize) {
     let Some(nodes) = read(text, root) else { return (false, 0) };
     let steps = Cell::new(nodes.len());
@@ -38,7 +38,7 @@ fn is_sound_with_steps(text: &[u8], root: Span) -> (bool, usize) {
     (is_sound, steps.get())
 }
 
-/// A value of the schema. The list has a container before what is in it.
+/// A value of the schema. A container comes before its contents in the list.
 struct Node {
     /// The key, if it is a member of an object.
     key: Option<Span>,
@@ -47,7 +47,7 @@ struct Node {
     end: usize,
 }
 
-/// Reads the value at `root`, which is valid JSON; `None` if it is nested too deeply for anybody.
+/// Parses the value at `root`, which is valid JSON; `None` if it is nested too deeply.
 fn read(text: &[u8], root: Span) -> Option<Vec<Node>> {
     let mut cursor = Cursor::at(text, root);
     let (mut nodes, mut open, mut key) = (Vec::<Node>::new(), Vec::<usize>::new(), None);
@@ -65,7 +65,7 @@ fn read(text: &[u8], root: Span) -> Option<Vec<Node>> {
             let (value, end) = (cursor.value().ok()?, nodes.len() + 1);
             nodes.push(Node { key: key.take(), value, end });
         }
-        // Close what ends here, then go on to the next member or element.
+        // Close what ends here, then continue with the next member or element.
         loop {
             let Some(&innermost) = open.last() else { return Some(nodes) };
             let is_object = text[nodes[innermost].value.start] == b'{';
@@ -88,20 +88,20 @@ struct Schema<'t> {
     text: &'t [u8],
     root: Span,
     nodes: &'t [Node],
-    /// How many nodes were visited and names looked up: the tests hold it against the size of the schema.
+    /// The number of visited nodes and lookups: tests compare it with the size of the schema.
     steps: &'t Cell<usize>,
-    /// What is in the containers that references lead through, each read once.
+    /// The contents of containers on the path of references, each indexed once.
     children: RefCell<HashMap<usize, Children<'t>>>,
     names: OnceCell<Names>,
 }
 
-/// What is in a container, by what a reference calls it.
+/// The contents of a container, by the names in references.
 enum Children<'t> {
     Members(HashMap<std::borrow::Cow<'t, str>, usize>),
     Elements(Vec<usize>),
 }
 
-/// Which ways to name a schema occur anywhere in the text.
+/// Which ways to name a schema occur in the text.
 struct Names {
     has_anchors: bool,
     has_ids: bool,
@@ -126,7 +126,7 @@ impl<'t> Schema<'t> {
         })
     }
 
-    /// Nothing recurses deeper than the text is nested, and `read` limits that.
+    /// Recursion is limited by the nesting of the text, which `read` limits.
     fn is_sound(&self, schema: usize) -> bool {
         match self.token(schema) {
             b"true" | b"false" => return true,
@@ -135,7 +135,7 @@ impl<'t> Schema<'t> {
         }
         let (mut needs_type, mut has_type) = (false, false);
         for value in self.within(schema) {
-            // What cannot be read is no keyword.
+            // An unreadable key is not a keyword.
             let Some(key) = self.nodes[value].key.and_then(|key| decode(key.of(self.text))) else { continue };
             needs_type |= key == "nullable";
             has_type |= key == "type";
@@ -183,14 +183,14 @@ impl<'t> Schema<'t> {
             "$ref" => decode(token).is_some_and(|target| self.leads_somewhere(&target)),
             "pattern" => decode(token).is_some_and(|pattern| is_pattern(&pattern)),
             "$id" | "$schema" | "$anchor" | "format" => is_text(),
-            // What it was called in a draft that is no longer understood.
+            // Its name in a draft that is no longer supported.
             "id" => false,
             _ => true,
         }
     }
 
-    /// Whether a compiler that follows each reference when it first meets it comes to an end before its stack does. It
-    /// compiles every target once, so the work is at most the size of the schema times its depth.
+    /// Whether a compiler that follows each reference at its first use ends before its stack does. It compiles every
+    /// target once, so the work is at most the size of the schema times its depth.
     fn compiles(&self, node: usize, depth: usize, begun: &mut HashSet<usize>) -> bool {
         if depth > MAX_COMPILE_DEPTH {
             return false;
@@ -198,7 +198,7 @@ impl<'t> Schema<'t> {
         self.within(node).all(|value| {
             let key = self.nodes[value].key.map(|key| key.of(self.text));
             let is = |name: &str| key.is_some_and(|key| token_is(key, name));
-            // Definitions are compiled where something refers to them.
+            // Definitions are compiled where they are referred to.
             if is("$defs") || is("definitions") {
                 return true;
             }
@@ -216,7 +216,7 @@ impl<'t> Schema<'t> {
         types.iter().any(|known| token_is(self.token(value), known))
     }
 
-    /// Whether there is something at the end of a reference. One by name is only known to be possible.
+    /// Whether a reference has a target. A reference by name is only known to be possible.
     fn leads_somewhere(&self, target: &str) -> bool {
         match target.strip_prefix('#') {
             Some("") => true,
@@ -243,7 +243,7 @@ impl<'t> Schema<'t> {
         })
     }
 
-    /// The member or element of that name. Of two members of one name, the last one counts.
+    /// The member or element of that name. Of duplicate members, the last one counts.
     fn child(&self, node: usize, name: &str) -> Option<usize> {
         self.steps.set(self.steps.get() + 1);
         let mut known = self.children.borrow_mut();
@@ -277,8 +277,8 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether a pattern is one to JavaScript as well, as far as can be told without reading it fully: brackets are closed,
-/// and neither groups nor escapes are those of other languages, which schemas made from code often have.
+/// Whether a pattern is valid in JavaScript, as far as a quick check shows: brackets are closed, and groups and escapes
+/// are not those of other languages, which generated schemas often have.
 fn is_pattern(pattern: &str) -> bool {
     let (mut groups, mut in_class) = (0_usize, false);
     let mut rest = pattern.chars().peekable();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compile_is_told_from_it_however_deep_it_is() {
+    fn schemas_that_do_not_compile_are_recognised_at_any_depth() {
         for schema in [
             "5",
             r#"{"type":5}"#,
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_a_client_all_of_its_stack_is_told_from_what_does_not() {
+    fn schemas_that_overflow_a_clients_stack_are_recognised() {
         let alternatives = |count: usize| format!(r#"{{"anyOf":[{}]}}"#, vec!["{}"; count].join(","));
         assert!(sound(&alternatives(MAX_ALTERNATIVES)));
         assert!(!sound(&alternatives(MAX_ALTERNATIVES + 1)));

@@ -1,7 +1,7 @@
-//! What must not be told of a server, and texts without it.
+//! The secrets of a server, and texts without them.
 //!
-//! A server may say anything on its stderr or in an error, its own credentials included. They are known: whatever it was
-//! given in `env` and headers, and what variables were filled in with.
+//! A server may write anything to stderr or in an error, including its own credentials. They are known: the values of
+//! `env` and headers, and of the variables in its config.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,14 +11,14 @@ use crate::container::Contact;
 use crate::mask::{self, MASK};
 use crate::server::Transport;
 
-/// What is shorter is found in any text, and no secret.
+/// Shorter values occur in any text, and are not secrets.
 const SHORTEST: usize = 6;
 
-/// Variables that everybody has: to hide their values would hide what a message is about.
+/// Common variables: hiding their values would hide what a message is about.
 const NO_SECRETS: [&str; 12] =
     ["PATH", "HOME", "PWD", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TERM", "TMPDIR", "HOSTNAME", "NODE_ENV"];
 
-/// Schemes of credentials: what is behind them is the secret.
+/// Schemes of credentials: what follows is the secret.
 const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 
 /// The secrets of one server, longest first.
@@ -26,7 +26,7 @@ const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 pub struct Secrets(Arc<[Box<str>]>);
 
 impl Secrets {
-    /// What a server is given, and the variables, by name and value, that were filled in for it.
+    /// The values that a server is given, and the variables in its config, by name and value.
     pub(crate) fn of<'v>(transport: &'v Transport, variables: impl Iterator<Item = (&'v str, &'v str)>) -> Self {
         let none: &[(String, String)] = &[];
         let (env, headers) = match transport {
@@ -39,7 +39,10 @@ impl Secrets {
         };
         let found = match transport {
             Transport::Stdio(program) => in_arguments(&program.command.value, &program.args),
-            Transport::Remote(remote) => mask::replaced(&remote.url.value, &mask::text(&remote.url.value)),
+            Transport::Remote(remote) => {
+                let secret = remote.oauth.as_ref().and_then(|oauth| oauth.client_secret.clone());
+                mask::replaced(&remote.url.value, &mask::text(&remote.url.value)).into_iter().chain(secret).collect()
+            }
             // The image decides what its arguments mean.
             Transport::Container(container) => in_arguments("", &container.args),
         };
@@ -49,7 +52,7 @@ impl Secrets {
         Self::default().with(given.chain(found.iter().map(String::as_str)))
     }
 
-    /// With these, too.
+    /// Adds further secrets.
     #[must_use]
     pub fn with<'s>(&self, more: impl IntoIterator<Item = &'s str>) -> Self {
         let credential = |text: &'s str| SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
@@ -79,7 +82,7 @@ impl Secrets {
     }
 }
 
-/// A secret as it stands in JSON, if that is different.
+/// A secret as it is written in JSON, if that differs.
 fn as_in_json(secret: &str) -> Option<Box<str>> {
     let mut written = Vec::new();
     protocol::text::encode_inner(secret, &mut written);
@@ -92,7 +95,7 @@ fn in_arguments(command: &str, arguments: &[String]) -> Vec<String> {
     arguments.iter().zip(&shown).flat_map(|(argument, shown)| mask::replaced(argument, shown)).collect()
 }
 
-/// Where the beginning of a secret begins with which a text ends that was cut off there.
+/// Where a truncated text ends with the start of a secret.
 fn cut_off(text: &str, secret: &str) -> Option<usize> {
     let ends: Vec<usize> = secret.char_indices().map(|(at, _)| at).skip(SHORTEST).collect();
     ends.into_iter().rev().find(|&end| text.ends_with(&secret[..end])).map(|end| text.len() - end)
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_was_given_is_hidden_in_what_it_says() {
+    fn configured_secrets_are_masked_in_server_output() {
         let secrets = of(r#"{"command": "x", "args": ["${KEY}", "$HOME/x"], "env": {"A": "hunter2", "B": "short"}}"#);
         assert_eq!(secrets.hide("bad token hunter2, filled-in-1"), "bad token ***, ***");
         assert_eq!(secrets.hide("too short in /home/somebody/x"), "too short in /home/somebody/x");

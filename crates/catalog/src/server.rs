@@ -1,4 +1,4 @@
-//! One configured server: its name and how to start it.
+//! A configured server: its name and its transport.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -9,6 +9,7 @@ use protocol::Lifecycle;
 
 use crate::container::Container;
 use crate::mask;
+use crate::oauth::OAuthSettings;
 use crate::secrets::Secrets;
 
 /// The key of a server in the config, verbatim. Never empty.
@@ -17,13 +18,13 @@ use crate::secrets::Secrets;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerName(Arc<str>);
 
-/// A server must have a name, because its tools are told apart by it.
+/// A server must have a name, which distinguishes its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a server name must not be empty")]
 pub struct EmptyServerName;
 
 impl ServerName {
-    /// Takes any text but the empty one.
+    /// Accepts any text but the empty one.
     pub fn new(name: &str) -> Result<Self, EmptyServerName> {
         if name.is_empty() {
             return Err(EmptyServerName);
@@ -31,7 +32,7 @@ impl ServerName {
         Ok(Self(name.into()))
     }
 
-    /// The name as it was written.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -43,7 +44,7 @@ impl AsRef<str> for ServerName {
     }
 }
 
-// Lets a map keyed by server names be asked with a plain `&str`.
+// Allows lookups by `&str` in maps with server names as keys.
 impl Borrow<str> for ServerName {
     fn borrow(&self) -> &str {
         &self.0
@@ -62,45 +63,47 @@ impl fmt::Debug for ServerName {
     }
 }
 
-/// One configured server. Checked, and its variables filled in.
+/// A configured server, checked, with its variables replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSpec {
     /// The key in the config.
     pub name: ServerName,
-    /// How it is reached.
+    /// Its transport.
     pub transport: Transport,
-    /// The kind of conversation to have with it; found out when absent.
+    /// The configured lifecycle; detected if absent.
     pub lifecycle: Option<Lifecycle>,
-    /// The longest one request to it may take; as long as any other's when absent.
+    /// The timeout of a request; the default if absent.
     pub timeout: Option<Duration>,
-    /// How long it may take to become ready; as long as any other when absent.
+    /// The timeout of its start; the default if absent.
     pub start_timeout: Option<Duration>,
-    /// What must not be told of it.
+    /// Its secrets, which must not be shown.
     pub secrets: Secrets,
+    /// Where its sign-in is stored; `None` if it cannot have one. It survives a restart, and contains no secret.
+    pub grant_key: Option<String>,
 }
 
-/// How a server is reached.
+/// The transport to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// We start it, and talk to it over its stdin and stdout.
+    /// A program that we start, over its stdin and stdout.
     Stdio(Program),
-    /// It runs elsewhere, and we talk to it over HTTP.
+    /// A server elsewhere, over HTTP.
     Remote(Remote),
-    /// We have a container made for it.
+    /// A server in a container that we create.
     Container(Container),
 }
 
-/// A text with its variables filled in, which may hold a secret since, and as it stood in the config, which may be shown.
+/// A text with its variables replaced, which may contain a secret, and as it was written, which may be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Filled {
-    /// With its variables filled in.
+    /// With its variables replaced.
     pub value: String,
-    /// As it was written, where that is something else.
+    /// As it was written, if that differs.
     written: Option<Box<str>>,
 }
 
 impl Filled {
-    /// `value` is what became of `written`.
+    /// `value` is the result of replacing variables in `written`.
     pub fn new(value: String, written: &str) -> Self {
         let written = (value != written).then(|| written.into());
         Self { value, written }
@@ -111,7 +114,7 @@ impl Filled {
         self.written.as_deref().unwrap_or(&self.value)
     }
 
-    /// Whether it says more than the config does.
+    /// Whether it contains variables.
     pub fn has_variables(&self) -> bool {
         self.written.is_some()
     }
@@ -129,43 +132,45 @@ impl fmt::Debug for Filled {
     }
 }
 
-/// What it takes to start a server.
+/// How to start a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Program {
-    /// The program: a path, or a name to be looked up in `PATH`. Not blank.
+    /// The program: a path, or a name that is looked up in `PATH`. Not blank.
     pub command: Filled,
     /// The arguments after the program name.
     pub args: Vec<String>,
-    /// Set on top of our own environment, in file order. Keys are unique, not empty and without `=`.
+    /// Added to our own environment, in file order. Keys are unique, not empty and without `=`.
     pub env: Vec<(String, String)>,
-    /// Where to start it; our own working directory when absent.
+    /// The working directory; our own if absent.
     pub cwd: Option<Filled>,
 }
 
-/// What it takes to reach a server that runs elsewhere.
+/// How to reach a remote server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
-    /// Where it is: `http://` or `https://`.
+    /// The address: `http://` or `https://`.
     pub url: Filled,
-    /// Sent with every request, in file order. Tokens live here.
+    /// Sent with every request, in file order. They may contain tokens.
     pub headers: Vec<(String, String)>,
-    /// Which of the two transports over HTTP it speaks.
+    /// The HTTP transport it uses.
     pub dialect: Dialect,
+    /// How to sign in, as far as the user decides it.
+    pub oauth: Option<OAuthSettings>,
 }
 
-/// The two ways MCP goes over HTTP.
+/// The two HTTP transports of MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// Nobody said: try the newer, then the older.
+    /// Not configured: try the newer, then the older.
     Unknown,
-    /// Streamable HTTP: one address, answers as JSON or as a stream.
+    /// Streamable HTTP: one address, responses as JSON or as a stream.
     Streamable,
-    /// HTTP+SSE of 2024-11-05: a stream for answers, an address for requests.
+    /// HTTP+SSE of 2024-11-05: a stream for responses, an address for requests.
     Sse,
 }
 
 impl Transport {
-    /// Where the server is, in a word that holds no secret: its program, its address without what is behind `?`, or its image.
+    /// A short description without secrets: the program, the address without its query, or the image.
     pub fn place(&self) -> Cow<'_, str> {
         match self {
             Self::Stdio(program) => program.command.shown().into(),
@@ -176,13 +181,23 @@ impl Transport {
 }
 
 impl Remote {
-    /// Its address as it was written, without its password and what is behind `?`.
+    /// A server at that address, with these headers and nothing else configured.
+    pub fn at(url: &str, headers: Vec<(String, String)>) -> Self {
+        Self { url: url.into(), headers, dialect: Dialect::Unknown, oauth: None }
+    }
+
+    /// Whether the user configured its `Authorization` header, which takes precedence over a sign-in.
+    pub fn has_authorization_header(&self) -> bool {
+        self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+    }
+
+    /// The address as it was written, without password and query.
     pub fn place(&self) -> String {
-        mask::place(self.url.shown())
+        mask::address(self.url.shown())
     }
 }
 
-/// Stands for arguments or values that may hold a secret.
+/// Stands for arguments or values that may contain a secret.
 pub(crate) struct Hidden(pub(crate) usize);
 
 impl fmt::Debug for Hidden {
@@ -191,7 +206,7 @@ impl fmt::Debug for Hidden {
     }
 }
 
-// Tokens are passed in `env`, in headers and, against all advice, in `args`: a stray `{:?}` must not log them.
+// Tokens are passed in `env`, in headers and, although discouraged, in `args`: an accidental `{:?}` must not log them.
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env_keys: Vec<&str> = self.env.iter().map(|(key, _)| key.as_str()).collect();
@@ -211,6 +226,7 @@ impl fmt::Debug for Remote {
             .field("url", &self.place())
             .field("header_names", &header_names)
             .field("dialect", &self.dialect)
+            .field("oauth", &self.oauth)
             .finish()
     }
 }
@@ -229,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_of_server_names_is_asked_with_plain_text() {
+    fn a_map_of_server_names_is_looked_up_with_plain_text() {
         let map = HashMap::from([(ServerName::new("git").unwrap(), 7)]);
         assert_eq!(map.get("git"), Some(&7));
     }
@@ -246,6 +262,7 @@ mod tests {
             url: Filled::new("https://example.org/hunter2".into(), "https://example.org/$KEY?x=1"),
             headers: vec![("Authorization".into(), "Bearer hunter2".into())],
             dialect: Dialect::Unknown,
+            oauth: Some(OAuthSettings { client_secret: Some("hunter2".into()), ..OAuthSettings::default() }),
         };
         let name = ServerName::new("db").unwrap();
         let specs = [Transport::Stdio(program), Transport::Remote(remote)].map(|transport| ServerSpec {
@@ -255,6 +272,7 @@ mod tests {
             timeout: None,
             start_timeout: None,
             secrets: Secrets::default(),
+            grant_key: None,
         });
         let shown = format!("{specs:?} {specs:#?} {}", specs[1].transport.place());
         assert!(!shown.contains("hunter2"), "{shown}");

@@ -1,16 +1,16 @@
-//! Everything that exists at one moment: the servers, their states, what they offer and every name it answers to.
+//! A catalog snapshot: the servers, their states, their items and all names at one point in time.
 //!
-//! A snapshot never changes. When something happens a new one is built beside it and swapped in, so a reader sees all
-//! of a change or none of it. What is costly is made when somebody first asks for it: while fifty servers start, most
-//! snapshots are replaced before anybody looks.
+//! A snapshot never changes. After an event a new one is built and swapped in, so a reader sees all of a change or none
+//! of it. Costly parts are built on first use: while fifty servers start, most snapshots are replaced before anyone
+//! reads them.
 //!
 //! # Layout
 //!
-//! - `names`: what tools and prompts are called in the merged list, and which of two of the same name is hidden
-//! - `missing`: why a name leads nowhere
-//! - `resources`: whose a URI is
-//! - `pages`: the lists, written and kept ready
-//! - `capabilities`: what we say we can do, made of what the servers say
+//! - `names`: names of tools and prompts in the merged list, and which of two equal ones is hidden
+//! - `missing`: why a name does not resolve
+//! - `resources`: which server has a URI
+//! - `pages`: the serialized lists
+//! - `capabilities`: our capabilities, merged from those of the servers
 
 mod capabilities;
 mod missing;
@@ -34,50 +34,67 @@ use crate::item::{Item, Kind};
 use crate::names::{NameStyle, Separator};
 use crate::offer::{Hints, Offer};
 use crate::server::ServerName;
-use names::Names;
+use names::{Change, Names};
 use pages::Pages;
 
-/// How a server is doing.
+/// The state of a server as far as the catalog needs it: whether its items are listed, and whether calls reach it.
+///
+/// The service has a finer `ServerStatus` (why a server is not connected, and when it is retried), and publishes it here
+/// as [`ServerState::Down`]. Programs without a service, such as `stdio`, have only this state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerState {
-    /// Started, not yet ready, and nothing is known of it.
+    /// Started, not yet ready, and its items are unknown.
     Initializing,
-    /// Answers calls.
+    /// It answers calls.
     Running,
-    /// Not started, but what it offers is known: whoever needs it makes it start.
+    /// Not started, but its items are known: the first use starts it.
     Dormant,
-    /// Being started, and what it offers is known from before.
+    /// Starting, and its items are known from before.
     Waking,
-    /// Could not start, or ended by itself; says how.
+    /// Failed to start, or exited; with the reason.
     Failed(Arc<str>),
-    /// Ended because we asked it to.
+    /// Stopped by us.
     Stopped,
-    /// Not connected, as somebody sees it who keeps it connected.
+    /// Not connected, as its supervisor reports it.
     Down(Arc<Downtime>),
-    /// No longer there. Its place is never given to another.
+    /// Removed. Its slot is never reused.
     Removed,
 }
+
+/// The status of a server that waits until a person signs in to it, and the reason why calls to it fail.
+pub const SIGN_IN_REQUIRED: &str = "sign_in_required";
 
 /// A server that is not connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Downtime {
-    /// A stable word for it.
+    /// A stable word for the status.
     pub status: &'static str,
-    /// What happened, if it is not what somebody wanted.
+    /// The reason, unless it is intended.
     pub why: Option<Arc<str>>,
-    /// Since when, counted from 1970.
+    /// The command that ends it, if it is not the usual one for that status.
+    pub command: Option<Arc<str>>,
+    /// Since when, as time since 1970.
     pub since: Duration,
-    /// When the next attempt is made, if one is, counted the same way.
+    /// When the next attempt is made, if any, as time since 1970.
     pub retry_at: Option<Duration>,
 }
 
 impl ServerState {
-    /// Whether what the server offers is on offer.
+    /// Whether the items of the server are listed.
     pub fn offers(&self) -> bool {
         matches!(self, Self::Running | Self::Dormant | Self::Waking)
     }
 
-    /// Whether it will soon be known what becomes of it, so that a call can wait for it.
+    /// Why it is not connected, if it failed or waits for a person.
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Failed(why) => Some(why),
+            Self::Down(downtime) => downtime.why.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether its outcome will be known soon, so that a call can wait for it.
     pub fn is_on_its_way(&self) -> bool {
         matches!(self, Self::Initializing | Self::Dormant | Self::Waking)
     }
@@ -101,14 +118,14 @@ impl fmt::Display for ServerState {
     }
 }
 
-/// A server and what it offers right now.
+/// A server and its current items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerEntry {
-    /// Its key in the configuration.
+    /// Its key in the config.
     pub name: ServerName,
-    /// How it is doing.
+    /// Its state.
     pub state: ServerState,
-    /// What it offers; nothing if it is down.
+    /// Its items; empty if it is down.
     pub offer: Arc<Offer>,
 }
 
@@ -117,7 +134,7 @@ pub struct ServerEntry {
 pub enum Scope {
     /// All of them, merged.
     All,
-    /// This one alone, by its place in the configuration, and everything under the name its server gave it.
+    /// Only this one, by its position in the config, with the server's own names.
     One(usize),
 }
 
@@ -130,7 +147,7 @@ impl Scope {
         }
     }
 
-    /// The only server in it, if there is only one.
+    /// The only server in it, if there is exactly one.
     pub fn only(self) -> Option<usize> {
         match self {
             Self::All => None,
@@ -139,31 +156,31 @@ impl Scope {
     }
 }
 
-/// Where a call goes.
+/// The target of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
     /// Index of the server, in configuration order.
     pub server: usize,
-    /// Index among the server's items of the kind in question.
+    /// Index among the server's items of that kind.
     pub item: usize,
 }
 
-/// All servers and what they offer at one moment.
+/// All servers and their items at one point in time.
 #[derive(Debug)]
 pub struct Snapshot {
     servers: Vec<ServerEntry>,
     separator: Separator,
-    /// Servers may join at any time.
+    /// Whether servers may be added at any time.
     is_growing: bool,
-    /// By kind. Shared with the snapshot before if nothing of that kind is different.
+    /// By kind. Shared with the previous snapshot if nothing of that kind changed.
     names: [Arc<OnceLock<Names>>; 4],
     pages_of_all: Pages,
-    /// By server. Few are ever asked for alone.
+    /// By server. Rarely used.
     pages_of_one: Box<[OnceLock<Box<Pages>>]>,
 }
 
 impl Snapshot {
-    /// The snapshot of `servers`, which are in configuration order.
+    /// The snapshot of `servers`, in the order of the config.
     pub fn new(servers: Vec<ServerEntry>, separator: Separator) -> Self {
         Self {
             pages_of_one: servers.iter().map(|_| OnceLock::new()).collect(),
@@ -175,51 +192,58 @@ impl Snapshot {
         }
     }
 
-    /// The snapshot that comes after `before`. Names that are the same are not made again.
+    /// The successor of `before`. Only the names of servers that differ are built.
     #[must_use]
     pub fn following(mut self, before: &Self) -> Self {
-        let has_same_names = |kind: Kind| {
-            let is_same = |(one, other): (&ServerEntry, &ServerEntry)| {
-                one.name == other.name && Arc::ptr_eq(one.offer.items(kind), other.offer.items(kind))
+        for kind in Kind::ALL {
+            let is_same = |(index, server): &(usize, &ServerEntry)| match before.servers.get(*index) {
+                Some(old) => old.name == server.name && Arc::ptr_eq(old.offer.items(kind), server.offer.items(kind)),
+                None => server.offer.items(kind).is_empty(),
             };
-            self.servers.len() == before.servers.len() && self.servers.iter().zip(&before.servers).all(is_same)
-        };
-        for kind in Kind::ALL.into_iter().filter(|&kind| has_same_names(kind)).collect::<Vec<_>>() {
-            self.names[kind as usize] = Arc::clone(&before.names[kind as usize]);
+            let differing = self.servers.iter().enumerate().filter(|server| !is_same(server));
+            let changed: Vec<usize> = differing.map(|(index, _)| index).collect();
+            let known = &before.names[kind as usize];
+            if changed.is_empty() {
+                self.names[kind as usize] = Arc::clone(known);
+            } else if let Some(known) = known.get() {
+                let change = Change { before: &before.servers, after: &self.servers, changed: &changed };
+                let names = known.following(&change, &self.separator, kind);
+                self.names[kind as usize] = Arc::new(OnceLock::from(names));
+            }
         }
         self
     }
 
-    /// How many items must be named that are not named yet.
+    /// How many items still need names.
     pub fn unnamed(&self) -> usize {
         let count = |kind: Kind| self.servers.iter().map(|server| server.offer.items(kind).len()).sum::<usize>();
         Kind::ALL.into_iter().filter(|&kind| self.names[kind as usize].get().is_none()).map(count).sum()
     }
 
-    /// Makes all names now, so that nobody who looks one up has to wait for it.
+    /// Builds all names now, so that lookups do not have to.
     pub fn make_names(&self) {
         for kind in Kind::ALL {
             self.names(kind);
         }
     }
 
-    /// The same where servers may join at any time, so that what they will turn out to have is not known.
+    /// The same if servers may be added at any time, so that their capabilities are not known yet.
     pub fn growing(mut self) -> Self {
         self.is_growing = true;
         self
     }
 
-    /// The server of that name.
+    /// The index of a server.
     pub fn server_named(&self, name: &str) -> Option<usize> {
         self.servers.iter().position(|server| server.state != ServerState::Removed && server.name.as_ref() == name)
     }
 
-    /// The servers in configuration order.
+    /// The servers in the order of the config.
     pub fn servers(&self) -> &[ServerEntry] {
         &self.servers
     }
 
-    /// Whether every server has either come up or gone down.
+    /// Whether every server has started or failed.
     pub fn is_settled(&self) -> bool {
         self.is_settled_in(Scope::All)
     }
@@ -235,7 +259,7 @@ impl Snapshot {
         items.get(route.item).unwrap_or_else(|| self.item(kind, route))
     }
 
-    /// The tool or prompt that answers to `name`: canonical or alias among all, its own name in a server alone.
+    /// The tool or prompt with `name`: canonical or alias among all servers, its own name within one server.
     pub fn resolve(&self, scope: Scope, kind: Kind, name: &str) -> Option<Route> {
         match scope {
             Scope::All => self.names(kind).route(name),
@@ -245,7 +269,7 @@ impl Snapshot {
 
     fn resolve_in(&self, server: usize, kind: Kind, name: &str) -> Option<Route> {
         let entry = self.servers.get(server)?;
-        // The merged names find it without a walk, unless it is not there or somebody else has its full name.
+        // The merged names find it without a search, unless it does not exist or another item has its full name.
         let full = if kind.is_prefixed() { self.full_name(entry, name) } else { name.to_owned() };
         let known = self.names(kind).route(&full);
         let is_meant = |route: &Route| route.server == server && *self.item(kind, *route).id == *name;
@@ -255,7 +279,7 @@ impl Snapshot {
         })
     }
 
-    /// What an item is called in the merged list.
+    /// The name of an item in the merged list.
     pub fn listed_name(&self, kind: Kind, route: Route, style: NameStyle) -> String {
         let (server, item) = (&self.servers[route.server], self.item(kind, route));
         match style {
@@ -265,9 +289,9 @@ impl Snapshot {
         }
     }
 
-    /// Every item that is in the merged list in `style`, in order.
+    /// Every item in the merged list of a style, in order.
     pub fn listed(&self, kind: Kind, style: NameStyle) -> impl Iterator<Item = Route> + '_ {
-        // A safe alias reaches the tool whose canonical name another one has; nothing reaches a second address.
+        // A safe alias reaches a tool whose canonical name belongs to another; nothing reaches a second equal URI.
         let hidden = match style {
             NameStyle::Safe if kind.is_prefixed() => &[],
             _ => self.shadowed(kind),
@@ -277,12 +301,12 @@ impl Snapshot {
             .filter(move |route| hidden.binary_search(route).is_err())
     }
 
-    /// Items that cannot be listed because an earlier one has the same full name or address, in order.
+    /// Items that cannot be listed because an earlier one has the same full name or URI, in order.
     pub fn shadowed(&self, kind: Kind) -> &[Route] {
-        &self.names(kind).shadowed
+        self.names(kind).shadowed()
     }
 
-    /// What the servers tell a model about their use, each under its name; or what one of them tells.
+    /// The instructions of all servers, each under its name, or those of one server.
     pub fn instructions(&self, scope: Scope) -> Option<String> {
         if let Scope::One(server) = scope {
             return self.servers.get(server)?.offer.instructions.as_deref().map(str::to_owned);
@@ -295,13 +319,13 @@ impl Snapshot {
         (!all.is_empty()).then(|| all.join("\n\n"))
     }
 
-    /// How long a list may be kept and by whom, as modern clients are told.
+    /// The caching hints of a list for modern clients.
     pub fn hints(&self, scope: Scope, kind: Kind) -> Hints {
         let offers = self.running(scope).map(|(_, server)| server.offer.for_lifecycle(Lifecycle::SelfContained));
         let having = offers.filter(|offer| offer.has(kind.capability()));
         let merged = having.map(|offer| offer.hints[kind as usize]).reduce(Hints::and);
         match merged {
-            // More may come any moment.
+            // More may follow at any moment.
             Some(hints) if !self.is_settled_in(scope) => Hints { ttl_ms: 0, ..hints },
             Some(hints) => hints,
             None => Hints::NONE,
@@ -316,7 +340,7 @@ impl Snapshot {
         crate::names::canonical(server.name.as_ref(), &self.separator, name)
     }
 
-    /// The servers within `scope`, with their places.
+    /// The servers within `scope`, with their indexes.
     fn within(&self, scope: Scope) -> impl Iterator<Item = (usize, &ServerEntry)> {
         let servers = self.servers.iter().enumerate();
         servers.filter(move |(index, _)| scope == Scope::All || scope == Scope::One(*index))

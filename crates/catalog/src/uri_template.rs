@@ -1,38 +1,39 @@
-//! Whether a URI could have come from a URI template (RFC 6570), to know which server to ask for it.
+//! Whether a URI matches a URI template (RFC 6570), to find the server for it.
 //!
-//! A template becomes a small program that is run over the URI with all its possibilities side by side, so the work is
-//! at most the length of one times the length of the other, whatever a hostile server writes. What a server's templates
-//! occupy and what one request may spend on matching are bounded as well. Where real servers are looser than the RFC, so
-//! is this: asking one server in vain is better than not asking the one that has it.
+//! A template becomes a small program that runs over the URI with all alternatives in parallel, so the work is at most
+//! the product of both lengths, whatever a hostile server sends. The templates of a server and the work of one request
+//! are limited as well. Where real servers deviate from the RFC, this is lenient: asking a wrong server is better than
+//! not asking the right one.
 
 mod compile;
 
 use crate::item::Item;
 
-/// Longer URIs are not looked at. Everybody else's limit is below this.
+/// Longer URIs are not matched. All other limits are below this.
 const LONGEST_URI: usize = 8192;
 
 /// Steps of all compiled templates of one server, plus one for each of their bytes. A real template has fewer than 200.
 pub const STEPS_PER_SERVER: usize = 200_000;
 
-/// How many steps of programs one URI of a request may have visited, all servers together: about ten milliseconds. A real
-/// template that fits takes a few for each character of the URI; one that does not fit is usually refused after a few.
+/// How many steps the matching of one URI of a request may take, on all servers together: about ten milliseconds. A
+/// real template that matches takes a few for each character of the URI; one that does not is usually refused after a
+/// few.
 pub const STEPS_PER_URI: usize = 1_000_000;
 
 /// The same for all URIs of a request: about a tenth of a second.
 pub const STEPS_PER_REQUEST: usize = 10_000_000;
 
-/// How much work may still be done.
+/// The remaining work.
 #[derive(Debug, Clone)]
 pub struct Budget(usize);
 
 impl Budget {
-    /// So many steps.
+    /// A budget of steps.
     pub fn new(steps: usize) -> Self {
         Self(steps)
     }
 
-    /// Whether there was enough left.
+    /// Spends steps; returns whether there were enough.
     fn spend(&mut self, steps: usize) -> bool {
         let left = self.0.checked_sub(steps);
         self.0 = left.unwrap_or(0);
@@ -40,16 +41,16 @@ impl Budget {
     }
 }
 
-/// The templates of one server that URIs are compared with.
+/// The compiled templates of one server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Templates {
     compiled: Vec<UriTemplate>,
-    /// How many were not compiled because those before them took all the room.
+    /// How many were not compiled because of the limit.
     left_out: usize,
 }
 
 impl Templates {
-    /// Compiles as many as there is room for. Malformed ones match nothing.
+    /// Compiles templates up to the limit. Malformed ones match nothing.
     pub fn compile(items: &[Item]) -> Self {
         let mut room = Budget::new(STEPS_PER_SERVER);
         let mut templates = Self::default();
@@ -65,44 +66,44 @@ impl Templates {
         templates
     }
 
-    /// How many are not compared with URIs because there was no room for them.
+    /// How many are not matched because of the limit.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// Whether there is nothing to compare a URI with.
+    /// Whether there are no templates.
     pub fn is_empty(&self) -> bool {
         self.compiled.is_empty()
     }
 
-    /// Whether any of them fits. What could not be found out within the budget does not.
+    /// Whether any of them matches. Undecided within the budget counts as no.
     pub fn match_any(&self, uri: &str, budget: &mut Budget) -> bool {
         self.compiled.iter().any(|template| template.matches_within(uri, budget))
     }
 }
 
-/// A template ready to be held against URIs.
+/// A compiled template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
     steps: Vec<Step>,
 }
 
-/// One step of the program. The URI matches if the end of the program is reached with the end of the URI.
+/// One step of the program. The URI matches if both end together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Takes exactly this.
+    /// Matches exactly this.
     Literal(Symbol),
-    /// Takes one symbol of a value.
+    /// Matches one symbol of a value.
     Value(Class),
-    /// Takes the rest of a character that is more than one byte.
+    /// Matches the rest of a multi-byte character.
     Continuation,
-    /// Goes on with the next step and with this one.
+    /// Continues with the next step and with this one.
     Split(usize),
-    /// Goes on with this step.
+    /// Continues with this step.
     Jump(usize),
 }
 
-/// What may stand in a value, unless it is percent-encoded: then anything may.
+/// The characters of a value, unless percent-encoded: then all are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     /// Anything.
@@ -111,7 +112,7 @@ enum Class {
     Path,
     /// Anything but what ends a path or a segment of it.
     Segment,
-    /// The same, and it ends at `;`.
+    /// The same, and not `;`.
     Parameter,
     /// Anything but what ends a query or a pair in it.
     Query,
@@ -138,7 +139,7 @@ struct Symbol {
 }
 
 impl Symbol {
-    /// Encoding makes a difference for characters with a meaning of their own only: `%2F` is not `/`, `%41` is `A`.
+    /// Encoding matters only for reserved characters: `%2F` is not `/`, `%41` is `A`.
     fn is_same_as(self, other: Self) -> bool {
         let may_be_encoded = !self.byte.is_ascii() || self.byte.is_ascii_alphanumeric() || b"-._~".contains(&self.byte);
         self.byte == other.byte && (may_be_encoded || self.was_encoded == other.was_encoded)
@@ -150,17 +151,17 @@ impl Symbol {
 }
 
 impl UriTemplate {
-    /// Reads a template; `None` if it is malformed or larger than any real one.
+    /// Parses a template; `None` if it is malformed or too large.
     pub fn parse(template: &str) -> Option<Self> {
         compile::template(template).map(|steps| Self { steps })
     }
 
-    /// Whether some values would make `uri` of the template.
+    /// Whether `uri` is an expansion of the template.
     pub fn matches(&self, uri: &str) -> bool {
         self.matches_within(uri, &mut Budget::new(STEPS_PER_URI))
     }
 
-    /// The same within a budget for several templates. What would exceed it does not match.
+    /// The same within a budget for several templates. Beyond it, nothing matches.
     pub fn matches_within(&self, uri: &str, budget: &mut Budget) -> bool {
         if uri.len() > LONGEST_URI || !self.begins_like(uri, budget) || !budget.spend(self.steps.len()) {
             return false;
@@ -180,7 +181,7 @@ impl UriTemplate {
         run.seen[self.steps.len()] == run.round
     }
 
-    /// Whether the text before the first expression fits. Most templates are of another scheme or host, and refused here.
+    /// Whether the text before the first expression matches. Most templates have another scheme or host, and fail here.
     fn begins_like(&self, uri: &str, budget: &mut Budget) -> bool {
         let mut symbols = symbols(uri);
         for step in &self.steps {
@@ -193,18 +194,18 @@ impl UriTemplate {
     }
 }
 
-/// All the places where a program may be at one moment.
+/// All current positions in a program.
 struct Run<'p> {
     steps: &'p [Step],
     /// The steps that wait for a symbol.
     now: Vec<usize>,
-    /// In which round each step was last reached, so that none is entered twice in one.
+    /// The round in which each step was last reached, so that none is entered twice in one.
     seen: Vec<usize>,
     round: usize,
 }
 
 impl Run<'_> {
-    /// Where the step at `at` leads if it takes `symbol`.
+    /// The next position if the step at `at` matches `symbol`.
     fn after(&self, at: usize, symbol: Symbol) -> Option<usize> {
         let takes = match self.steps[at] {
             Step::Literal(literal) => literal.is_same_as(symbol),
@@ -215,7 +216,7 @@ impl Run<'_> {
         takes.then_some(at + 1)
     }
 
-    /// Goes on from these places; returns how many steps were visited.
+    /// Continues from these positions; returns the number of visited steps.
     fn enter_all(&mut self, places: impl IntoIterator<Item = usize>) -> usize {
         self.round += 1;
         self.now.clear();
@@ -237,7 +238,7 @@ impl Run<'_> {
     }
 }
 
-/// The bytes of a text, percent-encoded ones decoded. A `%` that encodes nothing stands for itself.
+/// The bytes of a text, percent-decoded. A `%` that encodes nothing stays.
 fn symbols(text: &str) -> impl Iterator<Item = Symbol> {
     let bytes = text.as_bytes();
     let mut at = 0;

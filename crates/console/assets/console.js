@@ -71,7 +71,7 @@ document.addEventListener('input', () => { isTyped = true; });
 // Who presses a button or marks a text means what is there now: nothing moves until they are done.
 let isPressed = false;
 const isMarked = () => !getSelection().isCollapsed && document.getElementById('main').contains(getSelection().anchorNode);
-const HELD = 'live again when no text is marked';
+const HELD = 'paused while text is selected';
 const isHeld = () => isPressed || isMarked();
 const press = (isDown) => () => { isPressed = isDown; if (wanted && !isHeld()) refresh(); };
 addEventListener('pointerdown', press(true), true);
@@ -191,7 +191,7 @@ if (stderr) {
   const most = 500;
   const add = ({ lines, missed }) => {
     const follows = stderr.scrollTop + stderr.clientHeight >= stderr.scrollHeight - 40;
-    const said = missed ? [`\u2026 ${missed} lines came too fast to be shown`, ...lines] : lines;
+    const said = missed ? [`\u2026 ${missed} lines skipped: the server writes too fast`, ...lines] : lines;
     stderr.append(...said.map((line) => Object.assign(document.createElement('div'), { textContent: visible(line) })));
     while (stderr.childElementCount > most) stderr.firstElementChild.remove();
     // Who has scrolled up is reading there.
@@ -209,11 +209,14 @@ function inWords(name, data) {
   const why = data.error_message ? `: ${data.error_message}` : '';
   const took = data.duration_ms != null ? ` after ${data.duration_ms.toFixed(1)} ms` : '';
   if (name.startsWith('execution.')) {
-    const word = { pending: 'is asked for', executing: 'is running', success: 'is done', error: 'failed', timeout: 'took too long', cancelled: 'was cancelled' }[name.slice(10)];
+    const word = { pending: 'is queued', executing: 'is running', success: 'succeeded', error: 'failed', timeout: 'timed out', cancelled: 'was cancelled' }[name.slice(10)];
     return `${data.tool_name} ${word}${took}${why}`;
   }
   if (name === 'server.status_changed') return `${data.previous} \u2192 ${data.status}${why}`;
-  if (name === 'tools.changed') return `it offers ${data.tool_count} tools now`;
+  if (name === 'server.sign_in_required') return `a sign-in is required${why}`;
+  if (name === 'server.signed_in') return 'somebody signed in';
+  if (name === 'server.signed_out') return 'somebody signed out';
+  if (name === 'tools.changed') return `the server now has ${data.tool_count} tools`;
   return data.message ?? `the server was ${name.split('.')[1]}`;
 }
 

@@ -75,10 +75,10 @@ async function events(response, each) {
 
 // What ends a run before its last block.
 class Halt extends Error {}
-const CHANGED = 'The document was changed meanwhile, in an editor or by somebody else, so nothing more was run. It is shown as it is now: look at it, then run it.';
+const CHANGED = 'The document changed while it ran, so the remaining blocks were not run. The page now shows the current version: check it, then run it.';
 
-const AWAY = 'the service is away. Whether the tool did its work is not known: look before you run it again.';
-const SIGNED_OUT = 'You are signed out, so nothing more was run.';
+const AWAY = 'the service is unreachable. It is unknown whether the tool ran: check before you run it again.';
+const SIGNED_OUT = 'You are signed out, so the remaining blocks were not run.';
 
 // Whether the text is another but its blocks are those that are being run: then the run goes on, with the text as it is.
 async function isOnlyProse(run) {
@@ -118,20 +118,20 @@ async function runOne(number, run, force) {
     if (name === 'document.finished') written = data.blocks?.[0]?.written;
     if (name === 'document.failed') throw new Error(data.detail ?? 'the run failed');
   });
-  if (!over) throw new Error('the connection ended before the block was over');
+  if (!over) throw new Error('the connection ended before the block finished');
   return { ...over, written };
 }
 
 // Nobody can answer a server's question here.
-const asked = (over) => (over.message?.includes('cannot be asked now') ? 'It wanted to ask you something. The playground shows its questions.' : undefined);
+const asked = (over) => (over.message?.includes('cannot be asked now') ? 'The tool sent a request for you. Run it in the playground to answer.' : undefined);
 const reasons = (over) => (over.problem?.faults ?? []).map((fault) => fault.what).join('\n');
 
 async function runBlock(number, run) {
   let over = await runOne(number, run, false);
   if (over.problem?.trouble === 'edited_result') {
     // What somebody wrote into a result is not lost without being asked about.
-    if (!confirm(`The result of block ${number} was edited. Replace it?`)) {
-      say(number, 'idle', 'not run', 'Its result was edited, and is kept.');
+    if (!confirm(`The result of block ${number} was edited by hand. Replace it?`)) {
+      say(number, 'idle', 'not run', 'Its result was edited by hand, and stays as it is.');
       return 'not run';
     }
     over = await runOne(number, run, true);
@@ -147,7 +147,7 @@ async function runBlock(number, run) {
   const tone = { done: 'ok', failed: 'bad', refused: 'bad' }[over.status] ?? 'idle';
   // A refusal that stands under the block already need not be told beside it.
   const isTold = over.written === 'written' || over.written === 'unchanged';
-  const lost = { block_changed: 'Its result was not written: the block was changed meanwhile.', kept: 'Its result was not written: the one that is there was edited meanwhile.', unfit: 'Its result was not written: it would have changed more than its own place.' }[over.written];
+  const lost = { block_changed: 'The result was not written: the block changed during the run.', kept: 'The result was not written: the existing one was edited during the run.', unfit: 'Its result was not written: it would have changed more than its own place.' }[over.written];
   say(number, tone, over.status + took(over.took_ms), over.status === 'refused' && !isTold ? reasons(over) : asked(over) ?? lost);
   return over.status;
 }

@@ -6,7 +6,7 @@ async function contentOf(address) {
   const response = await fetch(address, { headers: { 'X-Live': '1' } });
   if (response.redirected && new URL(response.url).pathname === '/login') {
     const told = document.createElement('p');
-    told.append('You are signed out. ', Object.assign(signIn(), { textContent: 'Sign in' }), ' in another tab, then look again.');
+    told.append('You are signed out. ', Object.assign(signIn(), { textContent: 'Sign in' }), ' in another tab, then try again.');
     return { title: 'Signed out', content: [told] };
   }
   const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');

@@ -3,6 +3,7 @@
 'use strict';
 
 const names = ['server.registered', 'server.updated', 'server.removed', 'server.status_changed', 'server.progress', 'tools.changed',
+  'server.sign_in_required', 'server.signed_in', 'server.signed_out',
   'skills.changed', 'execution.pending', 'execution.executing', 'execution.success', 'execution.error', 'execution.timeout',
   'execution.cancelled', 'notice', 'events.missed'];
 

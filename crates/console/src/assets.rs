@@ -1,4 +1,4 @@
-//! Styles and scripts: part of the program, named by their content, so that browsers may keep them for ever.
+//! Styles and scripts: part of the program, named by their content, so that browsers can cache them forever.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 /// A file that pages refer to.
 pub(crate) struct Asset {
-    /// Where it is.
+    /// Its path.
     pub(crate) path: String,
     pub(crate) content_type: &'static str,
     pub(crate) content: &'static str,
@@ -15,12 +15,12 @@ pub(crate) struct Asset {
 /// The styles of all pages.
 pub(crate) static STYLE: LazyLock<Asset> =
     LazyLock::new(|| named("console", "css", "text/css; charset=utf-8", include_str!("../assets/console.css")));
-/// What all pages do: live parts, copying, asking before what cannot be undone, drawers.
+/// The script of all pages: live updates, copying, confirmations, drawers.
 pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     let parts = concat!(include_str!("../assets/console.js"), include_str!("../assets/drawer.js"));
     named("console", "js", JAVASCRIPT, parts)
 });
-/// What hears the service's events for all tabs.
+/// Receives the events of the service for all tabs.
 pub(crate) static EVENTS: LazyLock<Asset> =
     LazyLock::new(|| named("events", "js", JAVASCRIPT, include_str!("../assets/events.js")));
 /// The playground, whose parts are one script to browsers.
@@ -49,7 +49,7 @@ pub(crate) static PLAYGROUND: LazyLock<Asset> = LazyLock::new(|| {
 /// Documents that run tools.
 pub(crate) static DOCUMENTS: LazyLock<Asset> =
     LazyLock::new(|| named("documents", "js", JAVASCRIPT, include_str!("../assets/documents.js")));
-/// The sign in the browser's tab.
+/// The favicon.
 pub(crate) static ICON: LazyLock<Asset> =
     LazyLock::new(|| named("icon", "svg", "image/svg+xml", include_str!("../assets/icon.svg")));
 

@@ -1,12 +1,12 @@
-//! Curves, drawn here: a page needs no script to show them.
+//! Charts as SVG: a page needs no script to show them.
 
 use crate::html::{Html, html};
 
-/// Bars of a curve that are shown.
+/// The number of bars in a chart.
 const BARS: usize = 30;
 const HEIGHT: u64 = 24;
 
-/// A small curve of calls a minute, the newest at the right.
+/// A small chart of calls per minute, the newest at the right.
 pub(crate) fn sparkline(values: &[u64], about: &str) -> Html {
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     let shown = &values[values.len().saturating_sub(BARS)..];

@@ -1,4 +1,4 @@
-//! Numbers, times and states in words, the same on every page.
+//! Formats numbers, times and statuses, the same on every page.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use registry::{ExecutionStatus, Status, Timestamp};
 
 use crate::html::{Html, html};
 
-/// A whole number with its thousands apart.
+/// A number with thousands separators.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -24,7 +24,7 @@ pub(crate) fn several(number: u64, one: &str) -> String {
     format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// How long something took.
+/// A duration.
 pub(crate) fn took(span: Duration) -> String {
     let seconds = span.as_secs_f64();
     match seconds {
@@ -36,7 +36,7 @@ pub(crate) fn took(span: Duration) -> String {
     }
 }
 
-/// A long time, in its two largest units.
+/// A long duration, in its two largest units.
 pub(crate) fn long(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
@@ -47,7 +47,7 @@ pub(crate) fn long(span: Duration) -> String {
     }
 }
 
-/// How many bytes.
+/// A size in bytes.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
@@ -57,7 +57,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// What a definition costs a model, roughly: four bytes are about a token.
+/// The cost of a definition in tokens, roughly: four bytes are about one token.
 pub(crate) fn tokens(bytes: u64) -> String {
     format!("≈ {}", count(bytes.div_ceil(4)))
 }
@@ -67,15 +67,15 @@ pub(crate) fn percent(share: f64) -> String {
     busy(share * 100.0)
 }
 
-/// What something uses of one processor.
+/// The use of one CPU.
 pub(crate) fn busy(percent: f64) -> String {
     if percent > 0.0 && percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// A moment: how long ago for people, exactly for who points at it and for scripts.
+/// A time: relative for people, exact as a tooltip and for scripts.
 pub(crate) fn moment(at: Timestamp) -> Html {
     let now = Timestamp::now();
-    let said = if at > now {
+    let text = if at > now {
         format!("in {}", long(at.since(now)))
     } else {
         match now.since(at) {
@@ -83,53 +83,53 @@ pub(crate) fn moment(at: Timestamp) -> Html {
             span => format!("{} ago", long(span)),
         }
     };
-    timed(at, &html!("{}", said))
+    timed(at, &html!("{}", text))
 }
 
-/// A moment to the second, on the service's own clock.
+/// A local time to the second.
 pub(crate) fn exact(at: Timestamp) -> Html {
     timed(at, &html!("{}", at.local("%Y-%m-%d %H:%M:%S")))
 }
 
-/// A moment of the day to the minute, on the service's own clock.
+/// A local time of day to the minute.
 pub(crate) fn minute(at: Timestamp) -> String {
     at.local("%H:%M")
 }
 
-/// What is said of a moment, with the moment itself: in UTC for scripts, with its time zone for who points at it.
-fn timed(at: Timestamp, said: &Html) -> Html {
+/// A text with its time: in UTC for scripts, with its time zone as a tooltip.
+fn timed(at: Timestamp, text: &Html) -> Html {
     html!(
-        r#"<time datetime="{iso}" title="{exact}">{said}</time>"#,
+        r#"<time datetime="{iso}" title="{exact}">{text}</time>"#,
         iso = at.to_string(),
         exact = at.local("%Y-%m-%d %H:%M:%S %:z"),
-        said = said
+        text = text
     )
 }
 
-/// A moment of the day to the millisecond; of another day than today with that.
+/// A time of day to the millisecond, with the date if it is not today.
 pub(crate) fn clock(at: Timestamp) -> Html {
     let day = at.local("%Y-%m-%d");
     let other_day = (Timestamp::now().local("%Y-%m-%d") != day).then(|| html!(r#"{} <br>"#, day));
-    timed(at, &html!("{other_day}{said}", other_day = other_day, said = at.local("%H:%M:%S.%3f")))
+    timed(at, &html!("{other_day}{text}", other_day = other_day, text = at.local("%H:%M:%S.%3f")))
 }
 
-/// A state with its colour, its sign and its word: colour alone tells nobody anything.
+/// A status with colour, icon and word: colour alone is not accessible.
 pub(crate) fn badge(tone: &str, word: &str) -> Html {
     html!(r#"<span class="badge {tone}"><i></i>{word}</span>"#, tone = tone, word = word)
 }
 
-/// The state of a server.
+/// The status of a server.
 pub(crate) fn status(status: Status) -> Html {
     let tone = match status {
         Status::Connected => "ok",
-        Status::Degraded | Status::Connecting => "warn",
+        Status::Degraded | Status::Connecting | Status::SignInRequired => "warn",
         Status::Error => "bad",
         Status::Disconnected | Status::Disabled => "idle",
     };
     badge(tone, status.as_str())
 }
 
-/// The state of a call.
+/// The status of a call.
 pub(crate) fn execution(status: ExecutionStatus) -> Html {
     let tone = match status {
         ExecutionStatus::Success => "ok",
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!([percent(0.0), percent(0.012), percent(0.5)], ["0 %", "1.2 %", "50 %"]);
         assert_eq!(tokens(401), "≈ 101");
         let old: Timestamp = "2024-02-03T04:05:06.789Z".parse().unwrap();
-        let said = old.local(">%Y-%m-%d <br>%H:%M:%S.789</time>");
-        assert!(clock(old).0.contains(&said), "{:?}", clock(old));
+        let text = old.local(">%Y-%m-%d <br>%H:%M:%S.789</time>");
+        assert!(clock(old).0.contains(&text), "{:?}", clock(old));
         assert!(clock(old).0.contains(r#"datetime="2024-02-03T04:05:06.789000Z""#), "{:?}", clock(old));
         assert!(!clock(Timestamp::now()).0.contains("<br>"));
     }

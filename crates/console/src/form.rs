@@ -1,4 +1,4 @@
-//! What a query or a form says, and how to write one.
+//! Reads and writes queries and forms.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use std::fmt::Write;
 pub(crate) struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// Reads `a=1&b=2`. What is not UTF-8 is made so.
+    /// Parses `a=1&b=2`. Invalid UTF-8 is replaced.
     pub(crate) fn read(text: &[u8]) -> Self {
         let pairs = text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
         Self(
@@ -25,7 +25,7 @@ impl Form {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a name without the blanks around it; nothing if that is nothing.
+    /// The trimmed value of a name; None if it is empty.
     pub(crate) fn value_of(&self, name: &str) -> Option<&str> {
         self.get(name).map(str::trim).filter(|value| !value.is_empty())
     }
@@ -35,12 +35,12 @@ impl Form {
         self.get(name).unwrap_or_default()
     }
 
-    /// Whether a box was ticked.
+    /// Whether a checkbox was ticked.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Names that begin so, without that beginning, and their values.
+    /// The names with a prefix, without it, and their values.
     pub(crate) fn beginning_with<'f>(&'f self, start: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
         self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(start)?, value.as_str())))
     }
@@ -69,12 +69,12 @@ fn decoded(text: &[u8]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// One part of a path, read.
+/// Decodes one segment of a path.
 pub(crate) fn segment(text: &str) -> String {
     decoded(text.replace('+', "%2B").as_bytes())
 }
 
-/// A text as it may stand in a path or a query.
+/// Encodes a text for a path or a query.
 pub(crate) fn encoded(text: &str) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"-_~.".contains(&byte) {
@@ -86,14 +86,14 @@ pub(crate) fn encoded(text: &str) -> String {
     })
 }
 
-/// A path with a query; pairs without a value are left out.
+/// A path with a query; pairs without a value are omitted.
 pub(crate) fn address(path: &str, pairs: &[(&str, &str)]) -> String {
-    let said: Vec<String> = pairs
+    let parts: Vec<String> = pairs
         .iter()
         .filter(|(_, value)| !value.is_empty())
         .map(|(name, value)| format!("{name}={}", encoded(value)))
         .collect();
-    if said.is_empty() { path.to_owned() } else { format!("{path}?{}", said.join("&")) }
+    if parts.is_empty() { path.to_owned() } else { format!("{path}?{}", parts.join("&")) }
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_only_what_is_said() {
+    fn an_address_has_only_the_given_parts() {
         assert_eq!(address("/tools", &[("q", "a b"), ("server", "")]), "/tools?q=a%20b");
     }
 }

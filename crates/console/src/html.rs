@@ -1,26 +1,26 @@
-//! Markup in which every value is escaped by its type: what is no [`Html`] is text, and text cannot become markup.
+//! Markup in which every value is escaped by its type: anything but [`Html`] is text, and text cannot become markup.
 //!
 //! [`html!`] is `format!` with that rule. Names in the template must be given values in the call (nothing is captured),
-//! so no value can slip past.
+//! so no value can bypass it.
 //!
-//! What is shown is made visible as well; what a form or a script gives back must be what it was. That is asked for by
-//! `{name:#}`: in `value`, in a `textarea`, and in `data-` attributes that scripts read.
+//! Values for display also have invisible characters made visible. Values that a form or a script sends back must stay
+//! unchanged; use `{name:#}` for them: in `value`, in a `textarea`, and in `data-` attributes that scripts read.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Markup that may stand in a page as it is.
+/// Markup that is part of a page as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Html(pub(crate) String);
 
-/// What can stand in a page.
+/// A value that can be part of a page.
 pub(crate) trait ToHtml {
-    /// Writes it so that it is what it says and nothing else.
+    /// Writes the value, escaped.
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-/// A value on its way into a template.
+/// A value for a template.
 pub(crate) struct Value<'v, T: ?Sized>(pub(crate) &'v T);
 
 impl<T: ToHtml + ?Sized> fmt::Display for Value<'_, T> {
@@ -32,7 +32,7 @@ impl<T: ToHtml + ?Sized> fmt::Display for Value<'_, T> {
 /// Markup from a template and values. Attributes must be in double quotes.
 macro_rules! html {
     ($template:literal $(, $name:ident = $value:expr)* $(,)?) => {
-        // A template out of `concat!` captures nothing from around it.
+        // A template from `concat!` captures no variables.
         $crate::html::Html(format!(concat!("", $template) $(, $name = $crate::html::Value(&$value))*))
     };
     ($template:literal $(, $value:expr)+ $(,)?) => {
@@ -42,7 +42,7 @@ macro_rules! html {
 pub(crate) use html;
 
 impl Html {
-    /// Adds markup at the end.
+    /// Appends markup.
     pub(crate) fn add(&mut self, more: &Html) {
         self.0.push_str(&more.0);
     }
@@ -57,8 +57,8 @@ impl FromIterator<Html> for Html {
     }
 }
 
-/// What a character is replaced by. Control characters and those that turn the direction of a text are shown and not
-/// obeyed: a name must not be able to look like another one.
+/// The replacement of a character. Control characters and those that change the direction of text are shown, not
+/// applied: a name must not be able to imitate another one.
 fn replacement(letter: char) -> Option<Cow<'static, str>> {
     let shown = match letter {
         '&' => "&amp;",
@@ -71,7 +71,7 @@ fn replacement(letter: char) -> Option<Cow<'static, str>> {
         '\u{0}'..='\u{1f}' => return char::from_u32(0x2400 + letter as u32).map(|sign| sign.to_string().into()),
         '\u{7f}' => "\u{2421}",
         '\u{80}'..='\u{9f}'
-        // Those between join letters, in Persian, in Hindi, in emoji.
+        // Those in between join letters, in Persian, Hindi and emoji.
         | '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
@@ -85,8 +85,8 @@ fn replacement(letter: char) -> Option<Cow<'static, str>> {
     Some(shown.into())
 }
 
-/// The same for what must come back as it is: what cannot be seen is named by its number. Browsers take some numbers for
-/// others, so those stay.
+/// The same for values that must come back unchanged: invisible characters become numeric references. Browsers replace
+/// some references, so those characters stay.
 fn exact(letter: char) -> Option<Cow<'static, str>> {
     match letter {
         '&' | '<' | '>' | '"' | '\'' => replacement(letter),
@@ -140,7 +140,7 @@ impl<T: ToHtml + ?Sized> ToHtml for &T {
     }
 }
 
-/// What is not there is nothing.
+/// None is empty.
 impl<T: ToHtml> ToHtml for Option<T> {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_ref().map_or(Ok(()), |value| value.show(f))
@@ -161,7 +161,7 @@ numbers!(u16, u32, u64, usize, i64);
 #[cfg(test)]
 mod tests {
     #[test]
-    fn text_stays_text_wherever_it_stands() {
+    fn text_stays_text_in_every_position() {
         let evil = r#""><script>alert('1')</script>&"#;
         let shown = html!(r#"<a title="{t}">{t}</a>"#, t = evil).0;
         let escaped = "&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;";
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_of_a_form_is_asked_for_exactly() {
+    fn every_value_of_a_form_is_looked_up_exactly() {
         fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();

@@ -1,41 +1,41 @@
-//! The frame around every page: what is where, who looks, what was just done.
+//! The layout around every page: menu, user, and messages.
 
 use crate::assets::{EVENTS, ICON, SCRIPT, STYLE};
 use crate::html::{Html, html};
 
-/// A page without its frame.
+/// A page without its layout.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    /// What it is called.
+    /// The title.
     pub(crate) title: String,
-    /// The place in the menu that it belongs to.
+    /// The menu entry it belongs to.
     pub(crate) place: &'static str,
-    /// What it shows.
+    /// The content.
     pub(crate) body: Html,
     /// A script of its own.
     pub(crate) script: Option<&'static str>,
 }
 
-/// What a page is to be told beside what it shows.
+/// What the layout shows beside the page.
 #[derive(Debug)]
 pub(crate) struct LayoutContext<'a> {
     pub(crate) csrf: &'a str,
-    /// The name of the token, where there are tokens.
+    /// The name of the token, if there are tokens.
     pub(crate) principal: Option<&'a str>,
-    /// Something was just done, or failed.
+    /// A message about the last action.
     pub(crate) flash: Option<Flash>,
     pub(crate) executions_stopped: bool,
 }
 
-/// What became of the last thing that was asked for.
+/// The outcome of the last action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flash {
     pub(crate) is_good: bool,
     pub(crate) message: String,
 }
 
-/// The menu: where, called what.
-const PLACES: &[(&str, &str, &str)] = &[
+/// The menu: path, name and icon.
+const MENU: &[(&str, &str, &str)] = &[
     ("/", "Overview", "M3 11l9-7 9 7v9h-6v-6H9v6H3z"),
     ("/tools", "Tools", "M14 6a4 4 0 0 1 5-4l-3 3 3 3 3-3a4 4 0 0 1-5 5L8 19a2 2 0 0 1-3-3z"),
     ("/playground", "Playground", "M6 4l14 8-14 8z"),
@@ -87,7 +87,7 @@ pub(crate) fn render_page(page: &Page, layout_context: &LayoutContext<'_>) -> Ht
     )
 }
 
-/// A page before anybody is known.
+/// A page before sign-in.
 pub(crate) fn bare(title: &str, body: &Html) -> Html {
     html!(
         r##"<!doctype html>
@@ -104,7 +104,7 @@ pub(crate) fn bare(title: &str, body: &Html) -> Html {
 }
 
 fn menu(here: &str) -> Html {
-    PLACES
+    MENU
         .iter()
         .map(|(path, name, sign)| {
             html!(
@@ -121,14 +121,14 @@ fn menu(here: &str) -> Html {
 fn who(layout_context: &LayoutContext<'_>) -> Html {
     let Some(principal) = layout_context.principal else { return Html::default() };
     html!(
-        r#"<form method="post" action="/logout">{csrf}<span class="principal" title="the token you came in with">{name}</span>
+        r#"<form method="post" action="/logout">{csrf}<span class="principal" title="the token you signed in with">{name}</span>
 <button class="quiet small">Sign out</button></form>"#,
         csrf = csrf_field(layout_context.csrf),
         name = principal,
     )
 }
 
-/// What every form has to bring along.
+/// The hidden field that every form must have.
 pub(crate) fn csrf_field(csrf: &str) -> Html {
     html!(r#"<input type="hidden" name="csrf" value="{:#}">"#, csrf)
 }

@@ -1,15 +1,15 @@
-//! The web console: pages for people, made by the service and served at its own address.
+//! The web console: HTML pages that the service renders and serves at its own address.
 //!
-//! Like the REST API this room knows what HTTP means and not how it is spoken. Pages are whole and work without scripts;
-//! scripts keep parts of them up to date by the service's events, and speak MCP in the playground.
+//! Like `api`, this crate gets requests whose bodies are read, and does not speak HTTP on the wire. Pages are complete and
+//! work without scripts; scripts update parts of them with the service's events, and speak MCP in the playground.
 //!
 //! # Layout, in the order a request travels
-//! - [`Console`] (here): what it is given, and what it is asked
-//! - `session`: who looks, and whether a change is meant; `request`: one request; `routes`: which page it is for
-//! - `pages` and below: one file for each page and what can be done there
-//! - `html`: markup in which every value is escaped by its type; `frame`: what is around a page; `form`: what was sent;
-//!   `words`: numbers and times; `chart`: curves; `reply`: what is sent back
-//! - `kept`: results that are too long for a page; `rate_sampler`: how much goes on, looked at every now and then; `assets`: styles and scripts
+//! - [`Console`] (here): its dependencies and its entry points
+//! - `session`: sessions and CSRF tokens; `request`: one request; `routes`: finds the page
+//! - `pages` and below: one file for each page and its actions
+//! - `html`: markup in which every value is escaped by its type; `layout`: what is around a page; `form`: queries and forms;
+//!   `display`: numbers and times; `chart`: charts; `response`: responses
+//! - `result_cache`: results that are too long for a page; `rates`: samples counters for rates; `assets`: styles and scripts
 
 mod assets;
 mod chart;
@@ -33,72 +33,72 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use notebook::{Document, Folder, Outline};
-use registry::Timestamp;
+use registry::{Actor, Timestamp};
 use serde_json::{Map, Value};
-use service::servers::ServerView;
-use service::usage::UsageView;
-use service::{Actor, Error, Service};
+use service::{Error, ServerView, Service, UsageView};
 
 use layout::Flash;
+use pages::callback;
+pub use pages::callback::PATH as OAUTH_CALLBACK;
 use rates::RateSampler;
 use request::PageRequest;
 pub use response::Body;
 use result_cache::ResultCache;
 use session::{CSRF_HEADER, Sessions};
 
-/// So many messages may wait for a page to show them.
+/// How many messages may wait for their page.
 const FLASHES: usize = 1000;
-/// Bytes of one of them.
+/// The limit of bytes of one message.
 const LONGEST_FLASH: usize = 16 << 10;
 
-/// Whose a secret is, if it is a token.
+/// The name of a token, by its secret.
 pub type ResolvePrincipal = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
 
-/// The token behind the code of a sign-in link, which opens once.
+/// The token for the code of a sign-in link, which works once.
 pub type RedeemCode = Box<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
 
-/// A mark on a request that is let in although it shows no token and no session: its connection is enough.
+/// Marks a request that needs no token or session, because its connection suffices.
 #[derive(Debug, Clone, Copy)]
 pub struct LetIn;
 
-/// Who understands the configs of clients.
+/// Parses the configs of clients.
 pub type ConfigReader = Box<dyn Fn(&str) -> Result<Vec<Found>, String> + Send + Sync>;
 
-/// A document with its map, on its way.
+/// The future of a document with its outline.
 pub type Opening = Pin<Box<dyn Future<Output = Result<(Document, Outline), Error>> + Send>>;
 
-/// What became of a run, on its way: the answer of the API to the same.
+/// The future of a run: the same response as that of the API.
 pub type Running = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 
-/// The documents that may be seen, run and written.
+/// The documents that may be read, run and written.
 pub struct Documents {
-    /// Where they are.
+    /// The folder.
     pub folder: Arc<Folder>,
-    /// Opens one, by its path in the folder.
+    /// Opens a document, by its path in the folder.
     pub open: Box<dyn Fn(String) -> Opening + Send + Sync>,
-    /// Runs one, on behalf of somebody, as the API is asked to.
+    /// Runs a document on behalf of an actor, as the API does.
     pub run: Box<dyn Fn(Actor, Value) -> Running + Send + Sync>,
 }
 
-/// What the console needs to know of the program around it.
+/// What the console needs from the program.
 pub struct ConsoleDependencies {
-    /// Whose a secret is.
+    /// Finds the name of a token.
     pub resolve_principal: ResolvePrincipal,
-    /// Where the tokens are that open, for who has to sign in.
+    /// Where the user finds a token, for the sign-in page.
     pub token_place: String,
-    /// Signs in who follows a sign-in link.
+    /// Redeems the code of a sign-in link.
     pub redeem_code: RedeemCode,
-    /// The names of all tokens. None where only the connection decides.
+    /// The names of all tokens. None if only the connection decides.
     pub token_names: Box<dyn Fn() -> Vec<Arc<str>> + Send + Sync>,
     /// The servers in the config of any client.
     pub read_config: ConfigReader,
     /// The servers that programs on this machine know.
     pub on_this_machine: Box<dyn Fn() -> Vec<Found> + Send + Sync>,
-    /// The documents, where a folder of them is served.
+    /// The documents, if a folder is configured.
     pub documents: Option<Documents>,
 }
 
-/// A server that somebody else knows, as it could be registered here.
+/// A server in the config of another program, as it could be registered here.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// Its name there.
@@ -107,7 +107,7 @@ pub struct Found {
     pub from: String,
     /// What would be registered.
     pub registration: Map<String, Value>,
-    /// What cannot be taken over.
+    /// What cannot be imported.
     pub notes: Vec<String>,
     /// Why it cannot be added at all.
     pub problem: Option<String>,
@@ -119,18 +119,18 @@ pub struct Console {
     dependencies: ConsoleDependencies,
     sessions: Sessions,
     rate_sampler: RateSampler,
-    /// What servers used when they were last looked at, by name. Engines are too slow to be asked for a page.
+    /// The last known CPU and memory use of servers, by name. Container engines are too slow to be queried for a page.
     used: Mutex<HashMap<String, UsageView>>,
-    /// What became of what was asked for, to be shown on the next page, by visitor.
+    /// The outcome of the last action, shown on the next page, by visitor.
     flashes: Mutex<HashMap<String, Flash>>,
-    /// What was too long to be shown.
+    /// Results that are too long for a page.
     result_cache: ResultCache,
     /// Since when calls are counted.
     opened_at: Timestamp,
 }
 
 impl Console {
-    /// The console of a service.
+    /// Creates the console of a service.
     pub fn new(service: Arc<Service>, dependencies: ConsoleDependencies) -> Self {
         let (sessions, rate_sampler) =
             (Sessions::new(Arc::clone(&dependencies.resolve_principal)), RateSampler::default());
@@ -146,13 +146,13 @@ impl Console {
         }
     }
 
-    /// Whether a path leads here. Who may see what is there is decided here, too.
+    /// Whether a path belongs to the console, which also decides who may see it.
     pub fn has(&self, path: &str) -> bool {
         routes::is_known(path)
     }
 
-    /// The token with which somebody signed in who makes a request to somebody else at this address, if it comes from
-    /// one of our pages: it need not be shown again. Changes must bring along what only our pages know.
+    /// The token of a signed-in user whose request to another part of the service comes from a page of the console, so
+    /// that it need not be sent again. Changes must carry the CSRF token.
     pub fn vouch(&self, parts: &Parts) -> Option<Arc<str>> {
         let visitor = self.sessions.visitor(&parts.headers);
         let secret = parts.headers.get(CSRF_HEADER).and_then(|secret| secret.to_str().ok());
@@ -161,36 +161,41 @@ impl Console {
         if may_ask { self.sessions.token(&visitor.id) } else { None }
     }
 
-    /// Ready when the session is over by which a request was let in; nothing if it came in by itself.
+    /// A future that is ready when the session of a request ends; None if the request has no session.
     pub fn until_signed_out(&self, parts: &Parts) -> Option<impl Future<Output = ()> + Send + use<>> {
         self.sessions.lasting(&parts.headers).filter(|_| !parts.headers.contains_key(http::header::AUTHORIZATION))
     }
 
-    /// The token with which somebody signed in whose session a request belongs to, whether or not it comes from one of our
-    /// pages.
+    /// The token of the session of a request, whether or not it comes from a page of the console.
     pub fn session_token(&self, parts: &Parts) -> Option<Arc<str>> {
         let visitor = self.sessions.visitor(&parts.headers);
         visitor.principal.and_then(|_| self.sessions.token(&visitor.id))
     }
 
-    /// Whether a request shows a token in its body. If that is a wrong one it is answered with status 401.
+    /// Whether a request carries a token in its body. A wrong one is answered with status 401.
     pub fn is_sign_in(&self, parts: &Parts) -> bool {
         routes::is_sign_in(&parts.method, parts.uri.path())
     }
 
-    /// Answers a request. `principal` is the name of its token, or empty if it showed none.
+    /// Answers a request. `principal` is the name of its token, or empty.
     pub async fn answer(self: Arc<Self>, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
+        if parts.uri.path() == callback::PATH {
+            return match parts.method {
+                Method::GET => callback::finish(&self.service, parts.uri.query().unwrap_or_default()).await,
+                _ => callback::not_allowed(),
+            };
+        }
         let is_change = routes::is_change(&parts.method, parts.uri.path());
         let answering = async move { routes::answer(PageRequest::new(&self, &parts, &body, principal)).await };
-        if is_change { service::servers::to_the_end(answering).await } else { answering.await }
+        if is_change { service::to_the_end(answering).await } else { answering.await }
     }
 
-    /// The answer to a request that is not let in.
+    /// The response to a request that is refused.
     pub fn refuse(&self, status: StatusCode, why: &str) -> Response<Body> {
         response::refused(status, why)
     }
 
-    /// Looks at how much goes on, for ever.
+    /// Samples rates and usage, forever.
     pub async fn watch(&self) {
         let mut looks = tokio::time::interval(rates::SAMPLE_INTERVAL);
         loop {
@@ -202,14 +207,14 @@ impl Console {
     }
 
     async fn sample_usage(&self) {
-        // A database that is away says nothing about servers; the next look may.
+        // An unreachable database says nothing about servers; the next sample may.
         let Ok(mut listed) = self.service.servers(None, false, registry::Page::ALL).await else { return };
         self.service.measure(&mut listed.items).await;
         let used = listed.items.into_iter().filter_map(|view| Some((view.record.name, view.usage?))).collect();
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = used;
     }
 
-    /// Adds what servers use: of processes as it is now, of containers as it was when they were last looked at.
+    /// Adds CPU and memory use: current for processes, last known for containers.
     fn add_usage(&self, views: &mut [ServerView]) {
         self.service.measure_processes(views);
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +223,7 @@ impl Console {
         }
     }
 
-    /// Which calls curves and counts are of: those of the last half hour, or fewer if we are here for less.
+    /// The period that charts and counts cover: the last half hour, or less after a start.
     fn counted(&self) -> String {
         match Timestamp::now().since(self.opened_at) < rates::WINDOW {
             true => format!("since {}", display::minute(self.opened_at)),

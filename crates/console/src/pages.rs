@@ -1,7 +1,8 @@
-//! The pages: one file for each, with what can be done there.
+//! The pages: one file for each, with its actions.
 
 pub(crate) mod add;
 pub(crate) mod audit;
+pub(crate) mod callback;
 pub(crate) mod clients;
 mod confirm;
 pub(crate) mod documents;
@@ -13,6 +14,7 @@ pub(crate) mod prompts;
 pub(crate) mod resources;
 pub(crate) mod server;
 pub(crate) mod settings;
+pub(crate) mod sign_in;
 pub(crate) mod system;
 pub(crate) mod tools;
 
@@ -27,8 +29,8 @@ use crate::html::{Html, html};
 use crate::request::PageRequest;
 pub(crate) use confirm::{Confirmation, ask, is_confirmed};
 
-/// What went wrong, for people: every problem on a line of its own.
-pub(crate) fn told(error: &Error) -> String {
+/// An error for people: every problem on its own line.
+pub(crate) fn error_text(error: &Error) -> String {
     match error {
         Error::Validation { problems } => {
             let line = |problem: &service::Problem| format!("{}: {}", place(&problem.loc), problem.msg);
@@ -42,10 +44,10 @@ fn place(parts: &[String]) -> String {
     parts.iter().skip_while(|part| *part == "body").map(String::as_str).collect::<Vec<_>>().join(".")
 }
 
-/// JSON so that it can be read; what is no JSON stays as it is.
+/// Indented JSON; any other text stays unchanged.
 pub(crate) fn pretty(text: &str) -> String {
     let value: Result<Value, _> = serde_json::from_str(text);
-    // What would be another number afterwards is not touched.
+    // Numbers that would change are not touched.
     let is_exact = |value: &Value| {
         serde_json::to_string(value).is_ok_and(|again| again.len() == text.len() || !has_odd_numbers(text))
     };
@@ -55,12 +57,12 @@ pub(crate) fn pretty(text: &str) -> String {
     }
 }
 
-/// A text of several lines, cut if it is longer than so many letters.
+/// A text of several lines, truncated to a number of characters.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     text.char_indices().nth(most).map_or_else(|| text.to_owned(), |(at, _)| format!("{}…", &text[..at]))
 }
 
-/// Whether there may be numbers that a reader of JSON cannot hold.
+/// Whether there may be numbers that a JSON parser cannot represent.
 fn has_odd_numbers(text: &str) -> bool {
     let mut digits = 0;
     text.bytes().any(|byte| {
@@ -75,7 +77,7 @@ pub(crate) async fn server_names(request: &PageRequest<'_>) -> Result<Vec<String
     Ok(listed.items.into_iter().map(|view| view.record.name).collect())
 }
 
-/// The address of a server's page.
+/// The path of a server's page.
 pub(crate) fn server_path(name: &str) -> String {
     format!("/servers/{}", form::encoded(name))
 }
@@ -85,12 +87,12 @@ pub(crate) fn server_link(name: &str) -> Html {
     html!(r#"<a href="{path}">{name}</a>"#, path = server_path(name), name = name)
 }
 
-/// The address of a tool's page.
+/// The path of a tool's page.
 pub(crate) fn tool_path(server: &str, tool: &str) -> String {
     format!("/tools/{}/{}", form::encoded(server), form::encoded(tool))
 }
 
-/// Which part of a list is shown, and the way to the others.
+/// The position in a list, with links to other pages.
 pub(crate) fn pager(shown: usize, offset: u64, limit: u32, total: u64, address: impl Fn(u64) -> String) -> Html {
     let limit = u64::from(limit);
     if total <= limit && offset == 0 {
@@ -110,7 +112,7 @@ pub(crate) fn pager(shown: usize, offset: u64, limit: u32, total: u64, address: 
     )
 }
 
-/// The options of a list of choices, with one of them chosen.
+/// The options of a select, with one of them selected.
 pub(crate) fn options<'a>(choices: impl IntoIterator<Item = (&'a str, String)>, chosen: &str) -> Html {
     choices
         .into_iter()
@@ -125,12 +127,12 @@ pub(crate) fn options<'a>(choices: impl IntoIterator<Item = (&'a str, String)>, 
         .collect()
 }
 
-/// That something of a server is JSON which no tree can hold: numbers out of range, half characters, deep nesting.
+/// A notice that JSON of a server cannot be parsed into a tree: numbers out of range, lone surrogates, deep nesting.
 pub(crate) fn unread(error: &serde_json::Error) -> Html {
-    html!(r#"<p class="flash warn" role="status">What the server wrote cannot be read: {}</p>"#, error.to_string())
+    html!(r#"<p class="flash warn" role="status">The server's text cannot be displayed: {}</p>"#, error.to_string())
 }
 
-/// What the server of a tool says of it beside what it does.
+/// The annotations of a tool.
 pub(crate) fn annotations(tool: &registry::ToolRecord) -> Result<Value, serde_json::Error> {
     let members: HashMap<String, &RawValue> = serde_json::from_str(tool.definition.get())?;
     members.get("annotations").map_or(Ok(Value::Null), |said| serde_json::from_str(said.get()))

@@ -1,22 +1,22 @@
-//! How much goes on: what the service counts, looked at every now and then, so that rates and curves can be told.
+//! Samples the counters of the service, to compute rates and charts.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use service::metrics::{BOUNDS, HistogramReading, Reading, ServerReading};
+use executions::metrics::{BOUNDS, HistogramReading, Reading, ServerReading};
 use tokio::time::Instant;
 
-/// How often it is looked at.
+/// The interval of samples.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(20);
-/// So long looks are kept.
+/// How long samples are kept.
 pub(crate) const WINDOW: Duration = Duration::from_secs(30 * 60);
-/// So many looks that is.
+/// How many samples that is.
 const MAX_SAMPLES: usize = 90;
-/// So many looks make a bar of a curve: one bar is a minute.
+/// How many samples make a bar of a chart: one bar is a minute.
 const SAMPLES_PER_BAR: usize = 3;
 
-/// The looks that were taken.
+/// The samples.
 #[derive(Default)]
 pub(crate) struct RateSampler {
     samples: Mutex<VecDeque<RateSample>>,
@@ -27,7 +27,7 @@ struct RateSample {
     servers: HashMap<String, Counted>,
 }
 
-/// What was counted for a server since the start.
+/// The counters of a server since the start.
 #[derive(Clone, Default)]
 struct Counted {
     calls: u64,
@@ -35,7 +35,7 @@ struct Counted {
     buckets: [u64; BOUNDS.len() + 1],
 }
 
-/// How much goes on at a server.
+/// The rates of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rates {
     /// Calls in the last minute.
@@ -44,16 +44,16 @@ pub(crate) struct Rates {
     pub(crate) calls: u64,
     /// Those of them that failed.
     pub(crate) failed: u64,
-    /// Half of them took at most so long.
+    /// The median duration.
     pub(crate) p50: Option<Duration>,
-    /// All but one in twenty took at most so long.
+    /// The 95th percentile of durations.
     pub(crate) p95: Option<Duration>,
-    /// Calls of every minute, the oldest first.
+    /// Calls per minute, the oldest first.
     pub(crate) bars: Vec<u64>,
 }
 
 impl RateSampler {
-    /// Takes a look.
+    /// Takes a sample.
     pub(crate) fn sample(&self, reading: &Reading) {
         let servers = reading.servers.iter().map(|server| (server.server.clone(), Counted::of(server))).collect();
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl RateSampler {
         samples.push_back(RateSample { at: Instant::now(), servers });
     }
 
-    /// What goes on at each server, by its name.
+    /// The rates of each server, by name.
     pub(crate) fn rates(&self, now: &Reading) -> HashMap<String, Rates> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         now.servers.iter().map(|server| (server.server.clone(), rates(&samples, server))).collect()
@@ -77,7 +77,7 @@ fn rates(samples: &VecDeque<RateSample>, now: &ServerReading) -> Rates {
         |sample: Option<&RateSample>| sample.and_then(|sample| sample.servers.get(name)).cloned().unwrap_or_default();
     let minute = Duration::from_secs(60);
     let a_minute_ago = before(samples.iter().rev().find(|sample| sample.at.elapsed() >= minute));
-    // Before the first look nothing had happened; after so many looks the first is no more.
+    // Before the first sample the counters were zero; with a full window, the oldest sample is the base.
     let window = counted.since(&before(if samples.len() == MAX_SAMPLES { samples.front() } else { None }));
     let mut marks: Vec<u64> =
         samples.iter().rev().step_by(SAMPLES_PER_BAR).map(|sample| before(Some(sample)).calls).collect();
@@ -99,7 +99,7 @@ fn rates(samples: &VecDeque<RateSample>, now: &ServerReading) -> Rates {
 impl Counted {
     fn of(server: &ServerReading) -> Self {
         let HistogramReading { buckets, .. } = &server.execution;
-        // In the order of `service::metrics::OUTCOMES`: success, error, timeout, cancelled.
+        // In the order of `executions::metrics::OUTCOMES`: success, error, timeout, cancelled.
         let [_, errors, timeouts, _] = server.calls;
         Self { calls: server.calls.iter().sum(), failed: errors + timeouts, buckets: *buckets }
     }
@@ -117,7 +117,7 @@ impl Counted {
     }
 }
 
-/// The time that this share took at most, as exactly as the buckets tell.
+/// The duration of a quantile, as precise as the buckets.
 pub(crate) fn quantile(buckets: &[u64; BOUNDS.len() + 1], share: f64) -> Option<Duration> {
     let total: u64 = buckets.iter().sum();
     if total == 0 {

@@ -1,4 +1,4 @@
-//! One request to the console: who asks, where to, and what they say.
+//! One request to the console: actor, path, and form.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, REFERER};
 use http::request::Parts;
 use http::{HeaderMap, Method};
-use service::{Actor, Service};
+use registry::Actor;
+use service::Service;
 
 use crate::form::{self, Form};
 use crate::layout::{Flash, LayoutContext};
@@ -14,30 +15,30 @@ use crate::response::PageResponse;
 use crate::session::{CSRF_HEADER, Visitor};
 use crate::{Console, LetIn, layout};
 
-/// Whose name is written down where there are no tokens.
+/// The actor in the audit log if there are no tokens.
 const ANONYMOUS_ACTOR: &str = "console";
 
-/// The header by which scripts say that a page is only brought up to date.
+/// The header of requests that only update a page.
 const LIVE_HEADER: &str = "x-live";
 
 /// One request.
 pub(crate) struct PageRequest<'c> {
     pub(crate) console: &'c Console,
     pub(crate) visitor: Visitor,
-    /// Whether this is somebody who may see anything.
+    /// Whether the user is authorized.
     pub(crate) is_let_in: bool,
-    /// Its connection is enough: no token is needed from there.
+    /// Whether the connection suffices without a token.
     pub(crate) needs_no_token: bool,
-    /// On whose behalf things are done.
+    /// The actor.
     pub(crate) actor: Actor,
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// Its path and its query, as they were sent.
+    /// Its path and query, as sent.
     pub(crate) asked_for: String,
     pub(crate) query: Form,
     pub(crate) form: Form,
     pub(crate) headers: HeaderMap,
-    /// A token was shown with the request itself, which no other page can make a browser do.
+    /// Whether the request itself carries a token, which no other site can make a browser do.
     has_token: bool,
 }
 
@@ -75,53 +76,53 @@ impl<'c> PageRequest<'c> {
         &self.console.service
     }
 
-    /// The parts of its path, read.
+    /// The decoded segments of its path.
     pub(crate) fn segments(&self) -> Vec<String> {
         self.path.split('/').filter(|part| !part.is_empty()).map(form::segment).collect()
     }
 
-    /// Whether a change was asked for by one of our pages, or by somebody with a token in hand.
+    /// Whether a change comes from a page of the console, or carries a token.
     pub(crate) fn has_valid_csrf(&self) -> bool {
         let header = self.headers.get(CSRF_HEADER).and_then(|secret| secret.to_str().ok());
         self.has_token || self.visitor.has_valid_csrf(self.form.get("csrf").or(header))
     }
 
-    /// What every form on a page has to bring along.
+    /// The hidden field that every form must have.
     pub(crate) fn csrf(&self) -> crate::html::Html {
         layout::csrf_field(&self.visitor.csrf)
     }
 
-    /// Where we are, as the browser sees it.
+    /// The origin of the service, as the browser sees it.
     pub(crate) fn origin(&self) -> String {
         let host = self.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("127.0.0.1:8808");
         let is_https = self.headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
         format!("{}://{host}", if is_https { "https" } else { "http" })
     }
 
-    /// The page of ours that it was sent from, as far as the browser says.
+    /// The page of the console that sent it, as far as the browser reports it.
     pub(crate) fn came_from(&self) -> String {
         let referer = self.headers.get(REFERER).and_then(|referer| referer.to_str().ok()).unwrap_or_default();
         referer.strip_prefix(&self.origin()).filter(|path| path.starts_with('/')).unwrap_or("/").to_owned()
     }
 
-    /// Something was done: says so on the page that is shown next.
+    /// Reports success on the next page.
     pub(crate) fn done(&self, message: impl Into<String>, next: impl Into<String>) -> PageResponse {
         self.console.set_flash(&self.visitor.id, Flash { is_good: true, message: message.into() });
         PageResponse::Seen(next.into())
     }
 
-    /// Something could not be done: says so on the page that is shown next.
+    /// Reports a failure on the next page.
     pub(crate) fn failed(&self, message: impl Into<String>, next: impl Into<String>) -> PageResponse {
         self.console.set_flash(&self.visitor.id, Flash { is_good: false, message: message.into() });
         PageResponse::Seen(next.into())
     }
 
-    /// What the frame is to be told.
+    /// The context for the layout.
     pub(crate) fn layout_context(&self) -> LayoutContext<'_> {
         LayoutContext {
             csrf: &self.visitor.csrf,
             principal: self.visitor.principal.as_deref(),
-            // A page that only brings itself up to date shows nothing new of its own.
+            // A live update does not consume messages.
             flash: if self.headers.contains_key(LIVE_HEADER) {
                 None
             } else {

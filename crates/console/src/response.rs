@@ -1,4 +1,4 @@
-//! What is sent back, with the headers that keep a page to itself.
+//! Responses with security headers.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, SET_COOKIE};
@@ -12,14 +12,14 @@ use crate::layout;
 /// The body of a response.
 pub type Body = Full<Bytes>;
 
-/// Nothing but what is in our own files, and requests to us. Pictures and sounds may be part of a result.
+/// Allows only our own files, and requests to us. Pictures and sounds may be part of a result.
 const OWN_ONLY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src data:; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A picture may style itself, and nothing more.
+/// A picture may contain styles, and nothing more.
 const PICTURE_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'";
 
-/// What every answer says: nothing here is to be guessed, framed, told to others or kept.
+/// The headers of every response: no sniffing, no framing, no referrer, no caching.
 const ALWAYS: [(HeaderName, &str); 5] = [
     (CONTENT_SECURITY_POLICY, OWN_ONLY),
     (http::header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -28,38 +28,50 @@ const ALWAYS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// What a page or a deed comes to.
+/// The response of a page or an action.
 #[derive(Debug)]
 pub(crate) enum PageResponse {
-    /// A page, to be framed.
+    /// A page, to be put into the layout.
     Page(StatusCode, layout::Page),
-    /// A page that is whole already.
+    /// A complete page.
     Bare(StatusCode, Html),
-    /// Look there instead.
+    /// A complete page that goes on to an address elsewhere by itself.
+    Onward(StatusCode, Html, String),
+    /// A redirect.
     Seen(String),
-    /// Look there instead, as the visitor of that id.
+    /// A redirect that sets the cookie of a visitor.
     Cookie(String, String),
-    /// A picture, to be shown in a page of ours.
+    /// A picture, shown in a page of the console.
     Picture { content_type: &'static str, content: Vec<u8> },
-    /// A file to be kept.
+    /// A download.
     File { name: String, content_type: &'static str, content: Vec<u8> },
 }
 
 impl PageResponse {
-    /// A page, and all went well.
+    /// A page with status 200.
     pub(crate) fn page(page: layout::Page) -> Self {
         Self::Page(StatusCode::OK, page)
     }
 }
 
-/// A whole page.
+/// A complete page.
 pub(crate) fn whole(status: StatusCode, page: Html) -> Response<Body> {
     let mut response = made(status, "text/html; charset=utf-8", page.0.into());
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// The way elsewhere, after something was done.
+/// A complete page that goes on to an address elsewhere by itself, without scripts.
+pub(crate) fn onward(status: StatusCode, page: Html, to: &str) -> Response<Body> {
+    let mut response = whole(status, page);
+    // Without the header, the page still has a link.
+    if let Ok(refresh) = HeaderValue::from_str(&format!("0; url={to}")) {
+        response.headers_mut().insert(http::header::REFRESH, refresh);
+    }
+    response
+}
+
+/// A redirect after an action.
 pub(crate) fn redirect(to: &str) -> Response<Body> {
     let mut response = made(StatusCode::SEE_OTHER, "text/plain", Bytes::new());
     let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));
@@ -68,7 +80,7 @@ pub(crate) fn redirect(to: &str) -> Response<Body> {
     response
 }
 
-/// A file to be kept.
+/// A download.
 pub(crate) fn file(name: &str, content_type: &'static str, content: Vec<u8>) -> Response<Body> {
     let mut response = made(StatusCode::OK, content_type, content.into());
     let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
@@ -83,13 +95,13 @@ pub(crate) fn picture(content_type: &'static str, content: Vec<u8>) -> Response<
     let mut response = made(StatusCode::OK, content_type, content.into());
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Some kinds can hold scripts. In a page they are pictures and nothing else; by themselves they are never opened.
+    // Some types can contain scripts. In a page they are only pictures, and they are never opened directly.
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PICTURE_ONLY));
     headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     response
 }
 
-/// A style or a script. Its name changes with its content.
+/// A style or script. Its name changes with its content.
 pub(crate) fn asset(asset: &Asset) -> Response<Body> {
     let mut response = made(StatusCode::OK, asset.content_type, Bytes::from_static(asset.content.as_bytes()));
     let for_ever = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -97,21 +109,21 @@ pub(crate) fn asset(asset: &Asset) -> Response<Body> {
     response
 }
 
-/// A page that says why there is no other.
+/// An error page.
 pub(crate) fn refused(status: StatusCode, why: &str) -> Response<Body> {
     let title = status.canonical_reason().unwrap_or("Refused");
     let body = html!(
-        r#"<section class="card narrow"><h1>{title}</h1><p>{why}</p><p><a href="/">To the overview</a></p></section>"#,
+        r#"<section class="card narrow"><h1>{title}</h1><p>{why}</p><p><a href="/">Go to the overview</a></p></section>"#,
         title = title,
         why = why,
     );
     whole(status, layout::bare(title, &body))
 }
 
-/// A page for who wants to change something and is signed out: the way in, and back to where that was.
+/// The page for a change without a session: a link to sign in, and how to repeat the change.
 pub(crate) fn signed_out(came_from: &str) -> Response<Body> {
     let body = html!(
-        r#"<section class="card narrow"><h1>You are signed out</h1><p>Nothing was done. <a href="{door}" target="_blank">Sign in</a> in another tab, then go back in this one and send it again.</p></section>"#,
+        r#"<section class="card narrow"><h1>You are signed out</h1><p>Nothing was changed. <a href="{door}" target="_blank">Sign in</a> in another tab, then go back in this tab and send the form again.</p></section>"#,
         door = crate::form::address("/login", &[("next", came_from)]),
     );
     whole(StatusCode::UNAUTHORIZED, layout::bare("Signed out", &body))

@@ -1,9 +1,9 @@
-//! Results that are too long for a page, kept for a while for who wants to save them.
+//! Results that are too long for a page, kept for a while as downloads.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many bytes are kept for everybody together; the newest is kept whatever its length.
+/// The limit of all cached bytes; the newest result is kept whatever its size.
 const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
 
 /// The last long result of every visitor, the oldest first.
@@ -11,7 +11,7 @@ const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
 pub(crate) struct ResultCache(Mutex<VecDeque<(String, Arc<str>)>>);
 
 impl ResultCache {
-    /// Keeps the last result of a visitor. Older ones of others may have to go.
+    /// Stores the last result of a visitor. May evict older ones of others.
     pub(crate) fn put(&self, visitor: &str, result: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(whose, _)| whose != visitor);
@@ -27,7 +27,7 @@ impl ResultCache {
         all.iter().find(|(whose, _)| whose == visitor).map(|(_, result)| Arc::clone(result))
     }
 
-    /// Nothing of a visitor is kept any longer.
+    /// Removes the result of a visitor.
     pub(crate) fn forget(&self, visitor: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(whose, _)| whose != visitor);
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_has_their_own_and_the_oldest_go_when_there_is_too_much() {
+    fn clients_have_separate_results_and_the_oldest_are_evicted() {
         let cache = ResultCache::default();
         cache.put("ann", "1");
         cache.put("bob", "2");

@@ -1,5 +1,6 @@
-//! From a request to the page or the deed it is for.
+//! Finds the page or action of a request.
 
+use ::executions::Error as CallError;
 use http::{Method, Response, StatusCode};
 use service::Error;
 
@@ -11,7 +12,7 @@ use crate::request::PageRequest;
 use crate::response::{self, Body, PageResponse};
 use crate::{assets, form, layout, session};
 
-/// The first part of every path that is ours.
+/// The first segments of our paths.
 const OURS: &[&str] = &[
     "login",
     "logout",
@@ -31,6 +32,7 @@ const OURS: &[&str] = &[
     "export",
     "import",
     "assets",
+    "oauth",
 ];
 
 /// Whether a path is ours.
@@ -39,12 +41,12 @@ pub(crate) fn is_known(path: &str) -> bool {
     path == "/" || OURS.contains(&first)
 }
 
-/// Whether a request shows a token in its body.
+/// Whether a request carries a token in its body.
 pub(crate) fn is_sign_in(method: &Method, path: &str) -> bool {
     *method == Method::POST && matches!(parts_of(path).as_slice(), ["login"])
 }
 
-/// Whether a request changes something of ours. That is done to its end; others are given up when whoever asked is gone.
+/// Whether a request changes something. Changes run to their end; other requests end when the client disconnects.
 pub(crate) fn is_change(method: &Method, path: &str) -> bool {
     let ends_with_client =
         matches!(parts_of(path).as_slice(), ["login" | "connect" | "playground"] | ["documents", "run"]);
@@ -69,7 +71,7 @@ pub(crate) async fn answer(request: PageRequest<'_>) -> Response<Body> {
         return response::redirect(&to);
     }
     if is_change && !request.has_valid_csrf() {
-        let why = "This did not come from a page of the console, or from one that is too old. Load it again.";
+        let why = "The request did not come from a page of the console, or the page is too old. Reload the page.";
         return response::refused(StatusCode::FORBIDDEN, why);
     }
     let response = match Box::pin(run(&request)).await {
@@ -96,7 +98,7 @@ async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
         (&Method::POST, ["login"]) => Ok(login::enter(request)),
         (&Method::POST, ["logout"]) => Ok(login::leave(request)),
         (&Method::GET, ["servers", name]) => server::show(request, name).await,
-        // What was sent there and refused left this address behind.
+        // A refused form leaves its address in the browser.
         (&Method::GET, ["servers", name, _]) => Ok(PageResponse::Seen(crate::pages::server_path(name))),
         (&Method::POST, ["servers", name, action]) => server::act(request, name, action).await,
         (&Method::GET, ["add"]) => add::show(request).await,
@@ -136,8 +138,8 @@ async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
 
 fn nothing_here() -> PageResponse {
     let body = crate::html::html!(
-        r#"<section class="card narrow"><h1>Nothing is here</h1><p>The address may be mistyped, or what it named is gone.</p>
-<p><a href="/">To the overview</a></p></section>"#
+        r#"<section class="card narrow"><h1>Page not found</h1><p>The address may be mistyped, or the object was removed.</p>
+<p><a href="/">Go to the overview</a></p></section>"#
     );
     PageResponse::Page(
         StatusCode::NOT_FOUND,
@@ -151,6 +153,7 @@ fn sent(request: &PageRequest<'_>, done: PageResponse) -> Response<Body> {
             response::whole(status, layout::render_page(&page, &request.layout_context()))
         }
         PageResponse::Bare(status, page) => response::whole(status, page),
+        PageResponse::Onward(status, page, to) => response::onward(status, page, &to),
         PageResponse::Seen(to) => response::redirect(&to),
         PageResponse::Cookie(id, to) => {
             response::with_cookie(response::redirect(&to), &session::set_cookie(&request.headers, &id))
@@ -162,24 +165,24 @@ fn sent(request: &PageRequest<'_>, done: PageResponse) -> Response<Body> {
 
 fn failed(request: &PageRequest<'_>, error: &Error) -> Response<Body> {
     let status = match error {
-        Error::ServerNotFound { .. }
-        | Error::ToolNotFound { .. }
+        Error::Call(
+            CallError::ServerNotFound { .. } | CallError::ToolNotFound { .. } | CallError::ExecutionNotFound { .. },
+        )
         | Error::PromptNotFound { .. }
         | Error::ResourceNotFound { .. }
-        | Error::ExecutionNotFound { .. }
         | Error::DocumentNotFound { .. } => StatusCode::NOT_FOUND,
         Error::Validation { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Error::Registry(_) => {
-            tracing::error!(%error, "a page could not be made");
+            tracing::error!(%error, "failed to render a page");
             StatusCode::SERVICE_UNAVAILABLE
         }
         _ => StatusCode::CONFLICT,
     };
-    let title = if status == StatusCode::NOT_FOUND { "It is not here" } else { "That did not work" };
+    let title = if status == StatusCode::NOT_FOUND { "Not found" } else { "Request failed" };
     let body = crate::html::html!(
-        r#"<section class="card narrow"><h1>{title}</h1><pre class="error">{why}</pre><p><a href="/">To the overview</a></p></section>"#,
+        r#"<section class="card narrow"><h1>{title}</h1><pre class="error">{why}</pre><p><a href="/">Go to the overview</a></p></section>"#,
         title = title,
-        why = crate::pages::told(error),
+        why = crate::pages::error_text(error),
     );
     let page = layout::Page { title: title.into(), body, ..layout::Page::default() };
     response::whole(status, layout::render_page(&page, &request.layout_context()))

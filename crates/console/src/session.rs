@@ -1,7 +1,7 @@
-//! Who looks at the console: a cookie, and for every change a second secret that only our own pages know.
+//! Sessions of the console: a cookie, and a CSRF token for every change.
 //!
-//! The cookie is a random id. The secret for changes is made from it, so nothing has to be kept for who only looks.
-//! What a token opened is kept here, by id, and forgotten when it was not used for half a day or we stop.
+//! The cookie is a random id. The CSRF token is derived from it, so nothing is stored for visitors who only read.
+//! Sessions of tokens are stored by id, and end after half a day without use or when the service stops.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,40 +19,40 @@ use tokio::time::Instant;
 
 use crate::ResolvePrincipal;
 
-/// So long a session lives without being used.
+/// How long a session lives without being used.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
-/// So many there may be; the one unused the longest makes room.
+/// The limit of sessions; the one that was idle the longest is removed.
 const MAX_SESSIONS: usize = 1000;
-/// The header in which scripts send the secret for changes.
+/// The header in which scripts send the CSRF token.
 pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
 
 /// All sessions.
 pub(crate) struct Sessions {
     key: [u8; 32],
-    /// Compares a token.
+    /// Checks a token.
     resolve_principal: ResolvePrincipal,
     opened: Mutex<HashMap<String, Opened>>,
 }
 
 struct Opened {
     principal: Arc<str>,
-    /// To be put into what a client is told, for who asks for it.
+    /// The token, for configs of clients on request.
     token: Arc<str>,
     used: Instant,
-    /// Whoever holds the other end learns that the session is over when this is dropped.
+    /// Receivers learn that the session ended when this is dropped.
     alive: watch::Sender<()>,
 }
 
-/// Somebody who looks at the console.
+/// A visitor of the console.
 #[derive(Debug, Clone)]
 pub(crate) struct Visitor {
-    /// What is in the cookie.
+    /// The value of the cookie.
     pub(crate) id: String,
-    /// The cookie has yet to be set.
+    /// Whether the cookie must still be set.
     pub(crate) is_new: bool,
     /// The name of the token that opened the session.
     pub(crate) principal: Option<Arc<str>>,
-    /// What every change has to bring along.
+    /// The CSRF token of the session.
     pub(crate) csrf: String,
 }
 
@@ -61,7 +61,7 @@ impl Sessions {
         Self { key: random(), resolve_principal, opened: Mutex::default() }
     }
 
-    /// Who sent a request with these headers.
+    /// The visitor of a request with these headers.
     pub(crate) fn visitor(&self, headers: &HeaderMap) -> Visitor {
         let known = cookie(headers).filter(|id| id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let is_new = known.is_none();
@@ -76,7 +76,7 @@ impl Sessions {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         opened.retain(|_, session| now.duration_since(session.used) < IDLE);
-        // Of the token that has the most: nobody is signed out because somebody else signs in often.
+        // Of the token with the most sessions: frequent sign-ins of one user do not sign out others.
         if opened.len() >= MAX_SESSIONS {
             let mut counts = HashMap::<Arc<str>, usize>::new();
             opened.values().for_each(|session| *counts.entry(Arc::clone(&session.principal)).or_default() += 1);
@@ -98,21 +98,21 @@ impl Sessions {
         opened.get(id).map(|session| Arc::clone(&session.token))
     }
 
-    /// The session that sent these headers, as long as it lasts: ready when it is over. Nothing if there is none.
+    /// A future that is ready when the session of these headers ends. None if there is no session.
     pub(crate) fn lasting(&self, headers: &HeaderMap) -> Option<impl Future<Output = ()> + Send + use<>> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let mut alive = opened.get(&cookie(headers)?)?.alive.subscribe();
-        // Nothing is ever sent: it only ends.
+        // Nothing is ever sent: the channel only closes.
         Some(async move { while alive.changed().await.is_ok() {} })
     }
 
-    /// Forgets every session whose token does not open any more. Such a session lets nobody in even before that.
+    /// Removes every session whose token is no longer valid. Such a session grants no access even before that.
     pub(crate) fn forget_revoked(&self) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.retain(|_, session| self.still_opens(session));
     }
 
-    /// Whether the token of a session still has the name under which it opened it.
+    /// Whether the token of a session still has the same name.
     fn still_opens(&self, session: &Opened) -> bool {
         (self.resolve_principal)(&session.token).as_ref() == Some(&session.principal)
     }
@@ -142,13 +142,13 @@ impl Sessions {
 }
 
 impl Visitor {
-    /// Whether a request brings along what only our own pages know.
+    /// Whether a request carries the right CSRF token.
     pub(crate) fn has_valid_csrf(&self, secret: Option<&str>) -> bool {
         secret.is_some_and(|secret| bool::from(secret.as_bytes().ct_eq(self.csrf.as_bytes())))
     }
 }
 
-/// The name of the cookie. Cookies do not know ports, and there may be a second service on this machine.
+/// The name of the cookie. Cookies ignore ports, and there may be a second service on this machine.
 fn cookie_name(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let port = host.rsplit_once(':').map_or("", |(_, port)| port);
@@ -163,9 +163,9 @@ fn cookie(headers: &HeaderMap) -> Option<String> {
     pairs.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
 }
 
-/// The header that sets the cookie of a visitor, as an answer to a request with these headers.
+/// The header that sets the cookie of a visitor.
 pub(crate) fn set_cookie(headers: &HeaderMap, id: &str) -> String {
-    // Only a proxy knows whether it is spoken to in secret.
+    // Only a proxy knows whether the client uses TLS.
     let is_https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
     let secure = if is_https { "; Secure" } else { "" };
     format!("{}={id}; Path=/; HttpOnly; SameSite=Strict{secure}", cookie_name(headers))
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_choose_an_id_or_use_the_secret_of_another() {
+    fn a_client_cannot_choose_an_id_or_use_the_secret_of_another() {
         let sessions = Sessions::new(named_by_token());
         let chosen = sessions.visitor(&headers("mcp_console_8808=chosen"));
         assert!(chosen.is_new && chosen.id != "chosen");

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use upstream::stderr::Tail;
-use upstream::{ContainerInfo, Ending, Holder, Stop, Upstream, process_mark};
+use upstream::{ContainerInfo, Ending, Holder, INSTANCE_MARK_VARIABLE, Stop, Upstream};
 
 use crate::Containers;
 use crate::engine::Engine;
@@ -28,51 +28,51 @@ use crate::ports::PortClaim;
 use crate::spec;
 use crate::stats::ContainerStats;
 
-/// How long a server may take to end by itself once its input has ended.
+/// How long a server may take to exit by itself once its input has ended.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
-/// How long it may take once it was asked to terminate, in seconds.
+/// How long it may take after SIGTERM, in seconds.
 const TERM_GRACE: i32 = 2;
-/// How long the engine may take for all of that; and to remove it once everybody is in a hurry.
+/// How long the engine may take for all of that; and to remove it during an urgent stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(7);
 const FORCED_REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the engine may take to look at a container.
+/// How long the engine may take to inspect a container.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Before the end of a container is waited for again.
+/// The delay before the end of a container is awaited again.
 const EXIT_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// Between looks at whether a container that was killed is being removed, and how many of them.
+/// The interval of checks whether a killed container is being removed, and their number.
 const REMOVAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const REMOVAL_POLLS: usize = 6;
-/// How long the last words of a container may take to come, and how often they are looked for.
+/// How long the last output of a container may take to arrive, and how often it is checked.
 const STDERR_GRACE: Duration = Duration::from_millis(500);
 const STDERR_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// What those say who are to start the server in the container, Docker's and Podman's, if they cannot.
+/// The message prefixes of Docker's and Podman's init process when it cannot start the server.
 const INIT_ERROR_PREFIXES: [&str; 2] = ["[FATAL tini", "(catatonit:"];
-/// Added to the number of the signal that ended a process, where an exit code is wanted.
+/// Added to the number of the signal that ended a process, to form an exit code.
 const SIGNALLED: i64 = 128;
 const LAST_SIGNAL: i64 = 64;
 const KILLED: i64 = SIGNALLED + 9;
-/// So many digits of a container's id are what engines show.
+/// The number of digits of a container's id that engines show.
 const SHORT_ID: usize = 12;
 
-/// Letters and digits of the end of a name that nobody chose.
+/// The length of the random suffix of a generated name.
 const RANDOM_LETTERS: usize = 8;
 
 /// A running container.
 pub(crate) struct RunningContainer {
     engine: Engine,
     pub(crate) stats: Arc<ContainerStats>,
-    /// Ends when the container does, and says why.
+    /// Ends when the container does, with the cause.
     pub(crate) ending: JoinHandle<ContainerError>,
-    /// It has ended by itself, and not because of somebody or something else.
+    /// It has ended by itself, and not because of an outside cause.
     pub(crate) has_left: bool,
-    /// Where the ports inside are reached, as far as they are.
+    /// The host ports of the published ports.
     pub(crate) ports: HashMap<u16, u16>,
     _claim: PortClaim,
 }
 
 impl RunningContainer {
-    /// Has the container made and started; its last words will be in `tail`. Not to be given up half-way: what was made
-    /// would be nobody's.
+    /// Creates and starts the container; its last output will be in `tail`. Not cancel safe: a created container would
+    /// have no owner.
     pub(crate) async fn open(
         containers: &Containers,
         engine: &Engine,
@@ -82,12 +82,12 @@ impl RunningContainer {
     ) -> Result<(Self, AttachContainerResults), ContainerError> {
         let claim = match claim_own_ports(containers, upstream, wanted) {
             Ok(claim) => claim,
-            // Another server of ours is known by its name.
+            // Another server of ours is identified by its name.
             Err(Claimed::ByServer(failure)) => return Err(failure),
             Err(Claimed::ByProcess(failure)) => return Err(with_port_holder(failure, wanted).await),
         };
         let (id, name) = create(containers, engine, upstream, wanted).await?;
-        // Before it starts, so that nothing that happens to it is missed.
+        // Before it starts, so that no event is missed.
         let subscription = containers.listener.subscribe(engine, &id);
         let opened = Self::start(engine, wanted, &id, name, subscription, tail.clone(), claim).await;
         if opened.is_err() {
@@ -106,7 +106,7 @@ impl RunningContainer {
         claim: PortClaim,
     ) -> Result<(Self, AttachContainerResults), ContainerError> {
         let docker = &engine.docker;
-        // Before it starts, so that its first word is heard.
+        // Before it starts, so that no output is missed.
         let is_stdio = wanted.contact == Contact::Stdio;
         let options = AttachContainerOptionsBuilder::new().stream(true).stdin(is_stdio).stdout(true).stderr(true);
         let refused = |operation| move |error: Error| ContainerError::Refused { operation, words: in_words(&error) };
@@ -114,7 +114,7 @@ impl RunningContainer {
         if let Err(error) = docker.start_container(id, None::<StartContainerOptions>).await {
             return Err(with_port_holder(not_started(wanted, &error), wanted).await);
         }
-        let seen = inspect(engine, id).await.map_err(|error| refused("look at the container")(error))?;
+        let seen = inspect(engine, id).await.map_err(|error| refused("inspect the container")(error))?;
         let watch = ExitWatch {
             engine: engine.clone(),
             subscription,
@@ -137,7 +137,7 @@ impl RunningContainer {
         Ok((Self { engine: engine.clone(), stats, ending, has_left: false, ports, _claim: claim }, attached))
     }
 
-    /// Ends it as gently as there is time for, and removes it. Its input must have ended.
+    /// Ends it as gently as the time allows, and removes it. Its input must have ended.
     pub(crate) async fn close(mut self, containers: &Containers, ending: &Ending, stop: &mut watch::Receiver<Stop>) {
         let id = self.stats.id();
         if matches!(ending, Ending::Stopped) && !self.ending.is_finished() {
@@ -151,7 +151,7 @@ impl RunningContainer {
         }
         tokio::select! {
             () = containers.remove(&self.engine, id) => {}
-            // In a hurry it is left for later, should the engine take its time.
+            // In an urgent stop its removal is left for later if the engine is slow.
             () = hurried(stop) => containers.remove_later(id),
         }
         self.ending.abort();
@@ -163,9 +163,9 @@ impl RunningContainer {
             stopped = timeout(STOP_TIMEOUT, self.engine.docker.stop_container(id, Some(options))) => match stopped {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::debug!(container = id, error = %in_words(&error), "could not stop a container");
+                    tracing::debug!(container = id, error = %in_words(&error), "failed to stop a container");
                 }
-                Err(_) => tracing::debug!(container = id, "the engine does not stop a container"),
+                Err(_) => tracing::debug!(container = id, "the container engine does not stop a container"),
             },
             _ = stop.wait_for(|&stop| stop >= Stop::Now) => {}
         }
@@ -174,13 +174,13 @@ impl RunningContainer {
 
 async fn hurried(stop: &mut watch::Receiver<Stop>) {
     if stop.wait_for(|&stop| stop >= Stop::Now).await.is_err() {
-        // Nobody is left to hurry.
+        // The sender was dropped, so the stop cannot become more urgent.
         std::future::pending::<()>().await;
     }
     sleep(FORCED_REMOVE_TIMEOUT).await;
 }
 
-/// Has the container made. If its name is taken by what we left behind ourselves, that goes first.
+/// Creates the container. If its name is taken by a leftover of ours, that is removed first.
 async fn create(
     containers: &Containers,
     engine: &Engine,
@@ -213,13 +213,13 @@ async fn container_named(engine: &Engine, name: &str) -> Option<String> {
     let state = seen.state.unwrap_or_default();
     let pid = state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|&pid| pid > 0);
     let process = match pid {
-        Some(pid) => format!("it runs as {}", Holder::Process(pid)),
-        None => "it does not run".to_owned(),
+        Some(pid) => format!("it is running as {}", Holder::Process(pid)),
+        None => "it is not running".to_owned(),
     };
-    Some(format!("container {id} of image `{image}` has it, and {process}"))
+    Some(format!("container {id} of image `{image}` has this name, and {process}"))
 }
 
-/// What the engine says of a port that is taken, and which process has it. Looking for that may take a while.
+/// Adds the process that holds a taken port to the engine's error. Finding it may take a while.
 async fn with_port_holder(failure: ContainerError, wanted: &Container) -> ContainerError {
     let ContainerError::PortTaken { port, words } = failure else { return failure };
     let is_host = wanted.network.as_deref() == Some("host");
@@ -227,7 +227,7 @@ async fn with_port_holder(failure: ContainerError, wanted: &Container) -> Contai
         wanted.ports.iter().filter_map(|port| if is_host { Some(port.inside) } else { port.here }).collect();
     let holder = |port: u16| Holder::of_port((Ipv4Addr::UNSPECIFIED, port).into());
     let looking = tokio::task::spawn_blocking(move || {
-        ports.into_iter().find_map(|port| Some(format!("{} listens at port {port}", holder(port)?)))
+        ports.into_iter().find_map(|port| Some(format!("{} listens on port {port}", holder(port)?)))
     });
     let words = match looking.await {
         Ok(Some(found)) => format!("{words}; {found}"),
@@ -244,8 +244,8 @@ async fn create_once(
 ) -> Result<(String, String), ContainerError> {
     let server = upstream.spec.name.as_str();
     let name = wanted.name.clone().unwrap_or_else(|| random_name(server));
-    // The mark by which processes of ours are found: whoever watches over us ends them if we are killed.
-    let mark = upstream.environment.iter().filter(|(name, _)| name == process_mark::VARIABLE);
+    // The mark by which our processes are found: the watchdog ends them if we are killed.
+    let mark = upstream.environment.iter().filter(|(name, _)| name == INSTANCE_MARK_VARIABLE);
     let mark = mark.map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
     let body = spec::body(wanted, containers.owner.labels(server), mark);
     let options = CreateContainerOptionsBuilder::new().name(&name).build();
@@ -265,7 +265,7 @@ fn not_created(wanted: &Container, name: String, error: &Error) -> ContainerErro
             ContainerError::NoCommand { image: image(), command: "anything".to_owned(), words }
         }
         Some(400) if words.contains("bind source path does not exist") => ContainerError::NoFolder { words },
-        _ => ContainerError::Refused { operation: "make the container", words },
+        _ => ContainerError::Refused { operation: "create the container", words },
     }
 }
 
@@ -283,14 +283,14 @@ fn not_started(wanted: &Container, error: &Error) -> ContainerError {
     ContainerError::Refused { operation: "start the container", words }
 }
 
-/// Who has a port of the machine already.
+/// The owner of a taken port.
 enum Claimed {
     ByServer(ContainerError),
     ByProcess(ContainerError),
 }
 
-/// A server in the machine's own network finds out too late, and in words of its own, that its port is taken. By another
-/// of our servers it may be taken only in a moment: that one would then answer for this one.
+/// A server in the host network detects too late, and with its own message, that its port is taken. Another of our
+/// servers may take it only a moment later: that one would then answer for this one.
 fn claim_own_ports(containers: &Containers, upstream: &Upstream, wanted: &Container) -> Result<PortClaim, Claimed> {
     if wanted.network.as_deref() != Some("host") {
         return Ok(PortClaim::default());
@@ -308,7 +308,7 @@ fn claim_own_ports(containers: &Containers, upstream: &Upstream, wanted: &Contai
     Ok(claim)
 }
 
-/// Which port here leads to which inside.
+/// The host ports of the container's ports.
 fn reached(seen: &ContainerInspectResponse, wanted: &Container) -> HashMap<u16, u16> {
     if wanted.network.as_deref() == Some("host") {
         return wanted.ports.iter().map(|port| (port.inside, port.inside)).collect();
@@ -323,11 +323,11 @@ fn reached(seen: &ContainerInspectResponse, wanted: &Container) -> HashMap<u16, 
 
 /// The program that was started, for people.
 fn command_of(seen: &ContainerInspectResponse, wanted: &Container) -> String {
-    let told = wanted.command.first().cloned().or_else(|| seen.path.clone());
-    told.map_or_else(|| "its command".to_owned(), |command| format!("`{command}`"))
+    let program = wanted.command.first().cloned().or_else(|| seen.path.clone());
+    program.map_or_else(|| "its command".to_owned(), |command| format!("`{command}`"))
 }
 
-/// What registries know an image by; its id at the engine, if it comes from none.
+/// The digest of an image in its registry; its id at the engine, if it comes from none.
 async fn digest(engine: &Engine, image: &str) -> String {
     let seen = timeout(INSPECT_TIMEOUT, engine.docker.inspect_image(image)).await;
     let digests = seen.ok().and_then(Result::ok).and_then(|seen| seen.repo_digests).unwrap_or_default();
@@ -342,13 +342,13 @@ async fn inspect(engine: &Engine, id: &str) -> Result<ContainerInspectResponse, 
     }
 }
 
-/// What it takes to find out how a container ended.
+/// What is needed to find out how a container ended.
 struct ExitWatch {
     engine: Engine,
     subscription: Subscription,
     id: String,
     started_at: Option<String>,
-    /// Bytes of memory it may use.
+    /// Its memory limit in bytes.
     limit: u64,
     image: String,
     command: String,
@@ -356,7 +356,7 @@ struct ExitWatch {
 }
 
 impl ExitWatch {
-    /// Waits until the container has ended, or answers no more, however that came; says why.
+    /// Waits until the container has ended, or does not respond any more, for whatever reason; returns the cause.
     async fn ended(&self) -> ContainerError {
         let Self { engine, subscription, id, .. } = self;
         loop {
@@ -377,7 +377,7 @@ impl ExitWatch {
                 return ContainerError::PausedFromOutside;
             }
             if code.is_none() && is_running {
-                // Nothing that matters, or the engine broke off and is back.
+                // Nothing relevant, or the engine disconnected and is reachable again.
                 sleep(EXIT_RETRY_DELAY).await;
                 continue;
             }
@@ -392,7 +392,7 @@ impl ExitWatch {
         }
     }
 
-    /// Whether the server could not even be started inside: a program that it starts itself may be missing as well.
+    /// Whether the server could not be started inside: a program that it starts itself may be missing as well.
     async fn is_unstarted(&self, code: i64) -> bool {
         let is_said =
             || self.tail.lines().iter().any(|line| INIT_ERROR_PREFIXES.iter().any(|starter| line.contains(starter)));
@@ -420,26 +420,26 @@ impl ExitWatch {
 /// How a container ended.
 struct End {
     code: i64,
-    /// Some process in it was killed for want of memory: now, or long ago.
+    /// A process in it was killed because of the memory limit: now, or long ago.
     oom: bool,
     is_unstarted: bool,
 }
 
-/// Waits for the end of a container; nothing if the engine broke off first.
+/// Waits for the end of a container; `None` if the engine disconnected first.
 async fn exit_code(engine: &Engine, id: &str) -> Option<i64> {
     loop {
         let options = WaitContainerOptionsBuilder::new().condition("not-running").build();
         match engine.docker.wait_container(id, Some(options)).next().await {
             Some(Ok(ended)) => return Some(ended.status_code),
             Some(Err(Error::DockerContainerWaitError { code, .. })) => return Some(code),
-            // Some engines say nothing at all until there is something to say.
+            // Some engines send nothing at all until the container ends.
             Some(Err(Error::RequestTimeoutError)) => {}
             Some(Err(_)) | None => return None,
         }
     }
 }
 
-/// What becomes of a container that was killed in order to be removed, or to be started again, which takes a moment more.
+/// The outside cause for a killed container: it is being removed or restarted, which takes a moment more.
 async fn outside_cause(engine: &Engine, id: &str, started_at: Option<&String>) -> Option<ContainerError> {
     for _ in 0..REMOVAL_POLLS {
         let state = match inspect(engine, id).await {
@@ -460,9 +460,9 @@ async fn outside_cause(engine: &Engine, id: &str, started_at: Option<&String>) -
 fn why(end: &End, limit: u64, no_command: impl Fn(&str) -> ContainerError) -> ContainerError {
     match end.code {
         KILLED if end.oom => ContainerError::OutOfMemory { limit },
-        127 if end.is_unstarted => no_command("it was not found (exit status 127)"),
-        126 if end.is_unstarted => no_command("it cannot be executed (exit status 126)"),
-        // What people and engines send. Who sent it nobody knows: a server may do that to itself.
+        127 if end.is_unstarted => no_command("the program was not found (exit status 127)"),
+        126 if end.is_unstarted => no_command("the program cannot be executed (exit status 126)"),
+        // Signals that people and engines send. The sender is unknown: a server may send one to itself.
         130 | KILLED | 143 => ContainerError::StoppedFromOutside { signal: end.code - SIGNALLED },
         code if (SIGNALLED + 1..=SIGNALLED + LAST_SIGNAL).contains(&code) => {
             ContainerError::Crashed { signal: code - SIGNALLED }
@@ -471,7 +471,7 @@ fn why(end: &End, limit: u64, no_command: impl Fn(&str) -> ContainerError) -> Co
     }
 }
 
-/// A name for people, with an end that nobody else has.
+/// A readable name with a unique suffix.
 fn random_name(server: &str) -> String {
     use std::hash::{BuildHasher, RandomState};
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
@@ -491,27 +491,30 @@ mod tests {
             command: "`run`".to_owned(),
             words: words.to_owned(),
         };
-        let told = |code, oom, is_unstarted| why(&End { code, oom, is_unstarted }, 64 << 20, no_command).to_string();
-        assert_eq!(told(3, false, false), "its container exited with status 3");
-        assert_eq!(told(137, true, false), "its container ran out of memory: it may use 64 MB");
-        assert_eq!(told(137, false, false), "its container was stopped from outside: signal 9 (SIGKILL)");
-        assert_eq!(told(127, false, true), "image `a` cannot run `run`: it was not found (exit status 127)");
+        let message = |code, oom, is_unstarted| why(&End { code, oom, is_unstarted }, 64 << 20, no_command).to_string();
+        assert_eq!(message(3, false, false), "its container exited with status 3");
+        assert_eq!(message(137, true, false), "its container ran out of memory; the limit is 64 MB");
+        assert_eq!(message(137, false, false), "its container was stopped externally: signal 9 (SIGKILL)");
+        assert_eq!(
+            message(127, false, true),
+            "image `a` cannot run `run`: the program was not found (exit status 127)"
+        );
     }
 
     #[test]
     fn what_the_server_did_itself_is_not_blamed_on_others() {
         let no_command = |_: &str| ContainerError::RemovedFromOutside;
-        let told = |code, oom| why(&End { code, oom, is_unstarted: false }, 64 << 20, no_command).to_string();
-        assert_eq!(told(255, false), "its container exited with status 255");
-        assert_eq!(told(193, false), "its container exited with status 193");
-        assert_eq!(told(139, false), "its server was ended by signal 11 (SIGSEGV)");
-        assert_eq!(told(127, false), "its container exited with status 127");
-        let after = "its container exited with status 3, after something in it had run out of memory";
-        assert_eq!(told(3, true), after, "a child of it was killed, long ago");
+        let message = |code, oom| why(&End { code, oom, is_unstarted: false }, 64 << 20, no_command).to_string();
+        assert_eq!(message(255, false), "its container exited with status 255");
+        assert_eq!(message(193, false), "its container exited with status 193");
+        assert_eq!(message(139, false), "its server was terminated by signal 11 (SIGSEGV)");
+        assert_eq!(message(127, false), "its container exited with status 127");
+        let after = "its container exited with status 3, after a process in it had run out of memory";
+        assert_eq!(message(3, true), after, "a child of it was killed, long ago");
     }
 
     #[test]
-    fn a_name_nobody_chose_is_one_an_engine_takes() {
+    fn a_generated_name_is_valid_for_an_engine() {
         let name = random_name("my server/ä");
         assert!(name.starts_with("mcp-my-server---"), "{name}");
         assert_ne!(name, random_name("my server/ä"));

@@ -1,4 +1,4 @@
-//! Where the container engine is, and the few things it is asked for again and again.
+//! Finds the container engine, and the operations on it that are used repeatedly.
 
 use std::env::VarError;
 use std::path::{Path, PathBuf};
@@ -11,32 +11,32 @@ use tokio::time::timeout;
 
 use crate::error::{ContainerError, in_words, status};
 
-/// Where the engine is, as for every program that talks to one: `unix:///path`, `tcp://host:port`.
-pub const HOST_VARIABLE: &str = "DOCKER_HOST";
+/// The address of the engine, as for every Docker client: `unix:///path`, `tcp://host:port`.
+pub(crate) const HOST_VARIABLE: &str = "DOCKER_HOST";
 
-/// Whether an engine at `tcp://` is spoken to over TLS: if this is set to anything.
-pub const TLS_VARIABLE: &str = "DOCKER_TLS_VERIFY";
+/// If set to anything, an engine at `tcp://` is used over TLS.
+pub(crate) const TLS_VARIABLE: &str = "DOCKER_TLS_VERIFY";
 
 /// The folder with `ca.pem`, `cert.pem` and `key.pem` for that; `~/.docker` if it is not set.
-pub const CERTIFICATES_VARIABLE: &str = "DOCKER_CERT_PATH";
+pub(crate) const CERTIFICATES_VARIABLE: &str = "DOCKER_CERT_PATH";
 
-/// How long the engine may take to say who it is.
+/// How long the engine may take to identify itself.
 const ENGINE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it may take to remove a container, until that is left for later.
+/// How long it may take to remove a container, before that is left for later.
 const REMOVAL: Duration = Duration::from_secs(10);
-/// How long it may take to begin an answer, in seconds. Starting and stopping takes a while on a busy machine.
+/// How long it may take to begin a response, in seconds. Starting and stopping takes a while on a busy machine.
 const MAX_RESPONSE_TIME: u64 = 120;
 
-/// An engine that answers.
+/// A reachable engine.
 #[derive(Debug, Clone)]
 pub struct Engine {
     pub(crate) docker: Docker,
-    /// Where it is.
+    /// Its address.
     pub(crate) address: Arc<str>,
 }
 
 impl Engine {
-    /// The one that `DOCKER_HOST` names, or else the first that is found in the usual places.
+    /// The engine that `DOCKER_HOST` names, or else the first one at the usual addresses.
     pub async fn find() -> Result<Self, ContainerError> {
         let address = match value_of(HOST_VARIABLE)? {
             Some(host) => host,
@@ -50,7 +50,7 @@ impl Engine {
         Self::at(&address).await
     }
 
-    /// The one at that address.
+    /// The engine at that address.
     pub async fn at(address: &str) -> Result<Self, ContainerError> {
         let silent = |words: String| ContainerError::Unreachable { address: address.to_owned(), words };
         let is_over_tls =
@@ -67,7 +67,7 @@ impl Engine {
         } else {
             let known = "unix://, tcp://, http:// or https://";
             let more = if address.starts_with("ssh://") { "; forward its socket with `ssh -L` instead" } else { "" };
-            return Err(silent(format!("{HOST_VARIABLE} must begin with {known}{more}")));
+            return Err(silent(format!("{HOST_VARIABLE} must start with {known}{more}")));
         };
         let docker = docker.map_err(|error| silent(in_words(&error)))?;
         match timeout(ENGINE_TIMEOUT, docker.negotiate_version()).await {
@@ -78,13 +78,14 @@ impl Engine {
         }
     }
 
-    /// Ends a container, if it has not ended, and removes it with its nameless volumes. That it is gone is fine.
+    /// Ends a container, if it has not ended, and removes it with its anonymous volumes. A missing container is no
+    /// error.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), ContainerError> {
         let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
         let failed = |words: String| ContainerError::Refused { operation: "remove the container", words };
         match timeout(REMOVAL, self.docker.remove_container(id, Some(options))).await {
             Ok(Ok(())) => Ok(()),
-            // Somebody else is at it, or was.
+            // Another process is removing it, or has removed it.
             Ok(Err(error)) if matches!(status(&error), Some(404 | 409)) => Ok(()),
             Ok(Err(error)) => Err(failed(in_words(&error))),
             Err(_) => Err(failed(format!("no answer within {} s", REMOVAL.as_secs()))),
@@ -92,7 +93,7 @@ impl Engine {
     }
 }
 
-/// The value of a variable that says something. One that is no UTF-8 is set, so nothing may be done as if it were not.
+/// The value of a variable, if it is not empty. One that is not UTF-8 is an error, because it is set.
 fn value_of(variable: &'static str) -> Result<Option<String>, ContainerError> {
     match std::env::var(variable) {
         Ok(value) => Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty())),
@@ -119,7 +120,7 @@ fn usual_places() -> Vec<PathBuf> {
     places
 }
 
-/// Whether a socket is there and not for us.
+/// Whether a socket exists but access is denied.
 fn is_forbidden(error: &bollard::errors::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {

@@ -1,9 +1,9 @@
-//! What can go wrong with a container, in words a person can act on.
+//! The errors of containers, in text a person can act on.
 
 use std::path::PathBuf;
 
 use bollard::errors::Error;
-use upstream::failure::Cause;
+use upstream::Cause;
 
 /// Why there is no container, or no longer one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,134 +12,134 @@ pub enum ContainerError {
     /// No engine is installed, or none runs.
     #[error("no container engine was found; looked at {}", list(looked_at))]
     NoEngine {
-        /// Where it was looked for.
+        /// The paths that were tried.
         looked_at: Vec<PathBuf>,
     },
-    /// A variable that says how the engine is reached cannot be read.
-    #[error("{variable} is set, but not to UTF-8")]
+    /// A variable with the address of the engine cannot be read.
+    #[error("{variable} is not valid UTF-8")]
     BadVariable {
         /// Its name.
         variable: &'static str,
     },
-    /// Something is there, but does not answer as an engine would.
-    #[error("the container engine at {address} does not answer: {words}")]
+    /// The address exists, but does not respond like an engine.
+    #[error("the container engine at {address} does not respond: {words}")]
     Unreachable {
-        /// Where it should be.
+        /// The address.
         address: String,
         /// What happened.
         words: String,
     },
-    /// The engine is not for us.
-    #[error("the container engine at {address} may not be used by this user")]
+    /// Access to the engine is denied.
+    #[error("this user has no access to the container engine at {address}")]
     Forbidden {
-        /// Where it is.
+        /// Its address.
         address: String,
     },
-    /// The image is not there, and may not be fetched.
-    #[error("there is no image `{image}` here, and `pull` is \"never\"")]
+    /// The image does not exist, and may not be pulled.
+    #[error("image `{image}` does not exist locally, and `pull` is \"never\"")]
     NoImage {
         /// The image.
         image: String,
     },
-    /// The image is not there, and could not be fetched.
-    #[error("image `{image}` could not be pulled: {words}")]
+    /// The image does not exist, and could not be pulled.
+    #[error("failed to pull image `{image}`: {words}")]
     NotPulled {
         /// The image.
         image: String,
-        /// What the engine says.
+        /// The message of the engine.
         words: String,
     },
-    /// Somebody else has a container of that name.
-    #[error("there is another container named `{name}`: {words}")]
+    /// Another container has that name.
+    #[error("another container is named `{name}`: {words}")]
     NameTaken {
         /// The name.
         name: String,
-        /// What the engine says.
+        /// The message of the engine.
         words: String,
     },
-    /// Somebody else has the port.
-    #[error("port {port} is in use already: {words}")]
+    /// The port is taken.
+    #[error("port {port} is already in use: {words}")]
     PortTaken {
-        /// Which one, or which ones it may be.
+        /// The port, or the candidates.
         port: String,
-        /// What the engine says.
+        /// The message of the engine.
         words: String,
     },
-    /// The image does not say what to run, or has no such program.
+    /// The image has no command, or no such program.
     #[error("image `{image}` cannot run {command}: {words}")]
     NoCommand {
         /// The image.
         image: String,
-        /// What was to be run.
+        /// The command.
         command: String,
-        /// What the engine says.
+        /// The message of the engine.
         words: String,
     },
-    /// It used more memory than it may.
-    #[error("its container ran out of memory: it may use {} MB", limit >> 20)]
+    /// It exceeded its memory limit.
+    #[error("its container ran out of memory; the limit is {} MB", limit >> 20)]
     OutOfMemory {
         /// Its limit in bytes.
         limit: u64,
     },
-    /// A folder of this machine that it should see is not there.
-    #[error("the container engine would not make the container: {words}")]
+    /// A mounted host folder does not exist.
+    #[error("the container engine failed to create the container: {words}")]
     NoFolder {
-        /// What the engine says.
+        /// The message of the engine.
         words: String,
     },
     /// It ended by itself.
-    #[error("its container exited with status {code}{}", if *ran_short { ", after something in it had run out of memory" } else { "" })]
+    #[error("its container exited with status {code}{}", if *ran_short { ", after a process in it had run out of memory" } else { "" })]
     Exited {
         /// Its exit code.
         code: i64,
-        /// A process in it, not the server itself, was killed for want of memory before.
+        /// A process in it, not the server itself, was killed because of the memory limit before.
         ran_short: bool,
     },
-    /// A signal ended it that nobody sends from outside.
-    #[error("its server was ended by signal {signal}{}", name_of(*signal))]
+    /// It was ended by a signal that is not usually sent from outside.
+    #[error("its server was terminated by signal {signal}{}", name_of(*signal))]
     Crashed {
-        /// Which one.
+        /// The signal.
         signal: i64,
     },
-    /// A signal ended it that was not ours.
-    #[error("its container was stopped from outside: signal {signal}{}", name_of(*signal))]
+    /// It was ended by a signal that we did not send.
+    #[error("its container was stopped externally: signal {signal}{}", name_of(*signal))]
     StoppedFromOutside {
-        /// Which one.
+        /// The signal.
         signal: i64,
     },
-    /// Somebody else ended it and started it again: what was said to it is lost.
-    #[error("its container was restarted from outside")]
+    /// It was restarted from outside: the session is lost.
+    #[error("its container was restarted externally")]
     RestartedFromOutside,
-    /// Somebody else removed it.
-    #[error("its container was removed from outside")]
+    /// It was removed from outside.
+    #[error("its container was removed externally")]
     RemovedFromOutside,
-    /// Somebody else stopped its clock: it is there, and answers nothing.
-    #[error("its container was paused from outside")]
+    /// It was paused from outside: it exists, and does not respond.
+    #[error("its container was paused externally")]
     PausedFromOutside,
-    /// The engine is gone, and with it everything it ran.
-    #[error("the container engine went away: {words}")]
+    /// The engine is unreachable, and with it everything it ran.
+    #[error("the container engine became unreachable: {words}")]
     EngineLost {
         /// What happened.
         words: String,
     },
-    /// It runs, but its port leads nowhere from here.
-    #[error("port {port} of its container cannot be reached from here: its network publishes no ports")]
+    /// It runs, but its port is not published on this machine.
+    #[error("port {port} of its container is unreachable from here: its network publishes no ports")]
     NotPublished {
         /// The port inside.
         port: u16,
     },
-    /// It runs, but nobody listens at its port.
-    #[error("nothing answers at port {port} of its container")]
+    /// It runs, but does not listen at its port.
+    #[error("nothing responds on port {port} of its container")]
     Deaf {
         /// The port inside.
         port: u16,
     },
-    /// The engine would not.
-    #[error("the container engine would not {operation}: {words}")]
+    /// The engine refused an operation.
+    #[error("the container engine failed to {operation}: {words}")]
     Refused {
-        /// What it was asked for.
+        /// The operation.
         operation: &'static str,
-        /// What it says.
+        /// The message of the engine.
         words: String,
     },
 }
@@ -148,23 +148,28 @@ impl ContainerError {
     /// What the user can do about it.
     fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::BadVariable { .. } => Some("set it again, or unset it to look in the usual places"),
-            Self::NoEngine { .. } => Some("start Docker or Podman, or say where it is with DOCKER_HOST"),
-            Self::Unreachable { .. } | Self::EngineLost { .. } => Some("look whether the engine runs: `docker info`"),
-            Self::Forbidden { .. } => Some("add this user to the group `docker`, or use an engine without root"),
+            Self::BadVariable { .. } => Some("set it again, or unset it to use the default locations"),
+            Self::NoEngine { .. } => Some("start Docker or Podman, or set DOCKER_HOST to its address"),
+            Self::Unreachable { .. } | Self::EngineLost { .. } => {
+                Some("check whether the engine is running: `docker info`")
+            }
+            Self::Forbidden { .. } => Some("add this user to the group `docker`, or use a rootless engine"),
             Self::NoImage { .. } => Some("pull or build it, or set `pull` to \"missing\""),
-            Self::NotPulled { .. } => Some("look at its name; one that needs a login is pulled by hand first"),
-            Self::NameTaken { .. } => Some("remove that container, or leave `containerName` out"),
+            Self::NotPulled { .. } => Some("check the name; if the image requires a login, pull it by hand first"),
+            Self::NameTaken { .. } => Some("remove that container, or remove `containerName`"),
             Self::PortTaken { .. } => Some(
-                "end who has it, or choose another; `ports` as in [8080] has a free one chosen, unless `network` is \"host\"",
+                "stop the program that uses it, or choose another port; with `ports` as in [8080] a free port is \
+                 chosen, unless `network` is \"host\"",
             ),
             Self::NoCommand { .. } => Some("set `command` to a program that is in the image"),
             Self::OutOfMemory { .. } => Some("raise `memory` in its `docker` block"),
-            Self::NoFolder { .. } => Some("make that folder first, or look how it is written in `volumes`"),
+            Self::NoFolder { .. } => Some("create that folder first, or check how it is written in `volumes`"),
             Self::NotPublished { .. } => {
-                Some("name another `network` in its `docker` block: one with a bridge, or \"host\"")
+                Some("set another `network` in its `docker` block: a bridge network, or \"host\"")
             }
-            Self::Deaf { .. } => Some("it must listen at 0.0.0.0 inside, at the first of its `ports`"),
+            Self::Deaf { .. } => {
+                Some("the server must listen on 0.0.0.0 inside the container, on the first of its `ports`")
+            }
             Self::Exited { .. }
             | Self::Crashed { .. }
             | Self::StoppedFromOutside { .. }
@@ -204,7 +209,7 @@ fn name_of(signal: i64) -> &'static str {
     }
 }
 
-/// The status the engine answered with.
+/// The status of the engine's response.
 pub(crate) fn status(error: &Error) -> Option<u16> {
     match error {
         Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
@@ -212,7 +217,7 @@ pub(crate) fn status(error: &Error) -> Option<u16> {
     }
 }
 
-/// The engine's own words, or what kept it from having any.
+/// The engine's own message, or why there is none.
 pub(crate) fn in_words(error: &Error) -> String {
     match error {
         Error::DockerResponseServerError { message, .. } => message.trim().to_owned(),
@@ -221,7 +226,7 @@ pub(crate) fn in_words(error: &Error) -> String {
     }
 }
 
-/// What began it. Everything around that is told by the names of libraries.
+/// The root cause. The errors around it only name libraries.
 fn first_cause(error: &dyn std::error::Error) -> &dyn std::error::Error {
     let mut cause = error;
     while let Some(deeper) = cause.source() {

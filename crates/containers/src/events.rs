@@ -1,8 +1,8 @@
-//! News from the engine: one stream of events for each engine, about containers of ours only.
+//! Events of the engine: one stream for each engine, about containers of ours only.
 //!
-//! That a container has ended is also waited for at the engine (see `container`), which tells its exit code. The stream hears
-//! what such a wait does not: a container that was paused. And when it breaks off, and when it is open again after that,
-//! everybody looks at their container: whatever happened meanwhile is found out.
+//! The end of a container is also awaited at the engine (see `container`), which returns its exit code. The stream
+//! reports what such a wait does not: a paused container. And when it breaks, and when it is open again after that,
+//! every subscriber inspects its container, so that nothing that happened meanwhile is missed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,19 +19,19 @@ use crate::engine::Engine;
 use crate::error::in_words;
 use crate::labels::INSTANCE_LABEL;
 
-/// Between attempts to open a stream that broke off: so long at first, and never longer than that.
+/// The delay between attempts to open a broken stream, at first and at most.
 const MIN_REOPEN_DELAY: Duration = Duration::from_millis(100);
 const MAX_REOPEN_DELAY: Duration = Duration::from_secs(5);
-/// A stream that was open for so long did not break off at once.
+/// A stream that was open for this long did not break at once.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// How long an engine may take to say that it is there.
+/// How long an engine may take to respond to a ping.
 const ENGINE_PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// A new stream begins so far back. Opening it takes a moment, and clocks differ.
+/// How far back a new stream begins. Opening it takes a moment, and clocks differ.
 const REPLAY_WINDOW: Duration = Duration::from_secs(10);
-/// What can end a container, or keep it from answering, in the words of Docker and of Podman.
+/// Events that can end a container, or keep it from responding, by Docker's and Podman's names.
 const ENDING_EVENTS: [&str; 8] = ["die", "died", "destroy", "remove", "stop", "oom", "pause", "paused"];
 
-/// Listens to engines for as long as there are containers to hear of.
+/// Listens to engines as long as there are subscribed containers.
 #[derive(Debug)]
 pub(crate) struct EventListener {
     label: String,
@@ -42,12 +42,12 @@ pub(crate) struct EventListener {
 /// An engine that is listened to.
 #[derive(Debug)]
 struct Watched {
-    /// Who is to look at which container.
+    /// The subscribers, by container.
     containers: HashMap<String, Arc<Notify>>,
     listening: AbortHandle,
 }
 
-/// Somebody who waits for news of one container. Listening ends with the last of them.
+/// A subscription to one container. Listening ends with the last of them.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     listener: Arc<EventListener>,
@@ -62,7 +62,7 @@ impl EventListener {
         Arc::new(Self { label: format!("{INSTANCE_LABEL}={instance}"), engines: Mutex::default() })
     }
 
-    /// Has news of that container told.
+    /// Subscribes to that container.
     pub(crate) fn subscribe(self: &Arc<Self>, engine: &Engine, container: &str) -> Subscription {
         let changed = Arc::new(Notify::new());
         let mut engines = self.lock();
@@ -85,7 +85,7 @@ impl EventListener {
             return;
         }
         let id = event.actor.as_ref().and_then(|actor| actor.id.as_deref()).unwrap_or_default();
-        tracing::debug!(container = id, event = ?event.action, "news of a container");
+        tracing::debug!(container = id, event = ?event.action, "container event");
         if let Some(changed) = self.lock().get(address).and_then(|watched| watched.containers.get(id)) {
             changed.notify_one();
         }
@@ -103,7 +103,7 @@ impl EventListener {
 }
 
 impl Subscription {
-    /// Waits until there may be something to see.
+    /// Waits until the container should be inspected.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -127,7 +127,7 @@ async fn listen(listener: Weak<EventListener>, engine: Engine, label: String) {
     loop {
         let opened_at = Instant::now();
         read_stream(&listener, &engine, &label).await;
-        // Whatever the stream would have told is to be seen.
+        // Whatever the stream would have reported can be seen by an inspection.
         notify_all(&listener, &engine);
         if opened_at.elapsed() > STABLE_AFTER {
             pause = MIN_REOPEN_DELAY;
@@ -139,7 +139,7 @@ async fn listen(listener: Weak<EventListener>, engine: Engine, label: String) {
                 break;
             }
         }
-        tracing::debug!(engine = %engine.address, "the container engine is listened to again");
+        tracing::debug!(engine = %engine.address, "listening to events of the container engine again");
         notify_all(&listener, &engine);
     }
 }
@@ -148,7 +148,7 @@ fn notify_all(listener: &Weak<EventListener>, engine: &Engine) {
     listener.upgrade().into_iter().for_each(|listener| listener.notify_all(&engine.address));
 }
 
-/// Passes on what one stream tells, until it breaks off.
+/// Forwards the events of one stream, until it breaks.
 async fn read_stream(listener: &Weak<EventListener>, engine: &Engine, label: &str) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(REPLAY_WINDOW);
     let filters = HashMap::from([("type", vec!["container"]), ("label", vec![label])]);
@@ -162,7 +162,7 @@ async fn read_stream(listener: &Weak<EventListener>, engine: &Engine, label: &st
             }
             Some(Err(error)) => {
                 let error = in_words(&error);
-                tracing::debug!(engine = %engine.address, error, "the stream of events broke off");
+                tracing::debug!(engine = %engine.address, error, "the event stream ended");
                 return;
             }
             None => return,

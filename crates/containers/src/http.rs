@@ -1,5 +1,4 @@
-//! A server talked to over HTTP at a port of its container: the container is ours, the conversation is that with any
-//! server elsewhere.
+//! A server over HTTP at a port of its container: the container is ours, the connection is that of any remote server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,12 +15,11 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use upstream::failure::Cause;
 use upstream::stderr::Tail;
 use upstream::stream::Source;
 use upstream::{
-    Connection, Connector, ContainerHandle, Ending, Phase, ProcessInfo, Report, ServerRequest, Stop, Upstream,
-    UpstreamObserver,
+    Cause, Connection, Connector, ContainerHandle, Ending, Phase, ProcessInfo, Report, ServerRequest, Stop, Upstream,
+    UpstreamObserver, report_ended,
 };
 
 use crate::container::RunningContainer;
@@ -30,16 +28,16 @@ use crate::error::ContainerError;
 use crate::spec::LOOPBACK;
 use crate::{Containers, failed, not_started, unless_stuck};
 
-/// How often it is looked whether somebody listens.
+/// How often the port is tried.
 const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a connection must stand for somebody to be behind it. An engine's proxy takes it, and drops it if nobody is.
+/// How long a connection must last to reach a listener. An engine's proxy accepts it, and drops it if there is none.
 const CONNECTION_STABLE_AFTER: Duration = Duration::from_millis(100);
-/// How long the engine may take to tell of the end of a container, once the conversation broke off.
+/// How long the engine may take to report the end of a container, once the connection is lost.
 const ENGINE_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long we read on after its end.
+/// How long we continue reading after its end.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
-/// Lives the server's life; returns when nothing of it is left.
+/// Runs the server; returns when all of it has ended.
 pub(crate) async fn run(
     containers: &Containers,
     engine: &Engine,
@@ -53,8 +51,8 @@ pub(crate) async fn run(
     let opened = unless_stuck(RunningContainer::open(containers, engine, &upstream, wanted, &tail), &stop).await;
     let (mut container, attached) = match opened {
         Some(Ok(opened)) => opened,
-        Some(Err(error)) => return upstream.ended(&*observer, &Arc::new(not_started(&upstream, error))),
-        None => return upstream.ended(&*observer, &Arc::new(Ending::Stopped)),
+        Some(Err(error)) => return upstream.ended(&observer, &Arc::new(not_started(&upstream, error))).await,
+        None => return upstream.ended(&observer, &Arc::new(Ending::Stopped)).await,
     };
     observer.on_container(upstream.index, Arc::clone(&container.stats) as _);
     observer.on_process(upstream.index, ProcessInfo { process: None, tail: tail.clone() });
@@ -70,7 +68,7 @@ pub(crate) async fn run(
     upstream.report(&*observer, &ending, tail.lines());
 }
 
-/// From a container that was just started to one that is to be closed. Everybody has been told of the end.
+/// From a started container to one that is to be closed. The end has been reported by then.
 async fn serve(
     upstream: &Upstream,
     container: &mut RunningContainer,
@@ -79,22 +77,25 @@ async fn serve(
     stop: &mut watch::Receiver<Stop>,
     remote: &Connector,
 ) -> Arc<Ending> {
-    let told = |ending: Ending| {
+    let report = async |ending: Ending| {
         let ending = Arc::new(ending);
-        observer.on_ended(upstream.index, &ending);
+        report_ended(observer, upstream.index, &ending).await;
         ending
     };
     let inside = wanted.ports.first().map_or(0, |port| port.inside);
     let Some(&here) = container.ports.get(&inside) else {
-        return told(failed(Phase::Startup, ContainerError::NotPublished { port: inside }.into()));
+        return report(failed(Phase::Startup, ContainerError::NotPublished { port: inside }.into())).await;
     };
-    tokio::select! {
+    let failure = tokio::select! {
         biased;
-        _ = stop.wait_for(|&stop| stop > Stop::Never) => return told(Ending::Stopped),
-        ended = &mut container.ending => return told(failed(Phase::Initialization, cause_of(ended))),
-        heard = listens(here, upstream.handshake.start_timeout) => if !heard {
-            return told(failed(Phase::Initialization, ContainerError::Deaf { port: inside }.into()));
-        },
+        _ = stop.wait_for(|&stop| stop > Stop::Never) => Some(Ending::Stopped),
+        ended = &mut container.ending => Some(failed(Phase::Initialization, cause_of(ended))),
+        heard = listens(here, upstream.handshake.start_timeout) => {
+            (!heard).then(|| failed(Phase::Initialization, ContainerError::Deaf { port: inside }.into()))
+        }
+    };
+    if let Some(ending) = failure {
+        return report(ending).await;
     }
 
     let container_observer = Arc::new(ContainerObserver {
@@ -109,7 +110,7 @@ async fn serve(
         tokio::select! {
             biased;
             () = &mut connection_task => break,
-            // It only ever becomes more urgent, so what was passed on need not be again.
+            // It only ever becomes more urgent, so what was forwarded need not be again.
             how = raised(stop, *inner_stop.borrow()) => {
                 inner_stop.send_replace(how);
             }
@@ -117,37 +118,39 @@ async fn serve(
                 has_ended = true;
                 let is_asked = *inner_stop.borrow() > Stop::Never;
                 if !is_asked {
-                    container_observer.container_ended(upstream.index, cause_of(ended).hiding(&upstream.spec.secrets));
+                    container_observer.container_ended(upstream.index, cause_of(ended).hiding(&upstream.spec.secrets)).await;
                 }
                 inner_stop.send_replace(Stop::Now);
             }
         }
     }
-    let Some(ending) = container_observer.ended().take() else { return told(failed(Phase::Runtime, Cause::Broken)) };
+    let Some(ending) = container_observer.ended().take() else {
+        return report(failed(Phase::Runtime, Cause::Broken)).await;
+    };
     if !is_first_failure(&ending) || has_ended {
         return ending;
     }
-    // How the container ended, if it did, says best what happened.
+    // How the container ended, if it did, explains best what happened.
     match timeout(DRAIN_GRACE, &mut container.ending).await {
-        Ok(ended) => told(failed(Phase::Initialization, cause_of(ended).hiding(&upstream.spec.secrets))),
+        Ok(ended) => report(failed(Phase::Initialization, cause_of(ended).hiding(&upstream.spec.secrets))).await,
         Err(_) => {
-            observer.on_ended(upstream.index, &ending);
+            report_ended(observer, upstream.index, &ending).await;
             ending
         }
     }
 }
 
-/// Whether the server was never met. Nobody has a request there that would have to wait for the end to be told.
+/// Whether the server never became ready. Then no request is pending that would have to wait for the cause.
 fn is_first_failure(ending: &Ending) -> bool {
     matches!(ending, Ending::Failed { phase: Phase::Initialization, .. })
 }
 
-/// Waits until stopping is more urgent than that.
+/// Waits until the stop is more urgent than that.
 async fn raised(stop: &mut watch::Receiver<Stop>, than: Stop) -> Stop {
     let raised = stop.wait_for(|&stop| stop > than).await.ok().map(|stop| *stop);
     match raised {
         Some(stop) => stop,
-        // Nobody is left to ask for it.
+        // The sender was dropped.
         None => std::future::pending().await,
     }
 }
@@ -156,7 +159,7 @@ fn cause_of(ended: Result<ContainerError, tokio::task::JoinError>) -> Cause {
     ended.map_or(Cause::Broken, Cause::from)
 }
 
-/// The same server as one that runs elsewhere.
+/// The same server as a remote one.
 fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
     let (dialect, path, headers) = match &wanted.contact {
         Contact::Http { dialect, path, headers } => (*dialect, path.as_str(), headers.clone()),
@@ -165,7 +168,10 @@ fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
     let url = Filled::from(format!("http://{LOOPBACK}:{here}{path}").as_str());
     Upstream {
         index: upstream.index,
-        spec: ServerSpec { transport: Transport::Remote(Remote { url, headers, dialect }), ..upstream.spec.clone() },
+        spec: ServerSpec {
+            transport: Transport::Remote(Remote { url, headers, dialect, oauth: None }),
+            ..upstream.spec.clone()
+        },
         environment: Vec::new(),
         withheld: upstream.withheld,
         handshake: upstream.handshake.clone(),
@@ -177,7 +183,7 @@ fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
     }
 }
 
-/// Whether somebody listens there before the patience is over.
+/// Whether the port accepts connections before the timeout.
 async fn listens(port: u16, timeout: Duration) -> bool {
     let deadline = Instant::now() + timeout;
     while Instant::now() < deadline {
@@ -193,11 +199,11 @@ async fn try_connect(address: SocketAddr) -> bool {
     let Ok(Ok(mut stream)) = timeout(CONNECTION_STABLE_AFTER * 10, TcpStream::connect(address)).await else {
         return false;
     };
-    // Nothing is said, so nothing comes back: unless nobody is there, and the connection is dropped.
+    // Nothing is sent, so nothing comes back: unless there is no listener, and the connection is dropped.
     timeout(CONNECTION_STABLE_AFTER, stream.read(&mut [0])).await.is_err()
 }
 
-/// Reads all the container says: it talks to us elsewhere, so both streams are words for people.
+/// Reads all output of the container: messages use HTTP, so both streams are logs.
 fn read_output(upstream: &Upstream, tail: &Tail, attached: AttachContainerResults) -> Vec<JoinHandle<()>> {
     let pipes = std::io::pipe().and_then(|(reader, writer)| {
         Ok((Source::adopt(reader.into())?.with_small_share(), pipe::Sender::from_owned_fd(writer.into())?))
@@ -221,25 +227,25 @@ fn read_output(upstream: &Upstream, tail: &Tail, attached: AttachContainerResult
     vec![carrying, following]
 }
 
-/// Stands between the conversation and who watches: if the container ends, that is what happened, not that the
-/// conversation broke off or that we then ended it.
+/// Wraps the observer of the connection: if the container ends, that is the cause, not that the connection was lost or
+/// that we then closed it.
 #[derive(Debug)]
 struct ContainerObserver {
     outer: Arc<dyn UpstreamObserver>,
     /// Once it is running.
     connection: Mutex<Option<Arc<Connection>>>,
-    /// What everybody was told of the end.
+    /// The end that was reported.
     ended: Mutex<Option<Arc<Ending>>>,
 }
 
 impl ContainerObserver {
-    /// The container has ended. Everybody is told so before the conversation can be missed.
-    fn container_ended(&self, index: usize, cause: Cause) {
+    /// The container has ended. That is reported before the lost connection can be.
+    async fn container_ended(&self, index: usize, cause: Cause) {
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
         let phase = if connection.is_some() { Phase::Runtime } else { Phase::Initialization };
         let ending = Arc::new(failed(phase, cause));
         *self.ended() = Some(Arc::clone(&ending));
-        self.outer.on_ended(index, &ending);
+        report_ended(&self.outer, index, &ending).await;
         connection.into_iter().for_each(|connection| connection.end(&ending));
     }
 
@@ -270,6 +276,10 @@ impl UpstreamObserver for ContainerObserver {
         self.outer.on_server_request(index, request);
     }
 
+    fn has_large_offer(&self, index: usize) -> bool {
+        self.outer.has_large_offer(index)
+    }
+
     fn on_ended(&self, index: usize, ending: &Arc<Ending>) {
         {
             let mut ended = self.ended();
@@ -278,7 +288,7 @@ impl UpstreamObserver for ContainerObserver {
             }
             *ended = Some(Arc::clone(ending));
         }
-        // That may be because the container has ended: told when that is known.
+        // That may be because the container has ended: reported when that is known.
         if !is_first_failure(ending) {
             self.outer.on_ended(index, ending);
         }
@@ -292,10 +302,10 @@ impl UpstreamObserver for ContainerObserver {
         self.outer.on_preparing(index, progress);
     }
 
-    fn on_container(&self, index: usize, housing: Arc<dyn ContainerHandle>) {
-        self.outer.on_container(index, housing);
+    fn on_container(&self, index: usize, container: Arc<dyn ContainerHandle>) {
+        self.outer.on_container(index, container);
     }
 
-    // Told when the container is gone, with its last words.
+    // Reported when the container has ended, with its last output.
     fn on_report(&self, _: usize, _: Report) {}
 }

@@ -1,4 +1,4 @@
-//! Having the image there: as it is, or pulled, with progress for who wants to see it.
+//! Provides the image: an existing one, or pulled, with progress reports.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use tokio::time::{Instant, timeout};
 use crate::engine::Engine;
 use crate::error::{ContainerError, in_words, status};
 
-/// For so long a pull may make no progress at all.
+/// How long a pull may make no progress at all.
 const PULL_STALL_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often progress is told.
+/// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Sees to it that the image is there. May be given up at any moment.
+/// Ensures that the image exists. Cancel safe.
 pub(crate) async fn provide(engine: &Engine, wanted: &Container, report: impl Fn(&str)) -> Result<(), ContainerError> {
     let image = &wanted.image;
     let is_here = match engine.docker.inspect_image(&image.value).await {
         Ok(_) => true,
         Err(error) if status(&error) == Some(404) => false,
-        Err(error) => return Err(ContainerError::Refused { operation: "look for the image", words: in_words(&error) }),
+        Err(error) => return Err(ContainerError::Refused { operation: "inspect the image", words: in_words(&error) }),
     };
     match (wanted.pull, is_here) {
         (Pull::Never, false) => Err(ContainerError::NoImage { image: image.shown().to_owned() }),
@@ -47,7 +47,7 @@ async fn pull(engine: &Engine, wanted: &Container, report: impl Fn(&str)) -> Res
             Ok(Some(Ok(step))) => step,
             Ok(Some(Err(error))) => return Err(failed(in_words(&error))),
             Ok(None) => break,
-            Err(_) => return Err(failed(format!("nothing came for {} s", PULL_STALL_TIMEOUT.as_secs()))),
+            Err(_) => return Err(failed(format!("no data for {} s", PULL_STALL_TIMEOUT.as_secs()))),
         };
         if let Some(problem) = step.error_detail.as_ref().and_then(|detail| detail.message.clone()) {
             return Err(failed(problem));
@@ -62,14 +62,14 @@ async fn pull(engine: &Engine, wanted: &Container, report: impl Fn(&str)) -> Res
     Ok(())
 }
 
-/// A name without a tag means the newest, but an engine takes it for all there are.
+/// A name without a tag means the latest, but an engine would pull all tags.
 fn with_tag(image: &str) -> (&str, Option<&'static str>) {
     let last = image.rsplit('/').next().unwrap_or(image);
     let is_exact = last.contains([':', '@']);
     (image, (!is_exact).then_some("latest"))
 }
 
-/// How far the layers of an image have come.
+/// The progress of the layers of an image.
 #[derive(Default)]
 struct Layers(HashMap<String, (i64, i64)>);
 
@@ -96,7 +96,7 @@ impl Layers {
     fn in_words(&self) -> String {
         let (done, all) = self.0.values().fold((0, 0), |(done, all), (current, total)| (done + current, all + total));
         match self.0.len() {
-            0 => "looking at it".to_owned(),
+            0 => "resolving".to_owned(),
             layers if all == 0 => format!("{layers} layer{}", if layers == 1 { "" } else { "s" }),
             layers => {
                 format!("{} of {} MB, {layers} layer{}", done >> 20, all >> 20, if layers == 1 { "" } else { "s" })
@@ -132,7 +132,7 @@ mod tests {
             ..CreateImageInfo::default()
         };
         let mut layers = Layers::default();
-        assert_eq!(layers.in_words(), "looking at it");
+        assert_eq!(layers.in_words(), "resolving");
         layers.note(&step("a", "Pulling fs layer", None, None));
         assert_eq!(layers.in_words(), "1 layer");
         layers.note(&step("a", "Downloading", Some(1 << 20), Some(4 << 20)));

@@ -1,28 +1,31 @@
-//! Servers in containers of ours, made and removed through the engine that is there: Docker or Podman.
+//! Servers in containers of ours, created and removed through the installed engine: Docker or Podman.
 //!
 //! # Layout
-//! - [`Containers`] (here): all containers of this program, and the life of a server in one
-//! - [`engine`]: where the engine is; `error`: what can go wrong with it, in words
-//! - [`labels`]: the labels by which we know our own, and what is left of a program that was killed
-//! - `image`: having the image there
-//! - `spec`: what the engine is asked for, with defaults that are safe
-//! - `ports`: who has which port of the machine
-//! - `container`: one container from creation to removal; `stats`: what it uses
-//! - `events`: what the engine says has happened to containers
-//! - `stdio`: a server talked to over the container's stdin and stdout
-//! - `http`: a server talked to over HTTP at a port of the container
+//! - [`Containers`] (here): all containers of this program, and the connector that runs a server in one
+//! - `engine`: finds the engine; `error`: the errors, as text
+//! - `labels`: the labels that identify our containers, and the removal of leftovers
+//! - `image`: provides the image
+//! - `spec`: the container's definition, with safe defaults
+//! - `ports`: which server has which host port
+//! - `container`: one container from creation to removal; `stats`: its resource usage
+//! - `events`: the engine's events about containers
+//! - `stdio`: a server over the container's stdin and stdout
+//! - `http`: a server over HTTP at a port of the container
 
 mod container;
-pub mod engine;
+mod engine;
 mod error;
 mod events;
 mod http;
 mod image;
-pub mod labels;
+mod labels;
 mod ports;
 mod spec;
 mod stats;
 mod stdio;
+
+pub use engine::Engine;
+pub use labels::Owner;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -31,19 +34,17 @@ use std::time::Duration;
 use catalog::{Contact, Transport};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{sleep, timeout};
-use upstream::failure::Cause;
-use upstream::{Connector, ConnectorTask, Ending, Phase, Stop, Upstream, UpstreamObserver};
+use upstream::{Cause, Connector, ConnectorTask, Ending, Phase, Stop, Upstream, UpstreamObserver, stdio_server};
 
-use crate::engine::Engine;
 use crate::error::ContainerError;
 use crate::events::EventListener;
-use crate::labels::Owner;
 use crate::ports::PortClaims;
+use crate::stdio::ContainerHost;
 
-/// Between looks at whether what is owed can be removed: so long at first, and never longer than that.
+/// The delay between attempts to remove pending containers, at first and at most.
 const MIN_REMOVAL_DELAY: Duration = Duration::from_millis(500);
 const MAX_REMOVAL_DELAY: Duration = Duration::from_secs(10);
-/// How long an engine may take to finish what it began, once nobody wants it any more; and at the end of the program.
+/// How long an engine may take to finish an operation that is no longer wanted; and at the end of the program.
 const ENGINE_STUCK_TIMEOUT: Duration = Duration::from_secs(10);
 const FINAL_REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -52,7 +53,7 @@ const FINAL_REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Containers {
     me: Weak<Self>,
     owner: Owner,
-    /// What somebody who was us has left behind is gone.
+    /// The leftovers of an earlier process are removed.
     cleared: OnceCell<()>,
     /// Containers that could not be removed when they should have been.
     pending_removals: Mutex<PendingRemovals>,
@@ -63,12 +64,12 @@ pub struct Containers {
 #[derive(Debug, Default)]
 struct PendingRemovals {
     containers: Vec<String>,
-    /// Somebody tries again and again.
+    /// A task is retrying.
     is_looked_after: bool,
 }
 
 impl Containers {
-    /// Those of `owner`. No engine is looked for until one is needed.
+    /// The containers of `owner`. No engine is searched for until one is needed.
     pub fn new(owner: Owner) -> Arc<Self> {
         let listener = EventListener::new(&owner.instance);
         Arc::new_cyclic(|me| Self {
@@ -81,7 +82,7 @@ impl Containers {
         })
     }
 
-    /// The life of a server that is no program of ours: in a container, or else as `remote` has it.
+    /// The connector of servers that are no processes of ours: in a container, or else through `remote`.
     pub fn connector_or(self: &Arc<Self>, remote: Connector) -> Connector {
         let containers = Arc::clone(self);
         Arc::new(move |upstream: Upstream, observer, stop| -> ConnectorTask {
@@ -92,7 +93,7 @@ impl Containers {
         })
     }
 
-    /// Removes what a program of the same owner left behind when it was killed. Without an engine there is nothing to do.
+    /// Removes the leftovers of a killed program of the same owner. Without an engine there is nothing to do.
     pub async fn clear_up(&self) {
         let cleared = match Engine::find().await {
             Ok(engine) => self.cleared(&engine).await,
@@ -100,11 +101,11 @@ impl Containers {
             Err(failure) => Err(failure),
         };
         if let Err(error) = cleared {
-            tracing::debug!(%error, "could not look for containers that were left behind");
+            tracing::debug!(%error, "failed to look for leftover containers");
         }
     }
 
-    /// Tries once more to remove what could not be removed. For the end of the program.
+    /// Tries once more to remove pending containers. For the end of the program.
     pub async fn settle(&self) {
         if self.pending_removals().containers.is_empty() {
             return;
@@ -118,19 +119,21 @@ impl Containers {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "containers are left behind; the next start removes them"),
             Err(_) => {
-                tracing::warn!("containers are left behind: the engine does not answer; the next start removes them");
+                tracing::warn!(
+                    "containers are left behind because the engine does not respond; the next start removes them"
+                );
             }
         }
     }
 
-    /// Everything that is to be removed is, so that names and ports are free.
+    /// Ensures that everything pending is removed, so that names and ports are free.
     async fn cleared(&self, engine: &Engine) -> Result<(), ContainerError> {
         self.cleared.get_or_try_init(|| self.remove_leftovers(engine)).await?;
         self.remove_pending(engine).await;
         Ok(())
     }
 
-    /// Removes what somebody who was us has left behind; what cannot be removed is owed.
+    /// Removes the leftovers of an earlier process; those that cannot be removed become pending.
     async fn remove_leftovers(&self, engine: &Engine) -> Result<(), ContainerError> {
         let stuck = labels::remove_leftovers(&self.owner, engine).await?;
         stuck.iter().for_each(|id| self.remove_later(id));
@@ -144,15 +147,15 @@ impl Containers {
         }
     }
 
-    /// Removes a container, now or as soon as the engine can be reached again.
+    /// Removes a container, now or as soon as the engine is reachable again.
     async fn remove(&self, engine: &Engine, id: &str) {
         if let Err(error) = engine.remove(id).await {
-            tracing::warn!(container = id, %error, "could not remove a container; will try again");
+            tracing::warn!(container = id, %error, "failed to remove a container; will retry");
             self.remove_later(id);
         }
     }
 
-    /// Has a container removed by and by.
+    /// Adds a container to the pending removals.
     fn remove_later(&self, id: &str) {
         let mut pending_removals = self.pending_removals();
         pending_removals.containers.push(id.to_owned());
@@ -162,7 +165,7 @@ impl Containers {
         }
     }
 
-    /// Whether nothing is owed any more. Then nobody looks after it any longer.
+    /// Whether nothing is pending any more. Then the retry task ends.
     fn is_settled(&self) -> bool {
         let mut pending_removals = self.pending_removals();
         pending_removals.is_looked_after = !pending_removals.containers.is_empty();
@@ -174,9 +177,9 @@ impl Containers {
     }
 }
 
-/// Removes what could not be removed as soon as the engine is back, whether or not anybody wants anything else of it.
+/// Removes pending containers as soon as the engine is reachable again, whether or not it is needed otherwise.
 ///
-/// Boxed, for it calls who called it.
+/// Boxed, because it is recursive.
 fn retry_removals(containers: Weak<Containers>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let mut pause = MIN_REMOVAL_DELAY;
@@ -204,24 +207,33 @@ async fn run(
     let Transport::Container(wanted) = upstream.spec.transport.clone() else { return };
     let prepared = tokio::select! {
         biased;
-        _ = stop.wait_for(|&stop| stop > Stop::Never) => {
-            return upstream.ended(&*observer, &Arc::new(Ending::Stopped));
+        _ = stop.wait_for(|&stop| stop > Stop::Never) => Err(Ending::Stopped),
+        prepared = prepare(&containers, &upstream, &wanted, &*observer) => {
+            prepared.map_err(|failure| not_started(&upstream, failure))
         }
-        prepared = prepare(&containers, &upstream, &wanted, &*observer) => prepared,
     };
     let engine = match prepared {
         Ok(engine) => engine,
-        Err(failure) => return upstream.ended(&*observer, &Arc::new(not_started(&upstream, failure))),
+        Err(ending) => return upstream.ended(&observer, &Arc::new(ending)).await,
     };
     match &wanted.contact {
-        Contact::Stdio => stdio::run(&containers, &engine, &upstream, &wanted, &observer, stop).await,
+        Contact::Stdio => {
+            let host = ContainerHost {
+                containers: &containers,
+                engine: &engine,
+                upstream: &upstream,
+                wanted: &wanted,
+                observer: &observer,
+            };
+            stdio_server::run(&host, &upstream, &observer, stop).await;
+        }
         Contact::Http { .. } => {
             http::run(&containers, &engine, upstream, &wanted, observer, stop, remote).await;
         }
     }
 }
 
-/// Everything up to the container itself. May be given up at any moment.
+/// Everything before the container itself. Cancel safe.
 async fn prepare(
     containers: &Containers,
     upstream: &Upstream,
@@ -234,17 +246,17 @@ async fn prepare(
     Ok(engine)
 }
 
-/// Why there is no container. An engine repeats what it was told, secrets included.
+/// Why there is no container. An engine repeats its input, secrets included.
 fn not_started(upstream: &Upstream, failure: ContainerError) -> Ending {
     failed(Phase::Startup, Cause::from(failure).hiding(&upstream.spec.secrets))
 }
 
-/// What an engine does that must not be given up half-way; unless nobody wants it any more and the engine does not come to an
-/// end. What it may have made then is removed by the next start.
+/// Runs an engine operation that must not be cancelled half-way; unless it is no longer wanted and the engine does not
+/// finish. What it may have created then is removed by the next start.
 async fn unless_stuck<T>(operation: impl Future<Output = T>, stop: &watch::Receiver<Stop>) -> Option<T> {
     let mut stop = stop.clone();
     let stuck = async {
-        // Nobody can ask for it any more, either.
+        // The sender was dropped, so a stop cannot be requested any more either.
         stop.wait_for(|&stop| stop > Stop::Never).await.ok();
         sleep(ENGINE_STUCK_TIMEOUT).await;
     };

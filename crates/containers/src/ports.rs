@@ -1,4 +1,4 @@
-//! Which ports of the machine are whose, among servers that run in its own network.
+//! Which server has which host port, among servers in the host network.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ pub(crate) struct PortClaims {
     by_port: Mutex<HashMap<u16, String>>,
 }
 
-/// Ports that are somebody's until this is dropped.
+/// Ports that are taken until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct PortClaim {
     ports: Vec<u16>,
@@ -25,7 +25,7 @@ impl PortClaims {
         if let Some((port, owner)) = ports.iter().find_map(|port| Some((port, by_port.get(port)?))) {
             return Err(ContainerError::PortTaken {
                 port: port.to_string(),
-                words: format!("server `{owner}` has it"),
+                words: format!("server `{owner}` uses it"),
             });
         }
         by_port.extend(ports.iter().map(|port| (*port, server.to_owned())));
@@ -51,11 +51,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_one_servers_until_that_one_is_gone() {
+    fn a_port_belongs_to_one_server_until_that_is_removed() {
         let claims = Arc::new(PortClaims::default());
         let first = claims.take("one", &[80, 81]).unwrap();
-        let told = claims.take("two", &[82, 81]).unwrap_err().to_string();
-        assert_eq!(told, "port 81 is in use already: server `one` has it");
+        let error = claims.take("two", &[82, 81]).unwrap_err().to_string();
+        assert_eq!(error, "port 81 is already in use: server `one` uses it");
         drop(first);
         claims.take("two", &[82, 81]).unwrap();
     }

@@ -1,18 +1,18 @@
-//! What the engine is asked for: a container that can do what its server needs, and little else.
+//! The container's definition: it can do what its server needs, and little else.
 
 use std::collections::HashMap;
 
 use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, PortBinding};
 use catalog::{Contact, Container};
 
-/// Memory for a server whose config says nothing.
+/// The memory limit of a server without a configured one.
 pub(crate) const DEFAULT_MEMORY: u64 = 1 << 30;
-/// Processes and threads it may have.
+/// The maximum number of processes and threads.
 const MAX_PROCESSES: i64 = 512;
 /// Where published ports are reached: from this machine only.
 pub(crate) const LOOPBACK: &str = "127.0.0.1";
 
-/// What is to be made. Values of `env` go to the engine in the body of a request and stand on no command line.
+/// The definition of a container. Values of `env` are sent to the engine in a request body and are on no command line.
 pub(crate) fn body(
     wanted: &Container,
     labels: HashMap<String, String>,
@@ -56,7 +56,7 @@ fn limits(wanted: &Container, is_stdio: bool) -> HostConfig {
         memory_swap: Some(memory),
         nano_cpus: wanted.nano_cpus.map(signed),
         pids_limit: Some(MAX_PROCESSES),
-        // Somebody has to bury the children of a server that does not do it itself, and to pass signals on.
+        // An init process reaps the children of a server that does not do it itself, and forwards signals.
         init: Some(true),
         cap_drop: Some(vec!["ALL".to_owned()]),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -66,14 +66,14 @@ fn limits(wanted: &Container, is_stdio: bool) -> HostConfig {
         mounts: (!mounts.is_empty()).then_some(mounts),
         port_bindings: (network.as_deref() != Some("host")).then(|| published(wanted)),
         network_mode: network,
-        // What it says is read by us. The engine would keep every message on disk.
+        // Its output is read by us. The engine would store every message on disk.
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
         ..HostConfig::default()
     }
 }
 
-/// A folder of this machine as a mount: the engine wants it to be there. As a bind it would make one that is missing, for
-/// root. Whoever says more about it than `ro` can only say so in a bind.
+/// A host folder as a mount, which must exist. As a bind the engine would create a missing one, owned by root. Options
+/// other than `ro` are only possible in a bind.
 fn folder_of_machine(volume: &str) -> Option<Mount> {
     let mut parts = volume.split(':');
     let (here, inside, mode) = (parts.next()?, parts.next()?, parts.next());
@@ -99,7 +99,7 @@ fn published(wanted: &Container) -> HashMap<String, Option<Vec<PortBinding>>> {
     wanted.ports.iter().map(|port| (key(port.inside), Some(vec![binding(port.here)]))).collect()
 }
 
-/// What the engine calls a port.
+/// The engine's name of a port.
 pub(crate) fn key(port: u16) -> String {
     format!("{port}/tcp")
 }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_over_stdio_has_no_network_unless_it_is_asked_for() {
+    fn a_server_over_stdio_has_no_network_by_default() {
         let network =
             |wanted: &Container| body(wanted, HashMap::new(), std::iter::empty()).host_config.unwrap().network_mode;
         assert_eq!(network(&wanted(Contact::Stdio)), Some("none".to_owned()));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_allowed_that_was_not_asked_for() {
+    fn a_container_gets_only_requested_permissions() {
         let made = body(&wanted(Contact::Stdio), HashMap::new(), std::iter::empty());
         assert!(made.env.unwrap().contains(&"KEY=hunter2".to_owned()));
         assert_eq!((made.entrypoint, made.cmd), (None, Some(vec!["x".to_owned()])));

@@ -1,4 +1,4 @@
-//! What a container uses, for who looks at it.
+//! The resource usage of a container.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use upstream::{ContainerHandle, ContainerInfo, Usage};
 
 use crate::engine::Engine;
 
-/// Between two looks at how much processor time was used.
+/// The interval between two samples of the processor time.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
-/// How long the engine may take in all.
+/// How long the engine may take in total.
 const STATS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A container that can be looked at.
+/// A container that can be inspected.
 #[derive(Debug)]
 pub(crate) struct ContainerStats {
     engine: Engine,
@@ -42,7 +42,7 @@ impl ContainerStats {
         sleep(SAMPLE_INTERVAL).await;
         let after = self.look().await?;
         let memory = after.memory_stats.as_ref()?;
-        // Files that can be forgotten at any moment are not what people mean by memory in use.
+        // The page cache can be freed at any moment, and does not count as memory in use.
         let files = memory
             .stats
             .as_ref()
@@ -65,7 +65,7 @@ impl ContainerHandle for ContainerStats {
     }
 }
 
-/// Of one processor, between two looks.
+/// Of one processor, between two samples.
 fn cpu_percent(before: &ContainerStatsResponse, after: &ContainerStatsResponse) -> Option<f64> {
     let used = |stats: &ContainerStatsResponse| stats.cpu_stats.as_ref()?.cpu_usage.as_ref()?.total_usage;
     let passed = |stats: &ContainerStatsResponse| stats.cpu_stats.as_ref()?.system_cpu_usage;

@@ -1,8 +1,8 @@
-//! What a client can read and what it sends: the `Accept` and `Content-Type` headers.
+//! The `Accept` and `Content-Type` headers: what a client can read and what it sends.
 
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 
-/// The forms of an answer that a client can read.
+/// The response formats that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accepts {
     pub(crate) json: bool,
@@ -10,13 +10,13 @@ pub(crate) struct Accepts {
 }
 
 impl Accepts {
-    /// What the headers say. Who says nothing takes everything.
+    /// Reads the headers. A client without `Accept` takes everything.
     pub(crate) fn read(headers: &HeaderMap) -> Self {
         let mut accepts = Self { json: false, events: false };
         let mut says_something = false;
         for value in headers.get_all(ACCEPT) {
             says_something = true;
-            // What nearly every client says.
+            // The value of nearly every client.
             if value == "application/json, text/event-stream" {
                 return Self { json: true, events: true };
             }
@@ -41,7 +41,7 @@ impl Accepts {
     }
 }
 
-/// Whether the body is said to be JSON.
+/// Whether the body is declared as JSON.
 pub(crate) fn sends_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(CONTENT_TYPE) else { return false };
     let kind = value.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whether a request is let in, and on whose behalf; and what it is told if it is not.
+//! Authentication of requests: the principal of each, or the refusal.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::tokens::{Credential, Denied};
 const CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\"";
 const WRONG_TOKEN_CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\", error=\"invalid_token\"";
 
-/// One connection, and what is known of who made it.
+/// One connection, and what is known of its peer.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) guarded: Arc<GuardedConnection>,
@@ -30,7 +30,7 @@ pub(crate) struct Connection {
     peer: Peer,
 }
 
-/// A request that is not let in, as it is answered.
+/// The response to a request that is refused.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
@@ -40,7 +40,7 @@ pub(crate) struct Refusal {
 }
 
 impl Connection {
-    /// Looks at a connection that was just accepted. Nothing if it has ended already.
+    /// Inspects a connection that was just accepted. `None` if it has ended already.
     pub(crate) fn of(shared: &Shared, stream: &TcpStream, guarded: Arc<GuardedConnection>) -> Option<Self> {
         let peer = match &shared.tokens {
             Some(_) => Peer::Unknown,
@@ -51,7 +51,8 @@ impl Connection {
     }
 }
 
-/// Whose request it is, by its token or by that of the fallback service's session; nothing where its connection is enough.
+/// The credential of a request, by its token or by a session of the fallback service; `None` if its connection
+/// suffices.
 pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> Option<Result<Credential, Denied>> {
     let admitted = match &shared.tokens {
         Some(tokens) => {
@@ -63,7 +64,7 @@ pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> 
         None => shared.local.admit(connection.peer, &parts.headers)?,
     };
     let identify = |token: Arc<str>| identify(shared, &token);
-    // Who shows a wrong token is told so, whatever else is known.
+    // A wrong token is always refused, whatever else is known.
     let vouch = |denied| match (denied, &shared.fallback) {
         (Denied::Missing | Denied::OtherUser | Denied::UnknownUser, Some(fallback)) => {
             fallback.vouch(parts).and_then(identify).ok_or(denied)
@@ -73,7 +74,7 @@ pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> 
     Some(admitted.or_else(vouch))
 }
 
-/// Who has a secret, if it opens.
+/// The owner of a secret, if it is valid.
 pub(crate) fn identify(shared: &Shared, secret: &str) -> Option<Credential> {
     match &shared.tokens {
         Some(tokens) => tokens.identify(secret),
@@ -81,7 +82,7 @@ pub(crate) fn identify(shared: &Shared, secret: &str) -> Option<Credential> {
     }
 }
 
-/// Notes that a request was not let in, and makes the answer to it.
+/// Records that a request was refused, and builds the response.
 pub(crate) fn refusal(shared: &Shared, connection: &Connection, path: &str, denied: Denied) -> Refusal {
     let reason = match denied {
         Denied::Missing => Reason::MissingToken,
@@ -93,11 +94,9 @@ pub(crate) fn refusal(shared: &Shared, connection: &Connection, path: &str, deni
     let refusal = |status, why, challenge| Refusal { status, why, challenge, retry_after: None };
     match (denied, wait) {
         (Denied::Limited(wait), _) | (Denied::Wrong, Some(wait)) => limited(wait),
-        (Denied::Wrong, None) => refusal(
-            StatusCode::UNAUTHORIZED,
-            "Unauthorized: this token is not known here".into(),
-            Some(WRONG_TOKEN_CHALLENGE),
-        ),
+        (Denied::Wrong, None) => {
+            refusal(StatusCode::UNAUTHORIZED, "Unauthorized: unknown token".into(), Some(WRONG_TOKEN_CHALLENGE))
+        }
         (Denied::Missing, _) => refusal(
             StatusCode::UNAUTHORIZED,
             "Unauthorized: send `Authorization: Bearer <token>`".into(),
@@ -110,17 +109,17 @@ pub(crate) fn refusal(shared: &Shared, connection: &Connection, path: &str, deni
     }
 }
 
-/// The answer to a request whose token was removed or replaced while it was read or carried out.
+/// The response to a request whose token was removed or replaced while it was read or handled.
 pub(crate) fn revoked() -> Refusal {
     Refusal {
         status: StatusCode::UNAUTHORIZED,
-        why: "Unauthorized: the token was removed or replaced while this request was under way".into(),
+        why: "Unauthorized: the token was removed or replaced during this request".into(),
         challenge: Some(WRONG_TOKEN_CHALLENGE),
         retry_after: None,
     }
 }
 
-/// Whether somebody who signs in from there has to wait: a token that can be guessed might be among those that open.
+/// Whether a sign-in from that address has to wait: one of the accepted tokens may be short enough to be guessed.
 pub(crate) fn sign_in_refusal(shared: &Shared, connection: &Connection) -> Option<Refusal> {
     let tokens = shared.tokens.as_ref()?;
     let wait = shared.auth_failures.wait(connection.address)?;
@@ -130,21 +129,21 @@ pub(crate) fn sign_in_refusal(shared: &Shared, connection: &Connection) -> Optio
 fn limited(wait: Duration) -> Refusal {
     Refusal {
         status: StatusCode::TOO_MANY_REQUESTS,
-        why: "Too many wrong tokens came from this address; wait before you send another".into(),
+        why: "Too many wrong tokens from this address; wait before you send another".into(),
         challenge: None,
         retry_after: Some(wait),
     }
 }
 
 impl Refusal {
-    /// The answer, as a JSON-RPC error.
+    /// The response, as a JSON-RPC error.
     pub(crate) fn response(&self) -> Response<Body> {
         let mut response = answer::refuse(self.status, &self.why);
         self.add_headers(response.headers_mut());
         response
     }
 
-    /// Adds the headers that belong to it.
+    /// Adds the headers of the refusal.
     pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
         if let Some(challenge) = self.challenge {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));

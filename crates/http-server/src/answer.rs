@@ -1,4 +1,4 @@
-//! The responses we give: JSON, events, nothing at all, or a refusal that says why.
+//! Builds responses: JSON, events, an empty body, or a refusal with its reason.
 
 use bytes::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
@@ -18,12 +18,12 @@ pub(crate) static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-even
 /// Names the aggregators a request comes from; in a refusal, the one that refuses.
 pub(crate) static LOOP_HEADER: HeaderName = HeaderName::from_static(loop_detection::HEADER);
 
-/// Asks proxies to pass on every event as it comes.
+/// Makes proxies forward every event as it arrives.
 static UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A response of JSON.
+/// A JSON response.
 pub(crate) fn json(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -37,7 +37,7 @@ pub(crate) fn line(status: StatusCode, mut line: Vec<u8>) -> Response<Body> {
     json(status, Body::Whole(Bytes::from(line)))
 }
 
-/// A response of events.
+/// An event stream response.
 pub(crate) fn events(events: Events) -> Response<Body> {
     let mut response = Response::new(Body::Events(Box::new(events)));
     let headers = response.headers_mut();
@@ -54,12 +54,12 @@ pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-/// A refusal, as a JSON-RPC error that belongs to no request.
+/// A refusal, as a JSON-RPC error without a request id.
 pub(crate) fn refuse(status: StatusCode, why: &str) -> Response<Body> {
     refuse_request(status, b"null", code::INVALID_REQUEST, why)
 }
 
-/// A refusal because the request comes from ourselves, with our name, by which a sender knows itself.
+/// A refusal because the request comes from ourselves, with our name, by which a sender recognises itself.
 pub(crate) fn refuse_loop(detected: Loop, name: &str) -> Response<Body> {
     let why = match detected {
         Loop::Direct => "Loop detected: this aggregator cannot be a server of itself",
@@ -77,22 +77,22 @@ pub(crate) fn refuse_request(status: StatusCode, id: &[u8], code: i32, why: &str
     line(status, reply::error(id, code, why, None))
 }
 
-/// The method is none of those.
+/// The response to an unsupported HTTP method.
 pub(crate) fn not_allowed(methods: &'static str) -> Response<Body> {
-    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("Method not allowed here; use {methods}"));
+    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("Method not allowed; use {methods}"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     response
 }
 
-/// The client must wait for answers before it asks more.
+/// The client must wait for responses before it sends more.
 pub(crate) fn too_many_requests(id: &[u8]) -> Response<Body> {
-    let why = "Too many requests of this session wait for their answers (limit `requests-per-session`)";
+    let why = "Too many pending requests in this session (limit `requests-per-session`)";
     let mut response = refuse_request(StatusCode::TOO_MANY_REQUESTS, id, code::INTERNAL_ERROR, why);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-/// Whoever asks has too many connections, so this one ends.
+/// The client has too many connections, so this one is closed.
 pub(crate) fn too_many_connections(why: &str) -> Response<Body> {
     let mut response = refuse_request(StatusCode::TOO_MANY_REQUESTS, b"null", code::INTERNAL_ERROR, why);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -1,8 +1,8 @@
-//! Requests that were not let in: counted, logged, and limited for each address that sends wrong tokens.
+//! Failed authentication: counted, logged, and limited for each address that sends wrong tokens.
 //!
-//! A wrong token is always refused; beyond the limit the refusal says how long to wait. A right token is let in all the
-//! same, so that nobody who shares an address with somebody else is shut out. The exception are tokens that are short enough
-//! to be guessed: while their address is limited, they are not believed.
+//! A wrong token is always refused; beyond the limit the refusal contains how long to wait. A valid token is accepted
+//! nevertheless, so that clients that share an address are not locked out by another. The exception are tokens that
+//! are short enough to be guessed: while their address is limited, they are refused.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Addresses that are remembered; one more replaces the one that began to fail first.
+/// How many addresses are remembered; a new one replaces the one that began to fail first.
 const ADDRESSES: usize = 4096;
-/// The time in which the wrong tokens of one address are counted.
+/// The window in which the wrong tokens of one address are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 /// How often a reason is logged for one address.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// Lines that all addresses together write in that time.
+/// Log lines that all addresses together write in that time.
 const LOG_LINES: u32 = 30;
 
-/// Why a request was not let in.
+/// Why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reason {
     /// It has no token.
@@ -28,7 +28,7 @@ pub(crate) enum Reason {
     WrongToken,
     /// There are no tokens, and its connection belongs to another user.
     OtherUser,
-    /// There are no tokens, and it cannot be told whose its connection is.
+    /// There are no tokens, and the user of its connection is unknown.
     UnknownUser,
 }
 
@@ -62,40 +62,40 @@ struct Table {
     log_lines: u32,
 }
 
-/// What one address did.
+/// The failures of one address.
 #[derive(Debug)]
 struct Address {
-    /// When the window began, and how many wrong tokens came in it.
+    /// When the window began, and the number of wrong tokens in it.
     began: Instant,
     wrong: u32,
-    /// When each reason was last logged, and what was left out since.
+    /// When each reason was last logged, and what was suppressed since.
     logged: [Option<Instant>; Reason::ALL.len()],
     left_out: u64,
 }
 
-/// The numbers so far, for whoever shows them.
+/// The counters, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthReading {
-    /// Requests that were not let in, by reason.
+    /// Refused requests, by reason.
     pub failures: Vec<(&'static str, u64)>,
-    /// Those of them that were told to wait.
+    /// Those of them that have to wait.
     pub limited: u64,
 }
 
 impl AuthFailures {
-    /// Allows each address so many wrong tokens in a minute.
+    /// Allows each address this many wrong tokens per minute.
     pub fn new(limit: usize) -> Self {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         Self { limit, counts: Default::default(), limited: AtomicU64::new(0), table: Mutex::default() }
     }
 
-    /// The numbers so far.
+    /// The counters so far.
     pub fn reading(&self) -> AuthReading {
         let count = |reason: Reason| (reason.as_str(), self.counts[reason as usize].load(Ordering::Relaxed));
         AuthReading { failures: Reason::ALL.map(count).into(), limited: self.limited.load(Ordering::Relaxed) }
     }
 
-    /// Notes that a request was not let in. If its address has to wait now, for how long.
+    /// Records a refused request. Returns how long its address has to wait, if it does.
     pub(crate) fn note(&self, address: IpAddr, reason: Reason, path: &str) -> Option<Duration> {
         self.note_at(Instant::now(), address, reason, path)
     }
@@ -115,8 +115,8 @@ impl AuthFailures {
             let left_out = std::mem::take(&mut known.left_out);
             table.log_lines += 1;
             drop(table);
-            // The path without its query, which may hold a secret.
-            tracing::warn!(%peer, reason = reason.as_str(), ?path, left_out, "a request was not let in");
+            // The path without its query, which may contain a secret.
+            tracing::warn!(%peer, reason = reason.as_str(), ?path, left_out, "refused a request: authentication failed");
         }
         if wait.is_some() {
             self.limited.fetch_add(1, Ordering::Relaxed);
@@ -124,13 +124,13 @@ impl AuthFailures {
         wait
     }
 
-    /// How long an address has to wait before a token that can be guessed is believed again.
+    /// How long an address has to wait before a guessable token is accepted again.
     pub(crate) fn wait(&self, address: IpAddr) -> Option<Duration> {
         self.wait_at(Instant::now(), address)
     }
 
     fn wait_at(&self, now: Instant, address: IpAddr) -> Option<Duration> {
-        // Nothing failed yet, as nearly always.
+        // Nothing has failed yet, as nearly always.
         if self.counts[Reason::WrongToken as usize].load(Ordering::Relaxed) < u64::from(self.limit) {
             return None;
         }
@@ -143,7 +143,7 @@ impl AuthFailures {
 }
 
 impl Table {
-    /// Whether there is room in the log for one more line.
+    /// Whether one more line may be logged.
     fn may_log(&mut self, now: Instant) -> bool {
         if self.log_began.is_none_or(|began| now.duration_since(began) >= LOG_INTERVAL) {
             (self.log_began, self.log_lines) = (Some(now), 0);
@@ -179,7 +179,7 @@ impl Address {
     }
 }
 
-/// Who has one address of an IPv6 network usually has all of it.
+/// An attacker with one address of an IPv6 network usually has all of it.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_addresses_are_remembered_and_no_more() {
+    fn the_number_of_remembered_addresses_is_bounded() {
         let failures = AuthFailures::new(1);
         let now = Instant::now();
         for number in 0..u32::try_from(ADDRESSES).unwrap() + 100 {

@@ -1,4 +1,4 @@
-//! What goes back to a client: nothing, one piece of JSON, or a stream of events.
+//! The body of a response: empty, JSON, or a stream of events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,7 +16,7 @@ use crate::on_disconnect::OnDisconnect;
 use crate::sse_frame::Pieces;
 use crate::stream::Stream;
 
-/// What a stream says first that has nothing else to say.
+/// The first bytes of a stream that has no event yet.
 pub(crate) const OPENING_COMMENT: &[u8] = b": hello\n\n";
 const KEEP_ALIVE_COMMENT: &[u8] = b": still here\n\n";
 
@@ -26,9 +26,9 @@ pub(crate) enum Body {
     Empty,
     Whole(Bytes),
     Pieces(VecDeque<Bytes>),
-    /// Boxed, for it is large and the others are many.
+    /// Boxed, because it is large and the other variants are frequent.
     Events(Box<Events>),
-    /// Somebody else's.
+    /// A body of the fallback service.
     Fallback(FallbackBody),
 }
 
@@ -41,24 +41,24 @@ impl From<Pieces> for Body {
     }
 }
 
-/// A stream as its reader reads it.
+/// A stream of events for one reader.
 pub(crate) struct Events {
     stream: Arc<Stream>,
     reader: u32,
-    /// What is said before all else.
+    /// Sent before everything else.
     opening: Option<Bytes>,
     period: Duration,
     last_word: Instant,
-    /// Set up when there is something to wait for.
+    /// Created when there is something to wait for.
     keep_alive: Option<Pin<Box<Sleep>>>,
-    /// When this is ready, the reader may not read on.
+    /// When this is ready, the stream ends for its reader.
     revoked: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// What is to be done when the reader is gone.
+    /// Runs when the reader has disconnected.
     _on_disconnect: OnDisconnect,
 }
 
 impl Events {
-    /// What `reader` reads of `stream`, after an `opening`. It says every `period` that it is still there.
+    /// The events of `stream` for `reader`, after an `opening`, with a keep-alive comment every `period`.
     pub(crate) fn new(
         stream: Arc<Stream>,
         reader: u32,
@@ -78,7 +78,7 @@ impl Events {
         }
     }
 
-    /// The same, but it ends when `revoked` is ready, if there is such a thing.
+    /// The same, but it ends when `revoked` is ready, if given.
     pub(crate) fn until(mut self, revoked: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
         self.revoked = revoked.map(|revoked| Box::pin(revoked) as Pin<Box<_>>);
         self
@@ -107,7 +107,7 @@ impl Events {
                 keep_alive.as_mut().reset(now + self.period);
                 return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE_COMMENT)));
             }
-            // Something was said since the alarm was set.
+            // Something was sent since the timer was set.
             keep_alive.as_mut().reset(due);
         }
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_stream_says_that_it_is_still_there() {
+    async fn an_idle_stream_sends_keep_alive_comments() {
         let stream = Arc::new(Stream::of_request(&Limits::default(), true, &Identity::alone(&Limits::default())));
         let reader = stream.open().number;
         let opening = Some(Bytes::from_static(b"hello"));

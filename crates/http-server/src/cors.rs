@@ -1,4 +1,4 @@
-//! What browsers want to be told before a web page may talk to us and read what we say.
+//! CORS: the headers browsers need before a web page may send requests and read responses.
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -13,12 +13,12 @@ use crate::body::Body;
 static REQUEST_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 static ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 
-/// Whether a browser asks what it may ask.
+/// Whether this is a CORS preflight request.
 pub(crate) fn is_preflight(headers: &HeaderMap) -> bool {
     headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The answer to that, for an origin that was let in.
+/// The preflight response for an accepted origin.
 pub(crate) fn preflight(asked: &HeaderMap) -> Response<Body> {
     let mut response = answer::empty(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();
@@ -26,7 +26,7 @@ pub(crate) fn preflight(asked: &HeaderMap) -> Response<Body> {
     if let Some(wanted) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
     }
-    // A page from the internet that talks to this machine: browsers ask for that too.
+    // A public web page that accesses this machine: browsers send a preflight for that too.
     if asked.contains_key(&REQUEST_PRIVATE_NETWORK) {
         headers.insert(ALLOW_PRIVATE_NETWORK.clone(), HeaderValue::from_static("true"));
     }

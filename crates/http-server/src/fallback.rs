@@ -1,5 +1,4 @@
-//! What else is served at the same address, by somebody else: who comes is checked at our door, and what they want is
-//! not our business.
+//! The fallback service: other paths at the same address, served by another crate after our authentication.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -21,33 +20,33 @@ use crate::read_body;
 use crate::server::Shared;
 use crate::tokens::Denied;
 
-/// A response of the fallback service, which may go on for as long as somebody reads it.
+/// A response of the fallback service, which may be an endless stream.
 pub type FallbackResponse = Response<FallbackBody>;
 
 /// The body of such a response.
 pub struct FallbackBody(Pin<Box<dyn hyper::body::Body<Data = Bytes, Error = Infallible> + Send>>);
 
-/// Whoever answers at paths that are none of MCP's.
+/// Answers requests at paths that are not MCP's.
 pub trait FallbackService: Send + Sync {
-    /// Whether a path is its own.
+    /// Whether it serves a path.
     fn has(&self, path: &str) -> bool;
 
-    /// Whether everybody may ask for it, also without a token.
+    /// Whether a path is served without a token as well.
     fn is_public(&self, path: &str) -> bool;
 
-    /// Whether pages of an origin that the user allowed may read it. Pages of other origins never may.
+    /// Whether pages of an allowed origin may read it. Pages of other origins never may.
     fn is_for_allowed_origins(&self, path: &str) -> bool;
 
-    /// The token of a session of its own that a request without a token came with, if it did.
+    /// The token of the fallback service's own session that a request without a token carries, if any.
     fn vouch(&self, parts: &Parts) -> Option<Arc<str>>;
 
-    /// The token of the session that a request belongs to, whether or not it may act for it.
+    /// The token of the session that a request belongs to, whether or not the request is authorised for it.
     fn session_token(&self, parts: &Parts) -> Option<Arc<str>>;
 
-    /// Whether a request shows a token in its body. If that is a wrong one it is answered with status 401.
+    /// Whether a request carries a token in its body. A wrong one is answered with status 401.
     fn is_sign_in(&self, parts: &Parts) -> bool;
 
-    /// Answers a request that was let in, on behalf of who sent it: the name of a token, or nothing without tokens.
+    /// Answers an accepted request on behalf of a principal: the name of a token, or empty without tokens.
     fn answer(
         self: Arc<Self>,
         parts: Parts,
@@ -55,25 +54,26 @@ pub trait FallbackService: Send + Sync {
         principal: Arc<str>,
     ) -> Pin<Box<dyn Future<Output = FallbackResponse> + Send>>;
 
-    /// The response to one that is not let in, in its own words.
+    /// The response to a refused request, in the service's own format.
     fn refuse(&self, status: StatusCode, why: &str) -> FallbackResponse;
 
-    /// We stop: what has no end must end.
+    /// Shutdown: endless streams must end.
     fn leave(&self);
 }
 
 impl FallbackBody {
-    /// Takes a body of another make.
+    /// Wraps a body.
     pub fn new(body: impl hyper::body::Body<Data = Bytes, Error = Infallible> + Send + 'static) -> Self {
         Self(Box::pin(body))
     }
 
-    /// The same, but it ends when `over` does: whoever may not listen any more hears nothing any more.
+    /// The same, but it ends when `over` does: a client whose access was revoked receives no more.
     pub fn until(self, over: impl Future<Output = ()> + Send + 'static) -> Self {
         Self::new(Bounded { body: self, over: Box::pin(over) })
     }
 
-    /// A body whose end is open ends with the token it was asked for with, if there was one; others are as good as sent.
+    /// A streaming body ends when the token of its request is revoked, if there was one; other bodies are sent
+    /// completely.
     fn until_revoked_or_end(self, revoked: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
         match revoked {
             Some(revoked) if self.size_hint().exact().is_none() => self.until(revoked),
@@ -94,7 +94,7 @@ impl FallbackBody {
     }
 }
 
-/// A body that may end before its end.
+/// A body that may be ended early.
 struct Bounded {
     body: FallbackBody,
     over: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -121,16 +121,17 @@ impl fmt::Debug for FallbackBody {
     }
 }
 
-/// The fallback service that a path belongs to, if it does.
+/// The fallback service, if it serves the path.
 pub(crate) fn at<'s>(shared: &'s Shared, path: &str) -> Option<&'s Arc<dyn FallbackService>> {
     shared.fallback.as_ref().filter(|fallback| fallback.has(path))
 }
 
-/// A mark on a request whose connection alone lets it in: there are no tokens, and it belongs to the user of the service.
+/// Marks a request that is accepted because of its connection: there are no tokens, and it belongs to the service's
+/// user.
 #[derive(Debug, Clone, Copy)]
 pub struct AdmittedByConnection;
 
-/// Lets a request in and has it answered.
+/// Authenticates a request and has it answered.
 pub(crate) async fn answer(
     shared: &Shared,
     connection: &Connection,
@@ -139,7 +140,7 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> Response<Body> {
     let path = parts.uri.path().to_owned();
-    // Who shows no token, and may ask without one.
+    // Requests without a token, on paths that need none.
     let mut is_unknown = false;
     let credential = match admission::admit(shared, connection, &parts) {
         Some(Ok(credential)) => Some(credential),
@@ -147,7 +148,7 @@ pub(crate) async fn answer(
             parts.extensions.insert(AdmittedByConnection);
             None
         }
-        // A wrong token counts, and who belongs to another user is told so at once.
+        // A wrong token counts, and another user is refused at once.
         Some(Err(Denied::Missing | Denied::UnknownUser)) if fallback.is_public(&path) => {
             is_unknown = true;
             None
@@ -155,7 +156,8 @@ pub(crate) async fn answer(
         Some(Err(denied)) => return refused(fallback, &admission::refusal(shared, connection, &path, denied)),
     };
     let principal = Arc::clone(credential.as_ref().map_or(&shared.nobody, |credential| credential.name()));
-    // A form shows in its body that it may act for its session. Until then it only counts as a request of that session.
+    // A form proves in its body that it may act for its session. Until then it only counts as a request of that
+    // session.
     let session = if is_unknown { fallback.session_token(&parts) } else { None };
     let credential = credential.or_else(|| admission::identify(shared, &session?));
     let name = credential.as_ref().map_or(&shared.nobody, |credential| credential.name());
@@ -179,16 +181,16 @@ pub(crate) async fn answer(
     }
 }
 
-/// A request that was let in.
+/// An accepted request.
 struct Request {
     parts: Parts,
     body: Incoming,
     principal: Arc<str>,
-    /// Nobody knows who sent it.
+    /// Its sender is not authenticated.
     is_unknown: bool,
 }
 
-/// Takes a request in and has it answered.
+/// Reads a request and has it answered.
 async fn take(
     shared: &Shared,
     connection: &Connection,
@@ -211,7 +213,7 @@ async fn take(
         }
     };
     let is_sign_in = fallback.is_sign_in(&parts) && parts.extensions.get::<AdmittedByConnection>().is_none();
-    // Once it is whole: nobody may have many of them wait here, and try as many tokens at once.
+    // Checked once the body is complete: otherwise many requests could wait here and try as many tokens at once.
     if is_sign_in && let Some(refusal) = admission::sign_in_refusal(shared, connection) {
         return refused_by(fallback, &refusal);
     }
@@ -226,7 +228,7 @@ async fn take(
     response
 }
 
-/// Why a large answer is not sent, if that is so: its clients have not read others.
+/// Why a large response is not sent, if so: the identity's clients have not read earlier ones.
 fn refusal_of_answer(response: &FallbackResponse, identity: &Identity) -> Option<(StatusCode, String)> {
     let length = response.body().size_hint().exact()?;
     if usize::try_from(length).is_ok_and(|length| length <= SMALL_ANSWER) {
@@ -234,17 +236,18 @@ fn refusal_of_answer(response: &FallbackResponse, identity: &Identity) -> Option
     }
     let Full { is_own, why } = identity.refusal_of_answer()?;
     let status = if is_own { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
-    Some((status, format!("The answer was dropped: {why}")))
+    Some((status, format!("The response was dropped: {why}")))
 }
 
-/// The fallback service, for somebody with a browser who has lost the way, if it has pages for people: they are told so on a page.
+/// The fallback service, if a browser requests an unknown path and the service has pages: the error is shown as a
+/// page.
 pub(crate) fn for_people<'s>(shared: &'s Shared, parts: &Parts) -> Option<&'s Arc<dyn FallbackService>> {
     let wants_page = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok())?.contains("text/html");
     let is_lost = parts.method == Method::GET && PathTarget::at(parts.uri.path()) == PathTarget::Nowhere;
     at(shared, "/").filter(|_| wants_page && is_lost)
 }
 
-/// Turns a request away, with the headers that belong to the refusal.
+/// Refuses a request, with the headers of the refusal.
 fn refused(fallback: &Arc<dyn FallbackService>, refusal: &Refusal) -> Response<Body> {
     refused_by(fallback, refusal).map(Body::Fallback)
 }
@@ -255,7 +258,7 @@ fn refused_by(fallback: &Arc<dyn FallbackService>, refusal: &Refusal) -> Fallbac
     response
 }
 
-/// Turns a request away in the fallback service's own words.
+/// Refuses a request in the fallback service's own format.
 pub(crate) fn refuse(fallback: &Arc<dyn FallbackService>, status: StatusCode, why: &str) -> Response<Body> {
     fallback.refuse(status, why).map(Body::Fallback)
 }

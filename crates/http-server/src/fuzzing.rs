@@ -1,5 +1,4 @@
-//! What the HTTP server does with a request before anybody answers it, for the fuzz target `http_body` and the test that
-//! replays its corpus.
+//! Request processing up to the handler, for the fuzz target `http_body` and the test that replays its corpus.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,11 +22,11 @@ use crate::sse_frame::EventId;
 use crate::tokens::Tokens;
 use crate::{cors, legacy, modern, post, read_body};
 
-/// Bytes of one stretch of a body.
+/// Bytes of one chunk of a body.
 const STRETCH: usize = 4096;
 
-/// Takes a request as it could come: a line with a method and a path, headers, an empty line, and a body. Panics if
-/// something comes out that must not.
+/// Processes a raw request: a line with a method and a path, headers, an empty line, and a body. Panics if an
+/// invariant is violated.
 pub fn check_request(data: &[u8]) {
     let Some(parts) = head_of(data) else { return };
     let body = body_of(data);
@@ -55,7 +54,7 @@ pub fn check_request(data: &[u8]) {
     let length = body.len();
     let stretches = body.chunks(STRETCH).map(Bytes::copy_from_slice).collect();
     let read = pin!(read_body::read(Stretches(stretches), &limits, &identity));
-    // All of it is there, so nothing is waited for.
+    // All of it is present, so the future is ready.
     let Poll::Ready(read) = read.poll(&mut Context::from_waker(Waker::noop())) else { panic!("a body at hand waits") };
     match read {
         Ok(line) => check_line(&parts, &line, length),
@@ -66,7 +65,7 @@ pub fn check_request(data: &[u8]) {
 fn check_line(parts: &Parts, line: &Bytes, length: usize) {
     assert!(line.len() <= length, "a line is no longer than its body");
     let scanned = Envelope::scan(line);
-    // A line break inside a string is left where it is, and is no JSON.
+    // A line break inside a string is kept, and is invalid JSON.
     let is_one_line = memchr::memchr2(b'\n', b'\r', line).is_none();
     assert!(is_one_line || scanned.is_err(), "a message has no line break in it");
     post::is_modern(&scanned, &parts.headers);
@@ -105,7 +104,7 @@ fn end_of_head(data: &[u8]) -> usize {
     memchr::memmem::find(data, b"\n\n").unwrap_or(data.len())
 }
 
-/// A body that is there, in several stretches.
+/// A complete body, in several chunks.
 struct Stretches(VecDeque<Bytes>);
 
 impl Body for Stretches {

@@ -1,4 +1,4 @@
-//! Whose page or program is asking: the `Host` and `Origin` of a request, each checked alone.
+//! Checks the `Host` and the `Origin` of a request, each alone.
 //!
 //! A web page can make a browser send requests to this machine. What it cannot do is choose the `Host` (it is the name
 //! the page was loaded from, even if that name now points here) or the `Origin` the browser sends along.
@@ -12,21 +12,21 @@ use hyper::{Method, StatusCode, Uri};
 
 use crate::identity::{Connected, Full, Identities, Identity};
 
-/// Whom we answer to.
+/// The accepted hosts and origins.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     hosts: Vec<HostPort>,
     origins: Vec<Origin>,
 }
 
-/// One connection as the guard sees it.
+/// One connection with the guard's state.
 #[derive(Debug)]
 pub(crate) struct GuardedConnection {
-    /// Our address at which it was made.
+    /// Our local address of the connection.
     local: IpAddr,
-    /// The host that was asked for first. It is asked for every time, and need not be looked at every time.
+    /// The first accepted host. Clients send the same one every time, so it need not be checked every time.
     let_in: OnceLock<HeaderValue>,
-    /// Whose connection it is, once a request has told.
+    /// The identity of the connection, once a request has authenticated.
     connected: Mutex<Option<Connected>>,
 }
 
@@ -35,7 +35,7 @@ impl GuardedConnection {
         Self { local, let_in: OnceLock::new(), connected: Mutex::default() }
     }
 
-    /// A request on this connection comes from the identity of that name, which has one more connection then.
+    /// Assigns the connection to the identity of that name, which then counts one more connection.
     pub(crate) fn identify(&self, identities: &Identities, name: &Arc<str>) -> Result<Arc<Identity>, Full> {
         let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = connected.as_ref().filter(|known| known.identity().name == *name) {
@@ -45,19 +45,19 @@ impl GuardedConnection {
         Ok(Arc::clone(now.identity()))
     }
 
-    /// The identity whose connection it is, if that is known.
+    /// The identity of the connection, if it is known.
     pub(crate) fn identity(&self) -> Option<Arc<Identity>> {
         let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         connected.as_ref().map(|connected| Arc::clone(connected.identity()))
     }
 
-    /// Whose connection it is, if that is known.
+    /// The name of the connection's identity, if it is known.
     pub(crate) fn owner_of(&self) -> Option<Arc<str>> {
         let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         connected.as_ref().map(|connected| Arc::clone(&connected.identity().name))
     }
 
-    /// Whether a request is like one that was let in, and from no web page.
+    /// Whether a request equals one that was accepted, and comes from no web page.
     fn knows(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let Some(known) = self.let_in.get() else { return false };
         let mut hosts = headers.get_all(HOST).iter();
@@ -88,37 +88,37 @@ pub(crate) struct Page<'h> {
     pub(crate) kind: PageKind,
 }
 
-/// Whose page it is.
+/// Which origin a page has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PageKind {
-    /// One of ours: it has the host and the port that the request is for.
+    /// Our own: it has the host and the port of the request.
     Own,
-    /// One of an origin that the user allowed.
+    /// An origin that the user allowed.
     Allowed,
-    /// One of another program on this machine, which another user may have started.
+    /// Another program on this machine, which another user may have started.
     Machine,
 }
 
-/// Why a request is turned away at the door.
+/// Why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) status: StatusCode,
     pub(crate) why: &'static str,
 }
 
-/// A name or an origin that a user allowed makes no sense.
+/// An allowed host or origin is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuardError {
-    /// It is no host.
-    #[error("`{0}` is no host name; write `example.com` or `example.com:8443`")]
+    /// It is no valid host.
+    #[error("`{0}` is not a host name; write `example.com` or `example.com:8443`")]
     Host(String),
-    /// It is no origin.
-    #[error("`{0}` is no origin; write `https://example.com` or `http://example.com:3000`")]
+    /// It is no valid origin.
+    #[error("`{0}` is not an origin; write `https://example.com` or `http://example.com:3000`")]
     Origin(String),
 }
 
 impl Guard {
-    /// A guard that lets in loopback names, the address it is reached at, and what the user allows beside that.
+    /// A guard that accepts loopback names, our own address, and what the user allows besides.
     pub(crate) fn new(hosts: &[String], origins: &[String]) -> Result<Self, GuardError> {
         let host = |text: &String| HostPort::parse(text).ok_or_else(|| GuardError::Host(text.clone()));
         let origin = |text: &String| Origin::parse(text).ok_or_else(|| GuardError::Origin(text.clone()));
@@ -128,7 +128,7 @@ impl Guard {
         })
     }
 
-    /// Checks a request that came in through `guarded`. If it comes from a web page, which one.
+    /// Checks a request that arrived through `guarded`. Returns the web page it comes from, if any.
     pub(crate) fn check<'h>(
         &self,
         uri: &Uri,
@@ -144,13 +144,13 @@ impl Guard {
             return Err(rejection(StatusCode::BAD_REQUEST, "a request must have one Host header"));
         };
         let Some(host) = header.to_str().ok().and_then(HostPort::parse) else {
-            return Err(rejection(StatusCode::BAD_REQUEST, "the Host header makes no sense"));
+            return Err(rejection(StatusCode::BAD_REQUEST, "the Host header is not valid"));
         };
-        // A request line may name the host as well, and then both count.
+        // The request line may contain the host as well, and then both are checked.
         let named = uri.authority().map(|authority| HostPort::parse(authority.as_str()));
         let is_known = self.knows(&host, guarded.local) && named.is_none_or(|named| named.as_ref() == Some(&host));
         if !is_known {
-            return Err(rejection(StatusCode::FORBIDDEN, "this host is not served here (allow it with --allow-host)"));
+            return Err(rejection(StatusCode::FORBIDDEN, "this host is not allowed (allow it with --allow-host)"));
         }
         guarded.let_in.get_or_init(|| header.clone());
 
@@ -159,16 +159,13 @@ impl Guard {
         let origin = value.to_str().ok().and_then(Origin::parse);
         let kind = origin.and_then(|origin| self.kind_of(&origin, &host)).filter(|_| origins.next().is_none());
         let Some(kind) = kind else {
-            return Err(rejection(
-                StatusCode::FORBIDDEN,
-                "this origin is not served here (allow it with --allow-origin)",
-            ));
+            return Err(rejection(StatusCode::FORBIDDEN, "this origin is not allowed (allow it with --allow-origin)"));
         };
         Ok(Some(Page { origin: value, kind }))
     }
 
     fn knows(&self, host: &HostPort, local: IpAddr) -> bool {
-        // An address cannot be pointed elsewhere, so the one we are reached at is safe.
+        // An address cannot be rebound like a name, so our own is safe.
         let is_ours = || host.address().is_some_and(|address| address == local.to_canonical());
         host.is_loopback() || is_ours() || self.hosts.iter().any(|allowed| allowed.covers(host))
     }
@@ -186,19 +183,19 @@ impl Guard {
     }
 }
 
-/// Whether a request for REST or the console may come from where its browser says it does: a page of ours, one of an origin
-/// that the user allowed, or no page at all. Other pages of this machine are served MCP, and nothing else.
+/// Whether a request for REST or the console may come from its origin: a page of ours, one of an origin that the user
+/// allowed, or no page at all. Other pages of this machine are served MCP, and nothing else.
 pub(crate) fn check_own_page(page: Option<Page<'_>>, method: &Method, headers: &HeaderMap) -> Result<(), Rejection> {
     let is_served = match page {
         Some(page) => page.kind != PageKind::Machine,
         None => !is_from_another_site(method, headers),
     };
-    let why = "only the console's own pages, and those of origins allowed with --allow-origin, may ask for this";
+    let why = "only pages of the console, and of origins allowed with --allow-origin, may request this";
     if is_served { Ok(()) } else { Err(Rejection { status: StatusCode::FORBIDDEN, why }) }
 }
 
-/// Whether a browser says that a page of another origin makes it ask, although it sends no `Origin`: for a picture, a
-/// script or a frame. Somebody who follows a link is not meant: the page with the link cannot read what is behind it.
+/// Whether a browser reports a page of another site as the initiator, although it sends no `Origin`: for an image, a
+/// script or a frame. Navigation by a link is not meant: the page with the link cannot read the response.
 fn is_from_another_site(method: &Method, headers: &HeaderMap) -> bool {
     let says = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
     let is_link = matches!(*method, Method::GET | Method::HEAD)
@@ -217,7 +214,7 @@ impl HostPort {
         let name = authority.host();
         let host = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let has_port = authority.as_str().len() > name.len();
-        // `host:` and `host:99999` are no places.
+        // `host:` and `host:99999` are invalid.
         let is_whole = !host.is_empty() && has_port == authority.port_u16().is_some();
         is_whole.then(|| Self { host, port: authority.port_u16() })
     }
@@ -400,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_let_in_once_is_still_looked_at_when_it_looks_different() {
+    fn host_and_origin_are_checked_again_when_they_change() {
         let (guard, guarded) = (Guard::default(), GuardedConnection::new("127.0.0.1".parse().unwrap()));
         let ask = |host: &str, origin: Option<&str>| {
             let mut headers = HeaderMap::new();

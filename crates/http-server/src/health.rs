@@ -1,42 +1,49 @@
-//! How we are: up, and how many of our servers are.
+//! `/health`: whether we are up, and how many of our servers are.
 
 use std::borrow::Cow;
 
 use aggregator::{Fleet, ServerState};
 use bytes::Bytes;
+use catalog::SIGN_IN_REQUIRED;
 use hyper::{Response, StatusCode};
 use protocol::reply;
 
 use crate::answer;
 use crate::body::Body;
 
-/// How what the HTTP server does not know of is: above all, whether what is changed is kept. Must answer at once.
+/// Checks what the HTTP server does not know: above all, whether changes can be stored. Must return at once.
 pub type HealthCheck = Box<dyn Fn() -> Health + Send + Sync>;
 
-/// How well we are. Reasons name no servers, folders or addresses: everybody may ask for them.
+/// The health of the service. Reasons name no servers, folders or addresses: the endpoint needs no token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// All is well.
+    /// No problem.
     Ok,
-    /// Calls are served, but something is wrong that may pass.
+    /// Calls are served, but there is a problem that may pass.
     Degraded(Cow<'static, str>),
-    /// Somebody has to do something. Load balancers see it by the status, which is 503.
+    /// An operator has to act. Load balancers see it by the status 503.
     Failed(Cow<'static, str>),
 }
 
-/// Tells numbers only: whoever may ask this need not know who the servers are.
+/// Returns numbers only: the caller need not know the names of the servers.
 pub(crate) fn answer(fleet: &Fleet, health: Health) -> Response<Body> {
     let view = fleet.view();
     let count = |is_meant: fn(&ServerState) -> bool| {
         let servers = view.snapshot.servers().iter();
         servers.filter(|server| is_meant(&server.state)).count().to_string().into_bytes()
     };
-    let servers = reply::object([
+    let mut servers = vec![
         ("running", count(|state| matches!(state, ServerState::Running))),
         ("starting", count(|state| matches!(state, ServerState::Initializing | ServerState::Waking))),
         ("failed", count(has_failed)),
         ("stopped", count(is_at_rest)),
-    ]);
+    ];
+    // What needs a person is only there if something does.
+    let waiting = count(needs_sign_in);
+    if waiting != b"0" {
+        servers.push(("sign_in_required", waiting));
+    }
+    let servers = reply::object(servers);
     let (status, word, why) = match health {
         Health::Ok => (StatusCode::OK, "ok", None),
         Health::Degraded(why) => (StatusCode::OK, "degraded", Some(why)),
@@ -50,16 +57,21 @@ pub(crate) fn answer(fleet: &Fleet, health: Health) -> Response<Body> {
     answer::json(status, Body::Whole(Bytes::from(told)))
 }
 
-/// It should be there and is not.
+/// It should be connected and is not.
 fn has_failed(state: &ServerState) -> bool {
     match state {
         ServerState::Failed(_) => true,
-        ServerState::Down(downtime) => downtime.why.is_some(),
+        ServerState::Down(downtime) => downtime.why.is_some() && !needs_sign_in(state),
         _ => false,
     }
 }
 
-/// It is not there because nobody wants it to be, or nobody needs it now.
+/// It waits for a person to sign in, which is no failure.
+fn needs_sign_in(state: &ServerState) -> bool {
+    matches!(state, ServerState::Down(downtime) if downtime.status == SIGN_IN_REQUIRED)
+}
+
+/// It is not connected because it is disabled, disconnected or not needed now.
 fn is_at_rest(state: &ServerState) -> bool {
     match state {
         ServerState::Stopped | ServerState::Dormant => true,

@@ -1,7 +1,7 @@
-//! How much of the HTTP server each identity uses: connections, bodies of requests, and what it has not read yet.
+//! How much of the HTTP server each identity uses: connections, request bodies, and unread responses.
 //!
-//! An identity is a token, or the local user where there are no tokens. What one uses up is refused to that one alone,
-//! as long as there is enough in total.
+//! An identity is a token, or the local user where there are no tokens. An identity that exceeds its share is refused
+//! alone, as long as the total suffices.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,25 +12,25 @@ use bytes::Bytes;
 
 use crate::limits::Limits;
 
-/// What is no longer than this is not counted while a connection writes it, and never refused because others wait: there is
-/// no more of it than connections.
+/// Smaller responses are not counted while a connection writes them, and never refused because of unread ones: there
+/// are no more of them than connections.
 pub(crate) const SMALL_ANSWER: usize = 64 << 10;
 
-/// Everybody who uses the HTTP server now.
+/// All active identities.
 #[derive(Debug)]
 pub(crate) struct Identities {
     most: Arc<Shares>,
     by_name: Mutex<HashMap<Arc<str>, Weak<Identity>>>,
 }
 
-/// What one may use, and all together.
+/// The limits of one identity, and of all together.
 #[derive(Debug)]
 struct Shares {
-    /// Without tokens, what one may use is what all may use.
+    /// Without tokens, one identity may use the total.
     has_tokens: bool,
     of_one: Counts<usize>,
     of_all: Counts<usize>,
-    /// What all use now.
+    /// The current total usage.
     used: Counts<AtomicUsize>,
 }
 
@@ -41,7 +41,7 @@ struct Counts<N> {
     unread: N,
 }
 
-/// Something that is counted.
+/// A counted resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counted {
     Connections,
@@ -64,7 +64,7 @@ pub(crate) struct Identity {
     pub(crate) name: Arc<str>,
     most: Arc<Shares>,
     used: Counts<AtomicUsize>,
-    /// That its clients do not read was said; once is enough.
+    /// The warning that its clients do not read was logged; once is enough.
     warned: AtomicBool,
 }
 
@@ -74,10 +74,10 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Why something is refused to somebody.
+/// Why a resource is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Full {
-    /// Only this identity uses too much; others are served.
+    /// Only this identity exceeds its share; others are served.
     pub(crate) is_own: bool,
     pub(crate) why: String,
 }
@@ -117,33 +117,33 @@ impl Identities {
 }
 
 impl Identity {
-    /// One that is alone, with the default limits.
+    /// A single identity, with the default limits.
     #[cfg(test)]
     pub(crate) fn alone(limits: &Limits) -> Arc<Self> {
         Identities::new(limits, false).of(&Arc::from(""))
     }
 
-    /// How it is called in a message.
+    /// Its name in a message.
     fn shown(&self) -> String {
         if self.name.is_empty() { "the local user".to_owned() } else { format!("token `{}`", self.name) }
     }
 
-    /// The limit that it exceeds if it uses too much itself.
+    /// The limit that it exceeds if its own usage is too high.
     fn own_limit(&self, total: &'static str) -> String {
         if self.most.has_tokens { format!("`{total}-per-token`") } else { format!("`{total}`") }
     }
 
-    /// Whether this is the first time that an answer to it was dropped.
+    /// Whether this is the first dropped response.
     pub(crate) fn is_first_dropped(&self) -> bool {
         !self.warned.load(Ordering::Relaxed)
     }
 
-    /// An answer to it was dropped.
+    /// Records a dropped response.
     pub(crate) fn note_dropped(&self) {
         self.warned.store(true, Ordering::Relaxed);
     }
 
-    /// One more connection.
+    /// Counts one more connection.
     pub(crate) fn connect(self: &Arc<Self>) -> Result<Connected, Full> {
         let own = self.add(Counted::Connections, 1).0;
         let connected = Connected(Arc::clone(self));
@@ -156,12 +156,12 @@ impl Identity {
         Ok(connected)
     }
 
-    /// A body that begins to come in.
+    /// Counts a body that begins to arrive.
     pub(crate) fn receive(self: &Arc<Self>) -> Receiving {
         Receiving { identity: Arc::clone(self), bytes: 0 }
     }
 
-    /// So much more waits for its clients, or less.
+    /// Updates the number of unread bytes.
     pub(crate) fn change_unread(&self, before: usize, now: usize) {
         if now > before {
             self.add(Counted::Unread, now - before);
@@ -170,30 +170,30 @@ impl Identity {
         }
     }
 
-    /// Why no further answer can wait for its clients, if that is so.
+    /// Why no further response can be queued for its clients, if so.
     pub(crate) fn refusal_of_answer(&self) -> Option<Full> {
         let (own, all) = self.used(Counted::Unread);
         let (most, most_of_all) = (self.most.of_one.unread, self.most.of_all.unread);
         if own > most {
             let (name, limit) = (self.shown(), self.own_limit("unread-mb"));
             let why = format!(
-                "the clients of {name} have not read {} MB; at most {} MB wait for them (limit {limit})",
+                "clients of {name} have {} MB of unread messages; the limit is {} MB (limit {limit})",
                 own >> 20,
                 most >> 20
             );
             return Some(Full { is_own: true, why });
         }
-        let why = || format!("clients have not read {} MB, which is the limit `unread-mb`", all >> 20);
+        let why = || format!("clients have {} MB of unread messages, which is the limit `unread-mb`", all >> 20);
         (all > most_of_all).then(|| Full { is_own: false, why: why() })
     }
 
-    /// So many bytes that wait for one of its clients, until this is dropped.
+    /// Counts unread bytes of one of its clients, until this is dropped.
     pub(crate) fn hold_unread(self: &Arc<Self>, bytes: usize) -> Unread {
         self.change_unread(0, bytes);
         Unread { identity: Arc::clone(self), bytes }
     }
 
-    /// Whether so much waits for its clients that nothing is added or kept that can be left out.
+    /// Whether so much is unread that optional messages are neither sent nor kept.
     pub(crate) fn is_crowded(&self) -> bool {
         let (own, all) = self.used(Counted::Unread);
         own > self.most.of_one.unread / 2 || all > self.most.of_all.unread / 2
@@ -232,7 +232,7 @@ impl Drop for Connected {
     }
 }
 
-/// A body that counts until nobody holds it any more.
+/// A body that counts until its bytes are dropped.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     identity: Arc<Identity>,
@@ -240,7 +240,7 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// It is so long by now.
+    /// Updates its length.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Full> {
         let more = bytes.saturating_sub(self.bytes);
         let (own, all) = self.identity.add(Counted::Received, more);
@@ -249,22 +249,20 @@ impl Receiving {
         if own > most {
             let (name, limit) = (self.identity.shown(), self.identity.own_limit("received-mb"));
             let why = format!(
-                "Too much at once: requests of {name} that are not done with have more than {} MB (limit {limit})",
+                "Too much data: unfinished requests of {name} have more than {} MB (limit {limit})",
                 most >> 20
             );
             return Err(Full { is_own: true, why });
         }
         if all > most_of_all {
             let most = most_of_all >> 20;
-            let why = format!(
-                "Too much at once: requests that are not done with have more than {most} MB (limit `received-mb`)"
-            );
+            let why = format!("Too much data: unfinished requests have more than {most} MB (limit `received-mb`)");
             return Err(Full { is_own: false, why });
         }
         Ok(())
     }
 
-    /// The body, which counts as long as anybody holds a part of it.
+    /// The body, which counts until all parts of it are dropped.
     pub(crate) fn hold(self, body: Bytes) -> Bytes {
         Bytes::from_owner(Held { body, _counts: self })
     }
@@ -284,7 +282,7 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// Some of it, which counts until nobody holds it any more. More than there is left counts as well.
+    /// A part of it, which counts until its bytes are dropped. More than what remains counts as well.
     pub(crate) fn hand_out(&mut self, bytes: Bytes) -> Bytes {
         let more = bytes.len().saturating_sub(self.bytes);
         self.identity.change_unread(0, more);
@@ -300,7 +298,7 @@ impl Drop for Unread {
     }
 }
 
-/// Bytes, and what counts as long as they are there.
+/// Bytes, with a guard that is dropped with them.
 struct Held<C> {
     body: Bytes,
     _counts: C,
@@ -338,6 +336,20 @@ mod tests {
         other.connect().unwrap();
         drop(connected);
         one.connect().unwrap();
+    }
+
+    #[test]
+    fn bodies_of_all_identities_are_bounded_together() {
+        let identities = Identities::new(&limits(), true);
+        let receiving = |name: &str| identities.of(&Arc::from(name)).receive();
+        let (mut one, mut other) = (receiving("one"), receiving("other"));
+        one.grow(3 << 20).unwrap();
+        other.grow(2 << 20).unwrap();
+        let full = receiving("third").grow(1).unwrap_err();
+        assert_eq!(full.why, "Too much data: unfinished requests have more than 5 MB (limit `received-mb`)");
+        assert!(!full.is_own, "it is not the fault of the third");
+        drop(one);
+        receiving("third").grow(1).unwrap();
     }
 
     #[test]

@@ -1,10 +1,9 @@
-//! Streamable HTTP of the revisions that begin with `initialize`: sessions, and streams that can be resumed.
+//! Streamable HTTP of the revisions that begin with `initialize`: sessions, and resumable streams.
 
 use std::sync::Arc;
 
 use aggregator::client_sink::ClientSink;
-use aggregator::dispatch::{FlushSet, Incoming};
-use aggregator::responder::Responder;
+use aggregator::{FlushSet, Incoming, Responder};
 use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
@@ -26,7 +25,7 @@ use crate::session::{Session, Transport};
 use crate::sse_frame::EventId;
 use crate::stream::Reader;
 
-/// Takes a legacy message.
+/// Handles a legacy message.
 pub(crate) fn begin(posted: Posted<'_>) -> Dispatch {
     let (session, is_new) = match find(posted.shared, &posted.request_context, &posted.parts.headers) {
         Ok(session) => (session, false),
@@ -45,12 +44,12 @@ pub(crate) fn begin(posted: Posted<'_>) -> Dispatch {
     }
 }
 
-/// What a message wants.
+/// What a message expects.
 enum Expected {
-    /// An answer, to the request with that id, or to several at once.
+    /// A response, to the request with that id, or to a batch.
     Answer(Option<Span>),
     Nothing,
-    /// Nothing that can be done.
+    /// An error response.
     Complaint(EnvelopeError),
 }
 
@@ -69,7 +68,7 @@ fn expectation(posted: &Posted<'_>, session: &Session) -> Expected {
     }
 }
 
-/// Whether there is a request in a batch. What is no message is answered too, with a complaint, and so is an empty batch.
+/// Whether a batch contains a request. Invalid messages and an empty batch get an error response, too.
 pub(crate) fn batch_wants_answer(line: &[u8]) -> bool {
     let parts = elements(line, Span { start: 0, end: line.len() }).unwrap_or_default();
     let wants_answer = |part: &Span| match Envelope::scan(part.of(line)) {
@@ -92,7 +91,7 @@ fn request(posted: Posted<'_>, session: Arc<Session>, id: Option<Span>, is_new: 
 
 /// The response to a legacy request.
 pub(crate) fn conclude(shared: &Shared, session: &Arc<Session>, is_new: bool, outcome: Outcome) -> Response<Body> {
-    // A client whose introduction made no sense has no session.
+    // A client whose `initialize` failed has no session.
     let is_admitted = is_new && session.client.has_initialize();
     if is_admitted {
         shared.admit(session);
@@ -134,7 +133,7 @@ fn is_initialize(posted: &Posted<'_>) -> bool {
     text::token_is(method.of(&posted.line), "initialize")
 }
 
-/// Opens the stream for what is about no request, or goes on with one that broke.
+/// Opens the stream for messages about no request, or resumes a broken one.
 pub(crate) fn listen(shared: &Arc<Shared>, request_context: &RequestContext, parts: &Parts) -> Response<Body> {
     if !Accepts::read(&parts.headers).events {
         return answer::refuse(StatusCode::NOT_ACCEPTABLE, "Not acceptable: accept text/event-stream");
@@ -151,13 +150,13 @@ pub(crate) fn listen(shared: &Arc<Shared>, request_context: &RequestContext, par
         None => (Some(Arc::clone(&session.general)), None),
     };
     let taken = stream.and_then(|stream| stream.take_over(after).map(|reader| (stream, reader)));
-    // There is nothing behind that event, and never will be. This status makes clients stop asking.
+    // The stream has ended after that event. This status makes clients stop reconnecting.
     let Some((stream, reader)) = taken else { return answer::empty(StatusCode::NO_CONTENT) };
     let opening = opening(&session, reader, &shared.limits);
     answer::events(Events::new(stream, reader.number, Some(opening), shared.limits.keep_alive, OnDisconnect::Nothing))
 }
 
-/// Ends a session because its client wants it to end.
+/// Ends a session at the request of its client.
 pub(crate) fn end(shared: &Arc<Shared>, request_context: &RequestContext, parts: &Parts) -> Response<Body> {
     if let Some(refusal) = refusal_of_revision(&parts.headers) {
         return refusal;
@@ -171,8 +170,8 @@ pub(crate) fn end(shared: &Arc<Shared>, request_context: &RequestContext, parts:
     }
 }
 
-/// What a stream says first. Clients that know of it are told where they are before anything happens, so that they can
-/// come back even if nothing does; older ones would take the empty event for a message.
+/// The first bytes of a stream. Clients whose revision supports it receive an event id first, so that they can resume
+/// even if nothing follows; older ones would treat the empty event as a message.
 fn opening(session: &Session, reader: Reader, limits: &Limits) -> Bytes {
     match reader.at {
         Some(at) if session.client.revision() >= Revision::V2025_11_25 => {
@@ -186,12 +185,12 @@ pub(crate) fn last_event(headers: &HeaderMap) -> Option<EventId> {
     EventId::parse(headers.get(&LAST_EVENT_ID)?.to_str().ok()?)
 }
 
-/// Modern clients neither listen like this nor have sessions to end.
+/// Modern clients neither open this stream nor have sessions to end.
 pub(crate) fn refusal_of_revision(headers: &HeaderMap) -> Option<Response<Body>> {
     match headers.get(&PROTOCOL_VERSION)?.to_str() {
         Ok(revision) if Revision::named_with_sessions(revision).is_some() => None,
         Ok(protocol::revision::SELF_CONTAINED_REVISION) => Some(answer::not_allowed("POST")),
-        _ => Some(answer::refuse(StatusCode::BAD_REQUEST, "Bad request: MCP-Protocol-Version is not one we speak")),
+        _ => Some(answer::refuse(StatusCode::BAD_REQUEST, "Bad request: unsupported MCP-Protocol-Version")),
     }
 }
 
@@ -206,10 +205,10 @@ impl Lost {
     fn response(self) -> Response<Body> {
         let (status, why) = match self {
             Self::NotNamed => {
-                (StatusCode::BAD_REQUEST, "Bad request: Mcp-Session-Id is missing; begin with `initialize`")
+                (StatusCode::BAD_REQUEST, "Bad request: Mcp-Session-Id is missing; start with `initialize`")
             }
             Self::NotFound => {
-                (StatusCode::NOT_FOUND, "Session not found: it has ended; begin a new one with `initialize`")
+                (StatusCode::NOT_FOUND, "Session not found: it has ended; start a new one with `initialize`")
             }
         };
         answer::refuse_request(status, b"null", code::INVALID_REQUEST, why)
@@ -227,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_of_notifications_wants_no_answer() {
+    fn a_batch_of_notifications_gets_no_response() {
         let notice = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         let request = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         assert!(!batch_wants_answer(format!("[{notice}, {notice}]").as_bytes()));

@@ -1,23 +1,23 @@
 //! The HTTP server: many clients, over Streamable HTTP of both lifecycles and over HTTP+SSE.
 //!
-//! # Layout, in the order a request travels
-//! - `serve`: connections, and the end of everything when we are told to stop; `self_wake`: how they are polled; `watch`:
-//!   those that take too long
-//! - `routes`: from the door to the one who answers; `guard`: whose page or program asks; `path`: where to; `cors`: what
-//!   browsers want to be told
-//! - `admission`: whether a request is let in, by a token (`tokens`) or, without tokens, by the user of its connection
-//!   (`local`, which asks `sock_diag`); `auth_failures`: those that were not
-//! - `post`: a message, taken in (`read_body`, `accept`) and given to its lifecycle
-//! - `modern`: requests that stand for themselves; `legacy`: sessions; `sse`: the oldest transport; `health`
-//! - `respond`: JSON if the answer comes first, else a stream of events; `answer`: responses and refusals
-//! - `stream`: messages on their way to one reader, who may come back; `sse_frame`: one message in its frame; `body`: what
-//!   the connection writes; `on_disconnect`: what is to be done when nobody reads any more
+//! # Layout, in the order of a request
+//! - `serve`: connections, and the shutdown; `self_wake`: how they are polled; `watch`: those that take too long
+//! - `routes`: from the connection to the handler; `guard`: hosts and origins; `path`: the paths; `cors`: the headers
+//!   for browsers
+//! - `admission`: authentication, by a token (`tokens`) or, without tokens, by the user of the connection (`local`,
+//!   which uses `sock_diag`); `auth_failures`: failed authentication
+//! - `post`: a message that is read (`read_body`, `accept`) and passed to its lifecycle
+//! - `modern`: self-contained requests; `legacy`: sessions; `sse`: the oldest transport; `health`
+//! - `respond`: JSON if the response comes first, else a stream of events; `answer`: responses and refusals
+//! - `stream`: messages to one reader, which may reconnect; `sse_frame`: one message as an event; `body`: what the
+//!   connection writes; `on_disconnect`: what happens when the reader disconnects
 //! - `identity`: how much of the HTTP server each token, or the local user, uses
-//! - `session`, `sessions`, `usage`: legacy clients, one and all, and how much they do
-//! - `fallback`: what else is served at the same address, by somebody else
+//! - `session`, `sessions`, `usage`: legacy sessions, one and all, and their activity
+//! - `panics`: panics become responses; `startup`: responses while the service cannot start yet
+//! - `fallback`: other paths at the same address, served by another crate
 //! - `server`: what all of it shares; `limits`; `fuzzing`: what the fuzz target calls
 //!
-//! Bytes, not trees: a body goes to the aggregator as it came, and an answer comes back as it was written.
+//! Bytes, not trees: a body is passed to the aggregator as it arrived, and a response is sent as it was written.
 
 mod accept;
 mod admission;

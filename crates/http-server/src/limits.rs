@@ -1,4 +1,4 @@
-//! What a client may ask of us before it is refused, slowed down or let go.
+//! Limits on what a client may request before it is refused, slowed down or disconnected.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ pub struct Limits {
     pub connections_of_identity: usize,
     /// How long the head of a request may take, once it has begun.
     pub head_time: Duration,
-    /// How long a body may take; every byte that arrives at [`Limits::body_rate`] or faster extends it, up to as long again.
+    /// How long a body may take; every byte that arrives at [`Limits::body_rate`] or faster extends it, up to as long
+    /// again.
     pub body_timeout: Duration,
     /// The slowest a body may arrive, in bytes per second, once [`Limits::body_timeout`] has passed.
     pub body_rate: usize,
@@ -25,45 +26,45 @@ pub struct Limits {
     pub wrong_tokens: usize,
     /// How long a connection may be open without a request.
     pub idle_connection: Duration,
-    /// How long a client may read nothing of what is written to it before it counts as gone.
+    /// How long a client may read nothing of what is written to it before it counts as disconnected.
     pub stalled: Duration,
-    /// Sessions at once. One more ends the one that was left alone the longest, of the identity that has the most.
+    /// Sessions at once. One more ends the longest idle one, of the identity that has the most.
     pub sessions: usize,
     /// The same of one identity.
     pub sessions_of_identity: usize,
-    /// How long a session may be left alone.
+    /// How long a session may be idle.
     pub idle_session: Duration,
-    /// How long a session may show no sign of life before its requests no longer keep others waiting.
+    /// How long a session may be silent before its requests no longer block those of others.
     pub away: Duration,
-    /// Requests of one session that wait for their answer.
+    /// Pending requests of one session.
     pub requests_in_flight: usize,
-    /// Bytes of bodies that are coming in, or that somebody still needs.
+    /// Bytes of bodies that are arriving or still in use.
     pub received: usize,
     /// The same of one identity.
     pub received_of_identity: usize,
-    /// Streams of one session that can be resumed although they have come to their end.
+    /// Ended streams of one session that can still be resumed.
     pub streams_kept: usize,
     /// How long such a stream is kept.
     pub stream_kept_for: Duration,
-    /// Bytes one stream keeps for a client that comes back.
+    /// Bytes one stream keeps for a client that reconnects.
     pub bytes_kept: usize,
-    /// Bytes one session keeps for that, in all its streams.
+    /// The same for all streams of one session.
     pub session_bytes_kept: usize,
-    /// Bytes that may wait for a slow reader before whoever writes to it is made to wait.
+    /// Bytes that may be unread before senders have to wait.
     pub bytes_waiting: usize,
-    /// Bytes in all streams that wait to be read, or are kept to be read again.
+    /// Bytes in all streams that are unread, or kept to be read again.
     pub unread: usize,
     /// The same of one identity.
     pub unread_of_identity: usize,
-    /// How long they are made to wait. Others wait with them, so it is short; then what is not essential is left out.
+    /// How long senders wait. Others wait with them, so it is short; then optional messages are dropped.
     pub slow_reader_timeout: Duration,
-    /// How often a silent stream says that it is still there.
+    /// How often a silent stream sends a keep-alive comment.
     pub keep_alive: Duration,
-    /// How long a client that lost its stream should wait before it comes back.
+    /// How long a client that lost its stream should wait before it reconnects.
     pub retry: Duration,
-    /// How long requests may go on when we are told to stop.
+    /// How long requests may continue during shutdown.
     pub grace: Duration,
-    /// What clients may make us keep of them.
+    /// Limits on what clients may make us store.
     pub clients: ClientLimits,
 }
 
@@ -71,12 +72,12 @@ pub struct Limits {
 struct Changeable {
     name: &'static str,
     about: &'static str,
-    /// What one of it is worth.
+    /// The unit of its value.
     unit: usize,
     at: At,
 }
 
-/// Where a limit is.
+/// The field of a limit.
 enum At {
     Number(fn(&mut Limits) -> &mut usize),
     Seconds(fn(&mut Limits) -> &mut Duration),
@@ -85,41 +86,41 @@ enum At {
 const KB: usize = 1 << 10;
 const MB: usize = 1 << 20;
 
-/// The most that any limit can be, in its unit.
+/// The maximum of any limit, in its unit.
 const MAX_LIMIT: usize = 1_000_000_000;
 
 const CHANGEABLE: [Changeable; 20] = [
-    limit("connections", "connections at once", 1, |limits| &mut limits.connections),
-    limit("connections-per-token", "the same of one token", 1, |limits| &mut limits.connections_of_identity),
-    limit("sessions", "sessions at once", 1, |limits| &mut limits.sessions),
-    limit("sessions-per-token", "the same of one token", 1, |limits| &mut limits.sessions_of_identity),
-    limit("requests-per-session", "requests that wait for their answers", 1, |limits| &mut limits.requests_in_flight),
-    limit("body-mb", "MB of one request", MB, |limits| &mut limits.body),
+    limit("connections", "concurrent connections", 1, |limits| &mut limits.connections),
+    limit("connections-per-token", "the same per token", 1, |limits| &mut limits.connections_of_identity),
+    limit("sessions", "concurrent sessions", 1, |limits| &mut limits.sessions),
+    limit("sessions-per-token", "the same per token", 1, |limits| &mut limits.sessions_of_identity),
+    limit("requests-per-session", "pending requests of one session", 1, |limits| &mut limits.requests_in_flight),
+    limit("body-mb", "MB of one request body", MB, |limits| &mut limits.body),
     Changeable {
         name: "body-seconds",
-        about: "seconds that a body may stall, or arrive more slowly than body-kb-per-second",
+        about: "seconds that a body may stall, or stay slower than body-kb-per-second",
         unit: 1,
         at: At::Seconds(|limits| &mut limits.body_timeout),
     },
-    limit("body-kb-per-second", "kB a second of a body that takes longer", KB, |limits| &mut limits.body_rate),
-    limit("received-mb", "MB of all requests that are not done with", MB, |limits| &mut limits.received),
-    limit("received-mb-per-token", "the same of one token", MB, |limits| &mut limits.received_of_identity),
-    limit("unread-mb", "MB in streams that clients have not read or may read again", MB, |limits| &mut limits.unread),
-    limit("unread-mb-per-token", "the same of one token", MB, |limits| &mut limits.unread_of_identity),
+    limit("body-kb-per-second", "kB per second below which a body is slow", KB, |limits| &mut limits.body_rate),
+    limit("received-mb", "MB of all unfinished requests", MB, |limits| &mut limits.received),
+    limit("received-mb-per-token", "the same per token", MB, |limits| &mut limits.received_of_identity),
+    limit("unread-mb", "MB in streams that clients have not read or may resume", MB, |limits| &mut limits.unread),
+    limit("unread-mb-per-token", "the same per token", MB, |limits| &mut limits.unread_of_identity),
     limit("client-info-kb", "kB of a client's name, version and capabilities", KB, |limits| {
         &mut limits.clients.info_bytes
     }),
     limit("id-bytes", "bytes of a request id, progress token or cursor", 1, |limits| &mut limits.clients.id_bytes),
-    limit("uri-bytes", "bytes of a URI that is subscribed to", 1, |limits| &mut limits.clients.uri_bytes),
+    limit("uri-bytes", "bytes of a subscribed URI", 1, |limits| &mut limits.clients.uri_bytes),
     limit("subscriptions", "subscriptions to resources", 1, |limits| &mut limits.clients.subscriptions),
-    limit("subscriptions-per-token", "the same of one token", 1, |limits| &mut limits.clients.identity_subscriptions),
-    limit("subscriptions-per-session", "the same of one session", 1, |limits| {
-        &mut limits.clients.session_subscriptions
-    }),
-    limit("kept-kb-per-session", "kB that one session keeps to be read again", KB, |limits| {
+    limit("subscriptions-per-token", "the same per token", 1, |limits| &mut limits.clients.identity_subscriptions),
+    limit("subscriptions-per-session", "the same per session", 1, |limits| &mut limits.clients.session_subscriptions),
+    limit("kept-kb-per-session", "kB that one session keeps so that streams can be resumed", KB, |limits| {
         &mut limits.session_bytes_kept
     }),
-    limit("wrong-tokens-per-minute", "wrong tokens of one address", 1, |limits| &mut limits.wrong_tokens),
+    limit("wrong-tokens-per-minute", "wrong tokens from one address, before it has to wait", 1, |limits| {
+        &mut limits.wrong_tokens
+    }),
 ];
 
 const fn limit(name: &'static str, about: &'static str, unit: usize, at: fn(&mut Limits) -> &mut usize) -> Changeable {
@@ -127,7 +128,7 @@ const fn limit(name: &'static str, about: &'static str, unit: usize, at: fn(&mut
 }
 
 impl Changeable {
-    /// How much it is, in its unit.
+    /// Its value, in its unit.
     fn value(&self, limits: &mut Limits) -> usize {
         match self.at {
             At::Number(at) => *at(limits) / self.unit,
@@ -146,20 +147,20 @@ impl Changeable {
 impl Limits {
     /// Changes one limit: `NAME=VALUE`.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
-        let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is no limit; write NAME=VALUE"))?;
+        let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not a limit; write NAME=VALUE"))?;
         let (name, value) = (name.trim(), value.trim());
         let Some(limit) = CHANGEABLE.iter().find(|limit| limit.name == name) else {
             let names = CHANGEABLE.map(|limit| limit.name).join(", ");
-            return Err(format!("there is no limit `{name}`; there are {names}"));
+            return Err(format!("there is no limit `{name}`; the limits are {names}"));
         };
         let number = value.parse().ok().filter(|number| (1..=MAX_LIMIT).contains(number));
         let number = number
-            .ok_or_else(|| format!("the limit `{name}` is a whole number from 1 to {MAX_LIMIT}, not `{value}`"))?;
+            .ok_or_else(|| format!("the limit `{name}` must be a whole number from 1 to {MAX_LIMIT}, not `{value}`"))?;
         limit.change(self, number);
         Ok(())
     }
 
-    /// Every limit that can be changed: its name, its default, and what it is.
+    /// Every limit that can be changed: its name, default and description.
     pub fn changeable() -> Vec<(&'static str, usize, &'static str)> {
         let mut defaults = Self::default();
         CHANGEABLE.iter().map(|limit| (limit.name, limit.value(&mut defaults), limit.about)).collect()
@@ -226,7 +227,7 @@ mod tests {
     fn invalid_limits_are_reported() {
         for (text, expected) in [
             ("sessions", "write NAME=VALUE"),
-            ("session=5", "there is no limit `session`; there are connections,"),
+            ("session=5", "there is no limit `session`; the limits are connections,"),
             ("sessions=0", "a whole number from 1 to 1000000000, not `0`"),
             ("sessions=many", "not `many`"),
         ] {

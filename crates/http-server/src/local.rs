@@ -1,8 +1,9 @@
-//! Who is served without tokens: connections of the user that runs the service and of root, and whoever has the local token.
+//! Access without tokens: connections of the user that runs the service and of root, and requests with the local
+//! token.
 //!
-//! Every user of a machine can connect to its loopback addresses, so being on this machine is not enough. The system is
-//! asked once per connection whose it is. Where it does not say, a request must carry the local token, a secret in a file
-//! that only the user of the service can read.
+//! Every user of a machine can connect to its loopback addresses, so a local connection is not enough. The system is
+//! queried once per connection for its user. Where it does not report one, a request must carry the local token, a
+//! secret in a file that only the user of the service can read.
 
 use std::fmt;
 use std::io;
@@ -13,63 +14,63 @@ use hyper::HeaderMap;
 
 use crate::tokens::{Credential, Denied, TokenError, Tokens};
 
-/// The name under which the owner of the local token acts.
+/// The principal of requests with the local token.
 const LOCAL_TOKEN_NAME: &str = "local";
 const ROOT: u32 = 0;
 
-/// Tells which user of this machine a connection belongs to.
+/// Looks up which user of this machine a connection belongs to.
 pub trait PeerLookup: Send + Sync {
-    /// The uid of the process that connected from `peer` to `local`, if the system tells it beyond doubt.
+    /// The uid of the process that connected from `peer` to `local`, if the system reports it beyond doubt.
     fn user_of(&self, peer: SocketAddr, local: SocketAddr) -> Option<u32>;
 }
 
-/// Who is served as long as there are no tokens.
+/// The access rules as long as there are no tokens.
 pub struct LocalAccess {
     uid: u32,
     lookup: Option<Box<dyn PeerLookup>>,
     token: Option<Tokens>,
-    /// Where the local token is, for who has to send it.
+    /// Where the local token is, for error messages.
     token_location: String,
 }
 
-/// Whose a connection is.
+/// The owner of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// The user of the service, or root.
     Served,
     /// Another user.
     Other,
-    /// Nobody can tell.
+    /// It cannot be determined.
     Unknown,
 }
 
 impl LocalAccess {
-    /// Serves the user of this process. Whether others can be told from it is tried out first.
+    /// Serves the user of this process. Whether the system distinguishes users is tested first.
     pub fn of_this_user() -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let lookup = system_lookup().filter(|lookup| {
             let tried = try_out(&**lookup);
             let is_right = matches!(tried, Ok(Some(found)) if found == uid);
             if !is_right {
-                tracing::debug!(?tried, "the system does not tell which user a connection belongs to");
+                tracing::debug!(?tried, "the system does not report which user a connection belongs to");
             }
             is_right
         });
         Self::new(uid, lookup)
     }
 
-    /// Serves one user, told from others by `lookup`; without it, nobody's connection is known.
+    /// Serves one user, distinguished from others by `lookup`; without it, the owner of every connection is unknown.
     pub fn new(uid: u32, lookup: Option<Box<dyn PeerLookup>>) -> Self {
         Self { uid, lookup, token: None, token_location: String::new() }
     }
 
-    /// Serves requests with this token, too, whoever sends them. `location` tells people where it is.
+    /// Also serves requests with this token, whoever sends them. `location` is for error messages.
     pub fn with_token(self, secret: &str, location: &str) -> Result<Self, TokenError> {
         let token = Tokens::read(&format!("{LOCAL_TOKEN_NAME}:{secret}"))?;
         Ok(Self { token: Some(token), token_location: location.to_owned(), ..self })
     }
 
-    /// Whether the system tells users apart.
+    /// Whether the system distinguishes users.
     pub fn knows_users(&self) -> bool {
         self.lookup.is_some()
     }
@@ -79,7 +80,7 @@ impl LocalAccess {
         self.uid
     }
 
-    /// On whose behalf the owner of the local token acts, if `secret` is that token.
+    /// The principal of the local token, if `secret` is that token.
     pub fn owner_of(&self, secret: &str) -> Option<Arc<str>> {
         self.token.as_ref()?.owner_of(secret)
     }
@@ -89,7 +90,7 @@ impl LocalAccess {
         self.token.as_ref()?.identify(secret)
     }
 
-    /// Whose a connection is. Nothing if it has ended meanwhile.
+    /// The owner of a connection. `None` if it has ended meanwhile.
     pub(crate) fn peer(&self, stream: &tokio::net::TcpStream) -> Option<Peer> {
         let (peer, local) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
         let user = self.lookup.as_ref().and_then(|lookup| lookup.user_of(peer, local));
@@ -107,7 +108,7 @@ impl LocalAccess {
         }
     }
 
-    /// On whose behalf a request acts; nothing if its connection is reason enough to serve it.
+    /// The credential of a request; `None` if its connection is sufficient.
     pub(crate) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Option<Result<Credential, Denied>> {
         if peer == Peer::Served {
             return None;
@@ -120,24 +121,27 @@ impl LocalAccess {
         }))
     }
 
-    /// What somebody reads whose connection belongs to another user.
+    /// The hint for a connection of another user.
     pub(crate) fn other_user_hint(&self) -> String {
         format!(
-            "Forbidden: this service has no tokens and serves only connections of its own user (uid {}) and of root; to \
-             serve others, start it with --token-file or MCP_AGGREGATOR_TOKEN, and send `Authorization: Bearer <token>`",
+            "Forbidden: this service has no tokens and accepts only connections of its own user (uid {}) and of root; \
+             to accept others, start it with --token-file or MCP_AGGREGATOR_TOKEN, and send `Authorization: Bearer \
+             <token>`",
             self.uid
         )
     }
 
-    /// What somebody reads whose user is not known.
+    /// The hint for a connection whose user is unknown.
     pub(crate) fn unknown_user_hint(&self) -> String {
         match self.token_location.as_str() {
-            "" => "Unauthorized: it cannot be told which user this connection belongs to; start the service with \
-                   --token-file or MCP_AGGREGATOR_TOKEN, and send `Authorization: Bearer <token>`"
-                .to_owned(),
+            "" => {
+                "Unauthorized: the user of this connection cannot be determined; start the service with --token-file \
+                 or MCP_AGGREGATOR_TOKEN, and send `Authorization: Bearer <token>`"
+                    .to_owned()
+            }
             location => format!(
-                "Unauthorized: it cannot be told which user this connection belongs to; send `Authorization: Bearer \
-                 <token>` with the token in {location}"
+                "Unauthorized: the user of this connection cannot be determined; send `Authorization: Bearer <token>` \
+                 with the token in {location}"
             ),
         }
     }
@@ -152,7 +156,7 @@ impl fmt::Debug for LocalAccess {
     }
 }
 
-/// A secret that nobody can guess: 256 bits, as 64 hexadecimal digits.
+/// An unguessable secret: 256 bits, as 64 hexadecimal digits.
 pub fn random_secret() -> String {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).expect("the system has random numbers");
@@ -162,7 +166,7 @@ pub fn random_secret() -> String {
 #[cfg(target_os = "linux")]
 fn system_lookup() -> Option<Box<dyn PeerLookup>> {
     let opened = crate::sock_diag::SockDiag::open();
-    let opened = opened.inspect_err(|error| tracing::debug!(%error, "could not open a netlink socket"));
+    let opened = opened.inspect_err(|error| tracing::debug!(%error, "failed to open a netlink socket"));
     opened.ok().map(|lookup| Box::new(lookup) as Box<dyn PeerLookup>)
 }
 
@@ -185,7 +189,7 @@ mod tests {
     use super::*;
     use hyper::header::AUTHORIZATION;
 
-    /// A lookup that always says the same.
+    /// A lookup with a constant result.
     struct Always(Option<u32>);
 
     impl PeerLookup for Always {
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_user_and_root_are_served_and_nobody_else() {
+    async fn only_the_same_user_and_root_are_served() {
         for (user, peer) in [
             (Some(1000), Peer::Served),
             (Some(0), Peer::Served),
@@ -252,14 +256,14 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_system_tells_users_apart() {
+    fn this_system_reports_the_user_of_a_connection() {
         let access = LocalAccess::of_this_user();
         assert!(access.knows_users());
         assert_eq!(access.uid(), rustix::process::geteuid().as_raw());
     }
 
     #[test]
-    fn debugging_and_hints_tell_no_token() {
+    fn debug_output_and_hints_contain_no_token() {
         let access = access(None);
         for text in [format!("{access:?}"), access.other_user_hint(), access.unknown_user_hint()] {
             assert!(!text.contains("0123456789abcdef"), "{text}");

@@ -1,11 +1,10 @@
-//! Modern messages: each stands for itself, and its headers repeat what its body says.
+//! Modern messages: each is self-contained, and its headers repeat members of its body.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use aggregator::client_sink::ClientSink;
-use aggregator::dispatch::{FlushSet, Incoming};
-use aggregator::responder::Responder;
+use aggregator::{FlushSet, Incoming, Responder};
 use bytes::Bytes;
 use catalog::Kind as ItemKind;
 use hyper::header::{HeaderMap, HeaderName};
@@ -30,15 +29,15 @@ use crate::tokens::Credential;
 static METHOD: HeaderName = HeaderName::from_static("mcp-method");
 static NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Methods we know: when a server says of its part in one that it is not found, that is not about the method.
+/// Known methods: a "not found" error of a server for one of these does not mean that the method is unknown.
 const RELAYED: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "completion/complete"];
 
 const LISTEN: &str = "subscriptions/listen";
 
-/// An error that decides the status of a response is no longer than this.
+/// Longer errors do not determine the status of a response.
 const MAX_STATUS_ERROR_BYTES: usize = 16 << 10;
 
-/// Takes a modern message.
+/// Handles a modern message.
 pub(crate) fn begin(posted: Posted<'_>) -> Dispatch {
     let envelope = match posted.envelope {
         Ok(envelope) => envelope,
@@ -64,7 +63,7 @@ pub(crate) fn begin(posted: Posted<'_>) -> Dispatch {
             answer::empty(StatusCode::ACCEPTED)
         }
         Kind::Response { .. } => {
-            answer::refuse(StatusCode::BAD_REQUEST, "Invalid Request: nobody was asked anything in this revision")
+            answer::refuse(StatusCode::BAD_REQUEST, "Invalid Request: a client sends no responses in this revision")
         }
     })
 }
@@ -111,7 +110,7 @@ pub(crate) fn conclude(
     }
 }
 
-/// Whether a request tells what it must, and its headers the same.
+/// Whether a request has the required `_meta`, and its headers match.
 fn check(posted: &Posted<'_>, method: &str, params: &Params) -> Result<(), Problem> {
     let name = check_headers(&posted.line, &posted.parts.headers, method, params)?;
     match name.filter(|_| method == "tools/call") {
@@ -120,7 +119,7 @@ fn check(posted: &Posted<'_>, method: &str, params: &Params) -> Result<(), Probl
     }
 }
 
-/// The same but for arguments; what the request names.
+/// The same without the arguments; returns what the request names.
 pub(crate) fn check_headers<'l>(
     line: &'l Bytes,
     headers: &HeaderMap,
@@ -130,29 +129,29 @@ pub(crate) fn check_headers<'l>(
     let revision = params.version.and_then(|version| text::decode(version.of(line)));
     match (only(headers, &PROTOCOL_VERSION)?, revision) {
         (None, Some(_)) => return Err(missing(&PROTOCOL_VERSION)),
-        (Some(said), Some(meant)) if said != meant => return Err(mismatch(&PROTOCOL_VERSION)),
-        (Some(said), None) if said != SELF_CONTAINED_REVISION => {
-            return Err(Problem::UnsupportedVersion { requested: said.to_owned() });
+        (Some(header), Some(meant)) if header != meant => return Err(mismatch(&PROTOCOL_VERSION)),
+        (Some(header), None) if header != SELF_CONTAINED_REVISION => {
+            return Err(Problem::UnsupportedVersion { requested: header.to_owned() });
         }
         _ => {}
     }
     check_modern(line, params)?;
     match only(headers, &METHOD)? {
         None => return Err(missing(&METHOD)),
-        Some(said) if said != method => return Err(mismatch(&METHOD)),
+        Some(header) if header != method => return Err(mismatch(&METHOD)),
         Some(_) => {}
     }
     let name = headers::name_of(method, line, params);
     if let Some(name) = &name {
-        let said = only(headers, &NAME)?.ok_or_else(|| missing(&NAME))?;
-        if headers::decode(said).is_none_or(|said| said != *name) {
+        let header = only(headers, &NAME)?.ok_or_else(|| missing(&NAME))?;
+        if headers::decode(header).is_none_or(|header| header != *name) {
             return Err(mismatch(&NAME));
         }
     }
     Ok(name)
 }
 
-/// A tool may want some of its arguments repeated in headers.
+/// A tool may require some of its arguments to be repeated in headers.
 fn check_arguments(posted: &Posted<'_>, tool: &str, params: &Params) -> Result<(), Problem> {
     let view = posted.shared.aggregator.fleet.view();
     let Some(route) = view.snapshot.resolve(posted.request_context.scope, ItemKind::Tool, tool) else { return Ok(()) };
@@ -166,7 +165,7 @@ fn check_arguments(posted: &Posted<'_>, tool: &str, params: &Params) -> Result<(
     header_params::check(&posted.line, params, &repeated, header).map_err(Problem::HeaderMismatch)
 }
 
-/// The value of a header that must not be there twice: whoever passes the request on might look at the other one.
+/// The value of a header that must not be repeated: a proxy might read the other one.
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -181,10 +180,10 @@ fn missing(name: &HeaderName) -> Problem {
 }
 
 fn mismatch(name: &HeaderName) -> Problem {
-    Problem::HeaderMismatch(format!("header `{name}` is not what the body says"))
+    Problem::HeaderMismatch(format!("header `{name}` differs from the body"))
 }
 
-/// The status that goes with an answer: some errors have one of their own.
+/// The status of a response: some errors have their own.
 fn status(answer: &Pieces, is_relayed: bool) -> StatusCode {
     match error_code(answer) {
         Some(code::METHOD_NOT_FOUND) if !is_relayed => StatusCode::NOT_FOUND,

@@ -1,17 +1,17 @@
-//! What is to be done when nobody waits for a response any more, whether it is complete or not.
+//! What happens when the reader of a response disconnects, whether the response is complete or not.
 
 use std::fmt;
 use std::sync::Arc;
 
-use aggregator::client::Client;
+use aggregator::Client;
 
 use crate::server::Shared;
 use crate::session::Session;
 use crate::stream::Stream;
 
-/// Does it when dropped.
+/// Acts when dropped.
 pub(crate) enum OnDisconnect {
-    /// Nothing: in a session, a client that is gone has given up nothing and may come back.
+    /// Nothing: in a session, a dropped connection cancels nothing, and the client may reconnect.
     Nothing,
     /// A modern client that closes the response before it is complete has cancelled the request.
     Cancel { shared: Arc<Shared>, client: Arc<Client>, stream: Arc<Stream> },

@@ -1,13 +1,13 @@
-//! A panic while a request is answered becomes a response and a line in the log, instead of a connection that just closes.
+//! Turns a panic in a request handler into a response and a log line, instead of a closed connection.
 //!
-//! This is a net below everything else: a panic is a defect, and nothing a client or a server sends should cause one.
+//! This is the last line of defence: a panic is a bug, and nothing a client or a server sends should cause one.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-/// What a panic said.
+/// The message of a panic.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Panicked(pub(crate) String);
 
@@ -15,7 +15,7 @@ pub(crate) struct Panicked(pub(crate) String);
 pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> {
     let mut future = pin!(future);
     std::future::poll_fn(|context| {
-        // What the future shares with others is behind locks that expect a panic of their holder.
+        // What the future shares is behind locks that recover from a panic of their holder.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(poll) => poll.map(Ok),
             Err(payload) => Poll::Ready(Err(Panicked(message(&*payload)))),

@@ -1,8 +1,8 @@
-//! Where on this front a request goes: the paths it serves.
+//! The paths that the HTTP server serves.
 
 use std::borrow::Cow;
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PathTarget<'p> {
     /// Streamable HTTP: of all servers, or of the one named.
@@ -11,14 +11,14 @@ pub(crate) enum PathTarget<'p> {
     Sse(Option<Cow<'p, str>>),
     /// Where clients of HTTP+SSE send their messages.
     Message,
-    /// How we are.
+    /// The health of the service.
     Health,
-    /// Nothing.
+    /// No target.
     Nowhere,
 }
 
 impl<'p> PathTarget<'p> {
-    /// What `path` leads to. A name that is not UTF-8 leads nowhere.
+    /// The target of `path`. A name that is not UTF-8 has none.
     pub(crate) fn at(path: &'p str) -> Self {
         match path {
             "/mcp" => Self::Mcp(None),
@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn a_percent_that_escapes_nothing_stands_for_itself() {
+    fn a_percent_sign_that_escapes_nothing_is_literal() {
         assert_eq!(percent_decode("100%").unwrap(), "100%");
         assert_eq!(percent_decode("%zz%4").unwrap(), "%zz%4");
         assert_eq!(percent_decode("%C3%a9").unwrap(), "é");
     }
 
     #[test]
-    fn a_query_tells_what_it_is_asked_for() {
+    fn a_query_returns_its_parameters() {
         assert_eq!(query(Some("a=1&sessionId=x%2Dy&sessionId=z"), "sessionId").unwrap(), "x-y");
         assert_eq!(query(Some("sessionid=x"), "sessionId"), None);
         assert_eq!(query(None, "sessionId"), None);

@@ -1,4 +1,4 @@
-//! A message that came by POST: taken in, looked at, and given to the lifecycle it belongs to.
+//! A message that arrived by POST: read, scanned, and passed to the lifecycle it belongs to.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::respond::Dispatch;
 use crate::server::{RequestContext, Shared};
 use crate::{legacy, modern, read_body};
 
-/// A message as it came.
+/// A message as it arrived.
 pub(crate) struct Posted<'p> {
     pub(crate) shared: &'p Arc<Shared>,
     pub(crate) request_context: RequestContext,
@@ -54,7 +54,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Gives the message to its lifecycle. Not a part of the future that waits, which would carry all of it about.
+/// Passes the message to its lifecycle. Not a part of the waiting future, which would become larger by all of it.
 fn begin(
     shared: &Arc<Shared>,
     request_context: RequestContext,
@@ -67,7 +67,7 @@ fn begin(
     if is_modern(&posted.envelope, &parts.headers) { modern::begin(posted) } else { legacy::begin(posted) }
 }
 
-/// A request says itself that it is a modern one. What says nothing, like a notification, is known by its header.
+/// Whether a message is modern. A request declares it itself; for others, such as notifications, the header decides.
 pub(crate) fn is_modern(envelope: &Result<Envelope, EnvelopeError>, headers: &HeaderMap) -> bool {
     let says_so = |envelope: &Envelope| envelope.params.version.is_some();
     let is_foreign = || {
@@ -77,13 +77,13 @@ pub(crate) fn is_modern(envelope: &Result<Envelope, EnvelopeError>, headers: &He
     envelope.as_ref().is_ok_and(says_so) || is_foreign()
 }
 
-/// The response to what is no message.
+/// The response to an invalid message.
 pub(crate) fn refuse_invalid(fault: EnvelopeError, line: &[u8]) -> Response<Body> {
     let (code, text) = match fault.reason {
         Reason::NotJson { .. } | Reason::NotUtf8 { .. } => (code::PARSE_ERROR, "Parse error"),
         Reason::NotAnObject | Reason::Batch | Reason::Invalid(_) => (code::INVALID_REQUEST, "Invalid Request"),
     };
-    // A broken message has no id that can be trusted; a well-formed one keeps its own where it is a legal one.
+    // The id of a malformed message cannot be trusted; a well-formed one keeps its own id if that is valid.
     let id = fault.id.filter(|&id| code == code::INVALID_REQUEST && is_id(id, line));
     let why = format!("{text}: {}", fault.reason);
     answer::refuse_request(StatusCode::BAD_REQUEST, id.map_or(b"null", |id| id.of(line)), code, &why)

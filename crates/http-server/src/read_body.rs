@@ -1,4 +1,4 @@
-//! The body of a request, taken in within limits and made one line.
+//! Reads the body of a request within limits, as one line.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -18,19 +18,19 @@ use crate::body;
 use crate::identity::{Full, Identity, Receiving};
 use crate::limits::Limits;
 
-/// Room for a body of unknown length, and the most that a promised length gets in advance.
+/// The capacity for a body of unknown length, and the maximum allocated in advance for a declared length.
 const INITIAL_BODY_CAPACITY: usize = 64 << 10;
 
-/// The most that is read of who has yet to say who they are: enough to sign in.
+/// The maximum read from an unauthenticated client: enough to sign in.
 const UNKNOWN_MOST: usize = 64 << 10;
 
-/// Why a body could not be taken in.
+/// Why a body could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BodyError {
     TooLarge {
         most: usize,
     },
-    /// It would not be with a token.
+    /// Too large without a token.
     TooLargeForUnknown,
     TooMuch(Full),
     TooSlow,
@@ -43,7 +43,7 @@ impl BodyError {
         closing(answer::refuse(status, &why))
     }
 
-    /// The status and the words for it.
+    /// The status and the message for it.
     pub(crate) fn status_and_message(self) -> (StatusCode, String) {
         match self {
             Self::TooLarge { most } => {
@@ -56,19 +56,19 @@ impl BodyError {
             }
             Self::TooMuch(Full { is_own: true, why }) => (StatusCode::TOO_MANY_REQUESTS, why),
             Self::TooMuch(Full { is_own: false, why }) => (StatusCode::SERVICE_UNAVAILABLE, why),
-            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "The body of the request arrived too slowly".to_owned()),
-            Self::Disconnected => (StatusCode::BAD_REQUEST, "The request broke off".to_owned()),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "The request body arrived too slowly".to_owned()),
+            Self::Disconnected => (StatusCode::BAD_REQUEST, "The request is incomplete".to_owned()),
         }
     }
 }
 
-/// What is left of the body is of no use, and neither is a connection that would have to be read to its end for it.
+/// Closes the connection: the rest of the body is useless, and would have to be read otherwise.
 pub(crate) fn closing(mut response: Response<body::Body>) -> Response<body::Body> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// Takes in a body as one line. A body that comes in one piece is not copied.
+/// Reads a body as one line. A body in one piece is not copied.
 pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
     body: B,
     limits: &Limits,
@@ -78,7 +78,7 @@ pub(crate) async fn read<B: Body<Data = Bytes> + Unpin>(
     Ok(held(one_line(body), receiving))
 }
 
-/// Takes in a body as it is.
+/// Reads a body unchanged.
 pub(crate) async fn whole<B: Body<Data = Bytes> + Unpin>(
     body: B,
     limits: &Limits,
@@ -88,7 +88,7 @@ pub(crate) async fn whole<B: Body<Data = Bytes> + Unpin>(
     Ok(held(body, receiving))
 }
 
-/// The same of somebody who has yet to say who they are.
+/// The same for an unauthenticated client.
 pub(crate) async fn of_unknown<B: Body<Data = Bytes> + Unpin>(
     body: B,
     limits: &Limits,
@@ -108,7 +108,7 @@ fn held(body: Bytes, receiving: Option<Receiving>) -> Bytes {
     }
 }
 
-/// All of a body, with the room that a large one takes.
+/// The complete body, with the reservation of a large one.
 async fn gather<B: Body<Data = Bytes> + Unpin>(
     mut body: B,
     limits: &Limits,
@@ -142,7 +142,7 @@ async fn gather<B: Body<Data = Bytes> + Unpin>(
     Ok((whole.freeze(), receiving))
 }
 
-/// A body that is so long by now counts, unless it is small: of those there are no more than connections.
+/// Counts the length of a body so far, unless it is small: there are no more small ones than connections.
 fn count(identity: &Arc<Identity>, receiving: &mut Option<Receiving>, length: usize) -> Result<(), BodyError> {
     if length <= INITIAL_BODY_CAPACITY {
         return Ok(());
@@ -150,11 +150,11 @@ fn count(identity: &Arc<Identity>, receiving: &mut Option<Receiving>, length: us
     receiving.get_or_insert_with(|| identity.receive()).grow(length).map_err(BodyError::TooMuch)
 }
 
-/// When a body has to have arrived.
+/// The deadline of a body.
 ///
-/// It has [`Limits::body_timeout`] from the first wait on. Every byte that arrives moves the deadline by the time it may
-/// take at [`Limits::body_rate`], but never beyond the same timeout from now. So a body at a fair rate takes as long as it
-/// is large; one that stalls or trickles ends within the timeout.
+/// It has [`Limits::body_timeout`] from the first wait on. Every byte that arrives moves the deadline by the time it
+/// may take at [`Limits::body_rate`], but never beyond the same timeout from now. So a body at a fair rate may take as
+/// long as its size requires; one that stalls or trickles ends within the timeout.
 struct Pace {
     timeout: Duration,
     /// Bytes per second.
@@ -167,7 +167,7 @@ impl Pace {
         Self { timeout: limits.body_timeout, rate: (limits.body_rate as u64).max(1), deadline: None }
     }
 
-    /// Until when to wait. The clock is first read when there is something to wait for.
+    /// The current deadline. The clock is first read when there is something to wait for.
     fn deadline(&mut self) -> Instant {
         *self.deadline.get_or_insert_with(|| Instant::now() + self.timeout)
     }
@@ -179,10 +179,10 @@ impl Pace {
     }
 }
 
-/// The next stretch of data, if another comes.
+/// The next chunk of data, if there is one.
 async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B, pace: &mut Pace) -> Result<Option<Bytes>, BodyError> {
     loop {
-        // Usually it came together with the head, and no clock need be looked at.
+        // Usually it arrived together with the head, and the clock need not be read.
         let at_hand = poll_fn(|context| Poll::Ready(Pin::new(&mut *body).poll_frame(context))).await;
         let frame = match at_hand {
             Poll::Ready(frame) => frame,
@@ -194,7 +194,7 @@ async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B, pace: &mut Pace) -> R
         match frame {
             None => return Ok(None),
             Some(Err(_)) => return Err(BodyError::Disconnected),
-            // What is no data is a trailer, which means nothing to us.
+            // Other frames are trailers, which are ignored.
             Some(Ok(frame)) => {
                 if let Ok(data) = Frame::into_data(frame) {
                     pace.received(data.len());
@@ -205,7 +205,7 @@ async fn next<B: Body<Data = Bytes> + Unpin>(body: &mut B, pace: &mut Pace) -> R
     }
 }
 
-/// Servers over stdio are sent lines, so line breaks between tokens become blanks. One inside a string stays, and the
+/// Servers over stdio are sent lines, so line breaks between tokens become spaces. One inside a string stays, and the
 /// scanner rejects the message.
 fn one_line(body: Bytes) -> Bytes {
     let inner = body.trim_ascii();
@@ -227,7 +227,7 @@ mod tests {
     use std::task::Context;
     use tokio::time::Sleep;
 
-    /// Stretches that come one after the other, each after a pause.
+    /// Chunks that arrive one after the other, each after a pause.
     struct Slow {
         stretches: VecDeque<&'static [u8]>,
         pause: Duration,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_is_one_line_however_it_comes() {
+    async fn a_body_becomes_one_line_whatever_its_form() {
         let read = |stretches| async move { read(slow(stretches, Duration::from_secs(1)), &limits()).await.unwrap() };
         assert_eq!(read(&[b"{\r\n}", b"\n"]).await, "{  }");
         assert_eq!(read(&[b" {", b"", b"}\n"]).await, "{}");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_not_known_may_send_little() {
+    async fn unauthenticated_clients_may_send_little() {
         let limits = Limits::default();
         let of = |length| body::Body::Whole(Bytes::from(vec![b'x'; length]));
         let identity = Identity::alone(&limits);
@@ -323,7 +323,7 @@ mod tests {
         let limits = Limits { body: 10_000, body_rate: 100, ..limits() };
         let fair = slow(&[STRETCH; 60], Duration::from_secs(1));
         assert_eq!(timed(fair, &limits).await, (Ok(6000), 61));
-        // What was fast before earns no longer pause.
+        // An earlier fast rate does not permit a longer pause.
         let mut stretches = vec![STRETCH; 50];
         stretches.extend([b"1".as_slice(); 50]);
         let then_trickles = slow(&stretches, Duration::from_millis(500));

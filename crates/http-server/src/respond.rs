@@ -1,4 +1,4 @@
-//! From the way of a request to its response: one piece of JSON if the answer comes first, else a stream of events.
+//! From the stream of a request to its response: JSON if the response comes first, else a stream of events.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::stream::{First, Reader, Stream};
 use crate::tokens::Credential;
 use crate::{legacy, modern};
 
-/// A message that was taken.
+/// The result of dispatching a message.
 pub(crate) enum Dispatch {
     /// There is nothing to wait for.
     Response(Response<Body>),
-    /// Its answer is to come.
+    /// Its response is pending.
     Pending(PendingRequest),
 }
 
-/// A request whose answer is to come, and what is needed to put it into a response.
+/// A pending request, with what is needed to build its HTTP response.
 pub(crate) struct PendingRequest {
     pub(crate) pending: PendingResponse,
     pub(crate) accepts: Accepts,
@@ -36,9 +36,9 @@ pub(crate) struct PendingRequest {
 /// The lifecycle of a request; a legacy one has a session, which may have begun with it.
 pub(crate) enum ResponseContext {
     Modern {
-        /// The method is one we know, and a server had its part in the answer.
+        /// The method is known, and a server took part in the response.
         is_relayed: bool,
-        /// Who asks; nothing without tokens.
+        /// The credential of the request; `None` without tokens.
         credential: Option<Credential>,
     },
     Legacy {
@@ -48,7 +48,7 @@ pub(crate) enum ResponseContext {
 }
 
 impl PendingRequest {
-    /// Waits for the answer, or for the beginning of it.
+    /// Waits for the response, or for its beginning.
     pub(crate) async fn response(self, shared: &Shared) -> Response<Body> {
         let outcome = self.pending.outcome(self.accepts, &shared.limits).await;
         match self.context {
@@ -60,7 +60,7 @@ impl PendingRequest {
     }
 }
 
-/// A request whose answer is awaited. Dropped before it is answered, its client is gone.
+/// A request that waits for its response. If it is dropped before, its client has disconnected.
 pub(crate) struct PendingResponse {
     stream: Arc<Stream>,
     on_disconnect: OnDisconnect,
@@ -69,9 +69,9 @@ pub(crate) struct PendingResponse {
 
 /// How a request is answered.
 pub(crate) enum Outcome {
-    /// By this, and nothing else.
+    /// By a single response.
     Answer(Pieces),
-    /// By events, of which the first may already be there.
+    /// By events, of which the first may have arrived.
     Events(PendingResponse),
     /// Not at all.
     Nothing,
@@ -82,8 +82,8 @@ impl PendingResponse {
         Self { stream, on_disconnect, is_answered: false }
     }
 
-    /// Waits for what decides how the request is answered. If nothing comes for so long that the connection should be
-    /// told that somebody is still there, only a stream can do that.
+    /// Waits for what determines the form of the response. If nothing arrives for so long that a keep-alive is due,
+    /// only a stream can send it.
     async fn outcome(mut self, accepts: Accepts, limits: &Limits) -> Outcome {
         let first = if accepts.events {
             let first = timeout(limits.keep_alive, self.stream.first(!accepts.json)).await;
@@ -104,7 +104,7 @@ impl PendingResponse {
         }
     }
 
-    /// The stream, opened for the client that waited; and the response it reads it from.
+    /// Opens the stream for the waiting client; returns the response that carries it.
     pub(crate) fn open(
         mut self,
         limits: &Limits,
@@ -129,7 +129,7 @@ impl Drop for PendingResponse {
     }
 }
 
-/// The response to a request that was given up.
+/// The response to a cancelled request.
 pub(crate) fn given_up() -> Response<Body> {
     answer::empty(StatusCode::ACCEPTED)
 }

@@ -1,4 +1,4 @@
-//! Every request from the door to the one who answers it: who asks, where to, and whether they may.
+//! Routes every request to its handler, after the host, origin and authentication checks.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(crate) async fn answer(
         (_, Some(_)) if parts.method == Method::OPTIONS && cors::is_preflight(&parts.headers) => {
             cors::preflight(&parts.headers)
         }
-        // Boxed: the way of every other request need not carry it about.
+        // Boxed: the future of every other request need not contain it.
         (Some(fallback), _) => Box::pin(fallback::answer(shared, connection, fallback, parts.clone(), body)).await,
         (None, _) => route(shared, connection, &parts, body).await,
     };
@@ -56,26 +56,26 @@ pub(crate) async fn answer(
 }
 
 fn reject(fallback: Option<&Arc<dyn FallbackService>>, rejection: Rejection) -> Response<Body> {
-    tracing::debug!(why = rejection.why, "a request was turned away");
+    tracing::debug!(why = rejection.why, "refused a request");
     match fallback {
         Some(fallback) => fallback::refuse(fallback, rejection.status, rejection.why),
         None => answer::refuse(rejection.status, rejection.why),
     }
 }
 
-/// The answer to a request that was not answered when everything ended.
+/// The response to a request that was pending when the shutdown ended.
 pub(crate) fn too_late(shared: &Arc<Shared>, path: &str) -> Response<Body> {
-    let why = "The service is ending, and this was not answered in time; it may have been carried out";
+    let why = "The service is shutting down, and this request was not answered in time; it may have been executed";
     match fallback::at(shared, path) {
         Some(fallback) => fallback::refuse(fallback, StatusCode::SERVICE_UNAVAILABLE, why),
         None => answer::refuse_request(StatusCode::SERVICE_UNAVAILABLE, b"null", code::INTERNAL_ERROR, why),
     }
 }
 
-/// The answer to a request over which something of ours panicked.
+/// The response to a request whose handler panicked.
 pub(crate) fn panicked(shared: &Arc<Shared>, path: &str, Panicked(problem): &Panicked) -> Response<Body> {
-    tracing::error!(path, problem, "a request could not be answered: this is a defect of mcp-aggregator");
-    let why = "Internal error: something went wrong in mcp-aggregator; its log says what";
+    tracing::error!(path, problem, "failed to answer a request: this is a bug in mcp-aggregator");
+    let why = "Internal error in mcp-aggregator; its log has the details";
     match fallback::at(shared, path) {
         Some(fallback) => fallback::refuse(fallback, StatusCode::INTERNAL_SERVER_ERROR, why),
         None => answer::refuse_request(StatusCode::INTERNAL_SERVER_ERROR, b"null", code::INTERNAL_ERROR, why),
@@ -100,7 +100,7 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
         Ok(identity) => identity,
         Err(full) => return answer::too_many_connections(&full.why),
     };
-    // Only those who may come in are believed.
+    // The header is trusted only after authentication.
     if let Some(detected) = detected_loop(shared, parts) {
         return answer::refuse_loop(detected, shared.aggregator.fleet.loop_detector().name());
     }
@@ -141,7 +141,7 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
         }
         (PathTarget::Message, _) => answer::not_allowed("POST"),
         (PathTarget::Health | PathTarget::Nowhere, _) => {
-            let why = "Not found: there is /mcp, /mcp/<server>, /sse, /sse/<server> and /health";
+            let why = "Not found: use /mcp, /mcp/<server>, /sse, /sse/<server> or /health";
             answer::refuse(StatusCode::NOT_FOUND, why)
         }
     }
@@ -164,6 +164,6 @@ fn bad_surface(error: &UnknownSurface) -> Response<Body> {
 }
 
 fn no_such_server(name: &str) -> Response<Body> {
-    let why = format!("Not found: there is no server `{name}`; /mcp offers all there are");
+    let why = format!("Not found: there is no server `{name}`; /mcp serves all servers");
     answer::refuse_request(StatusCode::NOT_FOUND, b"null", code::INVALID_REQUEST, &why)
 }

@@ -1,4 +1,4 @@
-//! Connections: taken in, served, watched, and seen off when we are told to stop.
+//! Connections: accepted, served, watched, and drained at shutdown.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -30,15 +30,15 @@ use crate::self_wake::self_wake;
 use crate::server::{HttpServer, Shared};
 use crate::watch::{Watch, Watched};
 
-/// How often we look for what takes too long.
+/// How often slow connections are searched for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// How long we wait when the system has no room for another connection.
+/// The delay after the system has refused another connection.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// How long it may take to tell who waits for an answer that none will come.
+/// How long it may take to send the final error to pending requests.
 const SHUTDOWN_RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Serves clients that connect to `listener` until `shutdown` is ready. Then nobody new is let in, whoever only listens
-/// is told that it is over, and requests may go on for a while. Dropped before that, everything ends at once.
+/// Serves clients that connect to `listener` until `shutdown` is ready. Then no connection is accepted, listen streams
+/// end, and requests may continue for a while. If the future is dropped before that, everything ends at once.
 pub async fn serve(server: HttpServer, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
     let shared = Arc::new(Shared::new(server).map_err(invalid)?);
@@ -65,9 +65,9 @@ pub async fn serve(server: HttpServer, listener: TcpListener, shutdown: impl Fut
             () = next_replacement(replaced.as_mut()) => shared.end_revoked(),
             arrived = listener.accept() => match arrived {
                 Ok((stream, _)) => connections.accept(&shared, stream),
-                // No descriptors left, or the client was gone before we could greet it. Either passes.
+                // No descriptors left, or the client disconnected before it was accepted. Either passes.
                 Err(error) => {
-                    tracing::warn!(%error, "could not take in a connection");
+                    tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },
@@ -78,16 +78,16 @@ pub async fn serve(server: HttpServer, listener: TcpListener, shutdown: impl Fut
     Ok(())
 }
 
-/// Waits until other tokens open the door; without tokens, for ever.
+/// Waits until the tokens are replaced; without tokens, forever.
 async fn next_replacement(replaced: Option<&mut watch::Receiver<()>>) {
     match replaced {
-        // The sender lives as long as the tokens, which we have.
+        // The sender lives as long as the tokens, which we hold.
         Some(replaced) => drop(replaced.changed().await),
         None => std::future::pending().await,
     }
 }
 
-/// Ends every session, also if the HTTP server is dropped in the middle of something.
+/// Ends every session, also if the HTTP server is dropped while it runs.
 struct EndSessionsGuard(Arc<Shared>);
 
 impl Drop for EndSessionsGuard {
@@ -96,12 +96,12 @@ impl Drop for EndSessionsGuard {
     }
 }
 
-/// The connections there are.
+/// The open connections.
 struct Connections {
     connections: JoinSet<()>,
     entries: HashMap<Id, ConnectionEntry>,
     is_closing: watch::Sender<bool>,
-    /// Whatever was not answered by now will not be.
+    /// Pending requests get no response any more.
     is_over: watch::Sender<bool>,
 }
 
@@ -114,10 +114,7 @@ struct ConnectionEntry {
 impl Connections {
     fn accept(&mut self, shared: &Arc<Shared>, stream: TcpStream) {
         if self.entries.len() >= shared.limits.connections && !self.make_room() {
-            tracing::warn!(
-                most = shared.limits.connections,
-                "too many connections; one was refused (limit `connections`)"
-            );
+            tracing::warn!(most = shared.limits.connections, "too many connections; refused one (limit `connections`)");
             reject(stream, shared.limits.connections);
             return;
         }
@@ -130,8 +127,8 @@ impl Connections {
         self.entries.insert(task.id(), ConnectionEntry { watch, guarded, task });
     }
 
-    /// Makes room for one more connection: whoever has the most gives up the one that has been idle the longest. Whether
-    /// there was one.
+    /// Makes room for one more connection: the owner with the most loses its longest idle one. Returns whether there
+    /// was one.
     fn make_room(&mut self) -> bool {
         let mut counts = HashMap::<_, usize>::new();
         let idle: Vec<_> = self
@@ -145,7 +142,7 @@ impl Connections {
             .collect();
         let needed_least = idle.iter().max_by_key(|(_, owner, idle_for)| (counts.get(owner), *idle_for));
         let Some(entry) = needed_least.and_then(|(id, ..)| self.entries.remove(id)) else { return false };
-        tracing::debug!("too many connections; one that was idle was closed");
+        tracing::debug!("too many connections; closed an idle one");
         entry.task.abort();
         true
     }
@@ -155,7 +152,7 @@ impl Connections {
             Ok((id, ())) => *id,
             Err(error) => {
                 if error.is_panic() {
-                    tracing::error!(%error, "the task of a connection broke");
+                    tracing::error!(%error, "the task of a connection panicked");
                 }
                 error.id()
             }
@@ -165,17 +162,17 @@ impl Connections {
 
     fn close_overdue(&self, shared: &Shared) {
         for entry in self.entries.values().filter(|entry| entry.watch.is_overdue(&shared.limits)) {
-            tracing::debug!("a connection took too long and was closed");
+            tracing::debug!("closed a connection that took too long");
             entry.task.abort();
         }
     }
 
-    /// Lets requests come to their end, within a grace.
+    /// Lets requests finish, within a grace period.
     async fn drain(mut self, shared: &Arc<Shared>) {
         let latest = Instant::now() + shared.limits.grace;
         self.is_closing.send_replace(true);
         if timeout_at(latest, shared.begin_shutdown()).await.is_err() {
-            tracing::debug!("some clients did not take leave in time");
+            tracing::debug!("some clients did not disconnect in time");
         }
         while let Ok(Some(ended)) = timeout_at(latest, self.connections.join_next_with_id()).await {
             self.forget(&ended);
@@ -183,7 +180,10 @@ impl Connections {
         if self.connections.is_empty() {
             return;
         }
-        tracing::warn!(connections = self.connections.len(), "requests were cut off: their grace is over");
+        tracing::warn!(
+            connections = self.connections.len(),
+            "aborted requests that were not answered within the grace period"
+        );
         self.is_over.send_replace(true);
         let latest = Instant::now() + SHUTDOWN_RESPONSE_TIMEOUT;
         while let Ok(Some(ended)) = timeout_at(latest, self.connections.join_next_with_id()).await {
@@ -193,15 +193,15 @@ impl Connections {
     }
 }
 
-/// When a connection is to end: after the request at hand, and whatever is at hand.
+/// When a connection is to end: after its current request, or at once.
 struct Ends {
     is_closing: watch::Receiver<bool>,
     is_over: watch::Receiver<bool>,
 }
 
-/// Says that there is no room. If even that cannot be written at once, the client sees that the connection is closed.
+/// Responds that there are too many connections. If that cannot be written at once, the connection just closes.
 fn reject(stream: TcpStream, most: usize) {
-    let why = format!("Too many connections: {most} are all there may be (limit `connections`)");
+    let why = format!("Too many connections: the limit is {most} (limit `connections`)");
     let body = reply::error(b"null", code::INTERNAL_ERROR, &why, None);
     let mut response = format!(
         "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -210,7 +210,7 @@ fn reject(stream: TcpStream, most: usize) {
     .into_bytes();
     response.extend(body);
     if let Err(error) = stream.into_std().and_then(|mut stream| stream.write_all(&response)) {
-        tracing::debug!(%error, "a connection could not be told that there are too many");
+        tracing::debug!(%error, "failed to report to a connection that there are too many");
     }
 }
 
@@ -223,9 +223,9 @@ async fn connection(
     ends: Ends,
 ) {
     let Ends { mut is_closing, is_over } = ends;
-    // Answers are small and awaited.
+    // Responses are small, and clients wait for them.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "could not set TCP_NODELAY");
+        tracing::debug!(%error, "failed to set TCP_NODELAY");
     }
     let Some(entry) = Connection::of(&shared, &stream, guarded) else { return };
     let limit = shared.limits.head;
@@ -241,7 +241,7 @@ async fn connection(
                 response = caught(routes::answer(shared, entry, request)) => response.unwrap_or_else(|panicked| {
                     routes::panicked(shared, path.path(), &panicked)
                 }),
-                // Who asked can then tell the end of the service from its death.
+                // This response distinguishes a shutdown from a crash.
                 _ = is_over.wait_for(|&is_over| is_over) => routes::too_late(shared, path.path()),
             };
             Ok::<_, Infallible>(response.map(|body| Tracked::new(body, &entry.guarded, answered)))
@@ -261,7 +261,7 @@ async fn connection(
     }
 }
 
-/// Notes, when dropped, that a request is answered.
+/// Records, when dropped, that a request is answered.
 struct AnsweredGuard(Arc<Watch>);
 
 impl Drop for AnsweredGuard {
@@ -270,7 +270,7 @@ impl Drop for AnsweredGuard {
     }
 }
 
-/// A body that notes when it is done. What is large of it counts as unread until it is written.
+/// A body that records its end. Its large chunks count as unread until they are written.
 struct Tracked {
     body: Body,
     guarded: Arc<GuardedConnection>,

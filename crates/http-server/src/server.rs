@@ -1,10 +1,9 @@
-//! The front as a whole: what it was given, and what it keeps while it runs.
+//! The HTTP server as a whole: its configuration, and its state while it runs.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use aggregator::client::{Client, ClientSetup};
 use aggregator::client_sink::{ClientSink, NullSink};
-use aggregator::{Aggregator, Surface};
+use aggregator::{Aggregator, Client, ClientSetup, Surface};
 use catalog::Scope;
 use hyper::http::uri::Authority;
 
@@ -19,25 +18,25 @@ use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::tokens::{Credential, Tokens};
 
-/// What it takes to serve clients over HTTP.
+/// The configuration of the HTTP server.
 pub struct HttpServer {
     /// The servers.
     pub aggregator: Arc<Aggregator>,
-    /// The tokens that let requests in.
+    /// The accepted tokens.
     pub tokens: Option<Arc<Tokens>>,
-    /// Who is served if there are none.
+    /// The access rules without tokens.
     pub local: Arc<LocalAccess>,
-    /// Requests that were not let in.
+    /// Failed authentication.
     pub auth_failures: Arc<AuthFailures>,
-    /// Host names we are reached by, beside loopback and our own address.
+    /// Host names that are accepted besides loopback and our own address.
     pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may ask, beside loopback and our own.
+    /// Origins that are accepted besides loopback and our own.
     pub allowed_origins: Vec<String>,
     /// What clients may ask of us.
     pub limits: Limits,
-    /// What else is served at this address.
+    /// Other paths at this address.
     pub fallback: Option<Arc<dyn FallbackService>>,
-    /// What `/health` says beside the number of servers.
+    /// Checks that `/health` reports besides the number of servers.
     pub health: Option<HealthCheck>,
 }
 
@@ -46,7 +45,7 @@ pub fn check_host(text: &str) -> Result<(), GuardError> {
     Guard::new(&[text.to_owned()], &[]).map(drop)
 }
 
-/// Whether a host name that can be allowed names a port too.
+/// Whether an allowed host name contains a port.
 pub fn has_port(host: &str) -> bool {
     host.parse().is_ok_and(|authority: Authority| authority.port_u16().is_some())
 }
@@ -68,21 +67,21 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) identities: Identities,
     pub(crate) null_sink: Arc<dyn ClientSink>,
-    /// On whose behalf everybody acts if there are no tokens.
+    /// The principal of all requests if there are no tokens.
     pub(crate) nobody: Arc<str>,
     health: Option<HealthCheck>,
-    /// Modern clients that listen, to be told when we stop.
+    /// Modern clients with a listen stream, which end at shutdown.
     listeners: Mutex<Vec<Weak<Client>>>,
 }
 
-/// Who asks, and what for.
+/// The origin and the scope of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestContext {
-    /// The name of its token, or nothing.
+    /// The name of its token, or empty.
     pub(crate) principal: Arc<str>,
     /// How much of the HTTP server its token, or the local user, uses.
     pub(crate) identity: Arc<Identity>,
-    /// That name with its secret, which sessions and streams are bound to; nothing without tokens.
+    /// That name with its secret, which sessions and streams are bound to; `None` without tokens.
     pub(crate) credential: Option<Credential>,
     pub(crate) scope: Scope,
     pub(crate) surface: Surface,
@@ -109,12 +108,12 @@ impl Shared {
         })
     }
 
-    /// How we are.
+    /// The health of the service.
     pub(crate) fn health(&self) -> Health {
         self.health.as_ref().map_or(Health::Ok, |health| health())
     }
 
-    /// A client that has said nothing yet.
+    /// A client that has sent nothing yet.
     pub(crate) fn client(&self, request_context: &RequestContext, sink: Arc<dyn ClientSink>) -> Arc<Client> {
         Client::new(ClientSetup {
             sink,
@@ -126,7 +125,7 @@ impl Shared {
         })
     }
 
-    /// Lets a session in. If there are too many, one of the same identity or of the one that has the most makes room.
+    /// Adds a session. If there are too many, one of the same identity or of the one that has the most ends.
     pub(crate) fn admit(&self, session: &Arc<Session>) {
         // Without tokens there is only one identity.
         let of_identity = match self.tokens {
@@ -138,31 +137,31 @@ impl Shared {
                 token = %surplus.request_context.principal,
                 most = self.limits.sessions,
                 most_of_one = of_identity,
-                "too many sessions; the one left alone the longest was ended (limits `sessions`, `sessions-per-token`)"
+                "too many sessions; ended the one that was idle the longest (limits `sessions`, `sessions-per-token`)"
             );
             self.close_session(&surplus);
         }
         self.aggregator.fleet.add_client(&session.client);
     }
 
-    /// Ends a session, with everything that still goes on in it.
+    /// Ends a session with all its pending requests.
     pub(crate) fn end(&self, session: &Session) {
         if self.sessions.remove(&session.id) {
             self.close_session(session);
         }
     }
 
-    /// Ends what was left alone for too long.
+    /// Ends what was idle for too long.
     pub(crate) fn sweep(&self) {
         for session in self.sessions.take_idle(self.limits.idle_session) {
-            tracing::debug!("a session was left alone for too long and ended");
+            tracing::debug!("ended a session that was idle for too long");
             self.close_session(&session);
         }
         self.end_revoked();
         self.sessions.for_each(|session| session.prune(&self.limits));
     }
 
-    /// Ends every session whose token was taken away or has another secret now.
+    /// Ends every session whose token was removed or has another secret now.
     pub(crate) fn end_revoked(&self) {
         let Some(tokens) = &self.tokens else { return };
         let is_revoked = |credential: &Credential| !tokens.is_current(credential);
@@ -174,7 +173,7 @@ impl Shared {
         }
     }
 
-    /// Ready as soon as somebody who came in would not be let in any more; nothing without tokens.
+    /// Ready as soon as a credential is revoked; `None` without tokens.
     pub(crate) fn until_revoked(
         &self,
         credential: Option<&Credential>,
@@ -182,7 +181,7 @@ impl Shared {
         Some(self.tokens.as_ref()?.until_revoked(credential?.clone()))
     }
 
-    /// Does some work for somebody who came in. Nothing if they would not be let in any more; then it is dropped.
+    /// Runs `work` for a credential. `None` if it is revoked meanwhile; then the work is dropped.
     pub(crate) async fn until_revoked_or_end<T>(
         &self,
         credential: Option<&Credential>,
@@ -199,14 +198,14 @@ impl Shared {
         session.close();
     }
 
-    /// `client` listens until it leaves or we stop.
+    /// Remembers a client with a listen stream, until it leaves or we stop.
     pub(crate) fn remember_listener(&self, client: &Arc<Client>) {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(Arc::downgrade(client));
     }
 
-    /// Tells everybody that we stop: what waits gets what there is, what only listens ends.
+    /// Begins the shutdown: deferred requests get what is known, listen streams end.
     pub(crate) async fn begin_shutdown(&self) {
         if let Some(fallback) = &self.fallback {
             fallback.leave();

@@ -1,38 +1,37 @@
-//! One session of a legacy client: who it is, the stream for what is about no request, and the streams of its requests.
+//! One session of a legacy client: the client, its general stream, and the streams of its requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aggregator::client::Client;
 use aggregator::client_sink::ClientSink;
-use aggregator::responder::Responder;
+use aggregator::{Client, Responder};
 
 use crate::limits::Limits;
 use crate::server::{RequestContext, Shared};
 use crate::stream::Stream;
 use crate::usage::Usage;
 
-/// The number of the stream for what is about no request.
+/// The number of the stream for messages about no request.
 pub(crate) const GENERAL: u32 = 0;
 
-/// How its client reaches us.
+/// The transport of its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// Streamable HTTP: every request is answered where it was made.
+    /// Streamable HTTP: every request is answered in its own HTTP response.
     Streamable,
     /// HTTP+SSE: everything is answered on one stream.
     Sse,
 }
 
-/// A legacy client and what goes on with it.
+/// A legacy client and its state.
 pub(crate) struct Session {
     pub(crate) id: String,
     pub(crate) client: Arc<Client>,
     pub(crate) usage: Arc<Usage>,
-    /// The way for what is about no request; with HTTP+SSE, for everything.
+    /// The stream for messages about no request; with HTTP+SSE, for everything.
     pub(crate) general: Arc<Stream>,
-    /// Where answers go that have no stream of their own.
+    /// The responder for requests without their own stream.
     pub(crate) responder: Arc<Responder>,
     transport: Transport,
     pub(crate) request_context: RequestContext,
@@ -42,7 +41,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that nobody knows of yet.
+    /// A session that is not registered yet.
     pub(crate) fn new(shared: &Shared, request_context: RequestContext, transport: Transport) -> Arc<Self> {
         let usage = Arc::new(Usage::new());
         let number = (transport == Transport::Streamable).then_some(GENERAL);
@@ -65,14 +64,14 @@ impl Session {
         })
     }
 
-    /// Whether it is the session that somebody means who names its id there. Who else knows the id is no better off.
+    /// Whether a request that names this session's id may use it. Knowing the id is not enough.
     pub(crate) fn is_of(&self, request_context: &RequestContext, transport: Transport) -> bool {
-        // The messages of HTTP+SSE go to one address for all servers.
+        // The messages of HTTP+SSE are posted to one address for all servers.
         let is_here = transport == Transport::Sse || self.request_context.scope == request_context.scope;
         self.transport == transport && self.request_context.credential == request_context.credential && is_here
     }
 
-    /// The way of one more request, unless there are too many.
+    /// The stream of one more request, unless there are too many.
     pub(crate) fn begin(&self, limits: &Limits, takes_notifications: bool) -> Option<Arc<Stream>> {
         if !self.usage.begin_request(limits.requests_in_flight) {
             return None;
@@ -87,7 +86,7 @@ impl Session {
         )))
     }
 
-    /// From now on the stream can be resumed.
+    /// Makes the stream resumable.
     pub(crate) fn keep(&self, number: u32, stream: &Arc<Stream>, limits: &Limits) {
         self.streams().insert(number, Arc::clone(stream));
         self.prune(limits);
@@ -98,7 +97,7 @@ impl Session {
         if number == GENERAL { Some(Arc::clone(&self.general)) } else { self.streams().get(&number).cloned() }
     }
 
-    /// Forgets streams that have come to their end: the stale ones, and the oldest if there are too many.
+    /// Removes ended streams: the stale ones, and the oldest if there are too many.
     pub(crate) fn prune(&self, limits: &Limits) {
         let mut streams = self.streams();
         streams.retain(|_, stream| !stream.is_stale(limits.stream_kept_for));
@@ -146,7 +145,7 @@ impl Session {
     }
 }
 
-/// 160 bits that nobody can guess, as 40 visible characters.
+/// 160 unguessable bits, as 40 visible characters.
 fn random_id() -> String {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes).expect("the system has random numbers");

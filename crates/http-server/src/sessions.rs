@@ -1,4 +1,4 @@
-//! All sessions: found by their ids, bounded in number, ended when nobody needs them.
+//! All sessions: found by their ids, bounded in number, ended when idle.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,12 +9,12 @@ use crate::server::RequestContext;
 use crate::session::{Session, Transport};
 use crate::usage::Usage;
 
-/// The sessions there are.
+/// The open sessions.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<HashMap<String, Arc<Session>>>);
 
 impl Sessions {
-    /// The session somebody means. Whose it is not, is told no more than if there were none.
+    /// The session a request names. For a session of another principal the result is the same as for none.
     pub(crate) fn find(
         &self,
         id: &str,
@@ -29,8 +29,8 @@ impl Sessions {
         Some(session)
     }
 
-    /// Adds one, and takes out those that are one too many: of its own identity if that has too many, else of the one
-    /// that has the most. So nobody loses a session because somebody else begins many.
+    /// Adds a session, and removes those that exceed a limit: of its own identity if that has too many, else of the
+    /// one that has the most. So no identity loses a session because another opens many.
     pub(crate) fn add(&self, session: &Arc<Session>, most: usize, most_of_one: usize) -> Vec<Arc<Session>> {
         let mut sessions = self.lock();
         let mut surplus = Vec::new();
@@ -48,12 +48,12 @@ impl Sessions {
         surplus
     }
 
-    /// Takes one out; whether it was there.
+    /// Removes one. Returns whether it existed.
     pub(crate) fn remove(&self, id: &str) -> bool {
         self.lock().remove(id).is_some()
     }
 
-    /// Takes out those that have been left alone for that long.
+    /// Removes those that have been idle for that long.
     pub(crate) fn take_idle(&self, limit: Duration) -> Vec<Arc<Session>> {
         self.lock().extract_if(|_, session| session.usage.is_deserted(limit)).map(|(_, session)| session).collect()
     }
@@ -73,7 +73,7 @@ impl Sessions {
     }
 }
 
-/// Whose session must make room before `newcomer` has one more; nobody's if there is room.
+/// The owner that must lose a session before `newcomer` gets one more; `None` if the limit allows it.
 fn owner_to_evict<'o, O: Eq + Hash>(
     owners: impl Iterator<Item = &'o O>,
     newcomer: &'o O,
@@ -93,12 +93,12 @@ fn owner_to_evict<'o, O: Eq + Hash>(
     if all <= most.max(1) {
         return None;
     }
-    // One more makes the newcomer's own count; where that is no less than any other, it gives up one of its own.
+    // One more makes the newcomer's own count; if that is no less than any other, it loses one of its own.
     let (owner, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
     Some(if own > 0 && own + 1 >= count { newcomer } else { owner })
 }
 
-/// The one left alone the longest; one that somebody waits for only if somebody waits for all.
+/// The longest idle one; a busy one only if all are busy.
 fn least_needed<'s, K>(sessions: impl Iterator<Item = (K, &'s Usage)>) -> Option<K> {
     let need = |usage: &Usage| (!usage.is_busy(), usage.idle());
     sessions.max_by_key(|(_, usage)| need(usage)).map(|(key, _)| key)
@@ -121,8 +121,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_nothing_goes_first_and_then_the_oldest() {
-        // What happens is noted in milliseconds, so each step is some of them later than the one before.
+    fn idle_sessions_are_evicted_first_and_then_the_oldest() {
+        // Activity is recorded in milliseconds, so each step is some of them later than the one before.
         let later = || std::thread::sleep(Duration::from_millis(3));
         let begun = |_| {
             later();

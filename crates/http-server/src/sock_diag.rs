@@ -1,7 +1,7 @@
-//! Asks the Linux kernel which user the other end of a local TCP connection belongs to (netlink `sock_diag`).
+//! Queries the Linux kernel for the user at the other end of a local TCP connection (netlink `sock_diag`).
 //!
-//! One request of 72 bytes and one answer per connection, in the wire format of `linux/inet_diag.h`. The kernel writes the
-//! answer before `sendto` returns, so nothing here waits.
+//! One request of 72 bytes and one response per connection, in the wire format of `linux/inet_diag.h`. The kernel
+//! writes the response before `sendto` returns, so nothing here waits.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,9 +14,9 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use crate::local::PeerLookup;
 
-/// `SOCK_DIAG_BY_FAMILY`, both of the request and of its answer.
+/// `SOCK_DIAG_BY_FAMILY`, of both the request and its response.
 const BY_FAMILY: u16 = 20;
-/// `NLMSG_ERROR`: there is no such socket, or we may not ask.
+/// `NLMSG_ERROR`: there is no such socket, or the query is not permitted.
 const ERROR: u16 = 2;
 /// `NLM_F_REQUEST`
 const REQUEST: u16 = 1;
@@ -34,11 +34,11 @@ const IPPROTO_TCP: u8 = 6;
 /// A peer that has connected is in one of these: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT.
 const CONNECTED_STATES: [u8; 4] = [1, 4, 5, 8];
 
-/// A netlink socket that answers such questions.
+/// A netlink socket for such queries.
 #[derive(Debug)]
 pub(crate) struct SockDiag {
     state: Mutex<State>,
-    /// What the kernel reports for users that have no number in our user namespace; nothing where all have one.
+    /// What the kernel reports for users without a uid in our user namespace; `None` where all have one.
     overflow_uid: Option<u32>,
 }
 
@@ -59,16 +59,16 @@ impl SockDiag {
 impl PeerLookup for SockDiag {
     fn user_of(&self, peer: SocketAddr, local: SocketAddr) -> Option<u32> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let uid = state.ask(peer, local).inspect_err(|error| {
-            tracing::debug!(%error, "could not ask the kernel for the user of a connection");
+        let uid = state.query(peer, local).inspect_err(|error| {
+            tracing::debug!(%error, "failed to ask the kernel for the user of a connection");
         });
         uid.ok().flatten().filter(|&uid| Some(uid) != self.overflow_uid)
     }
 }
 
 impl State {
-    fn ask(&mut self, peer: SocketAddr, local: SocketAddr) -> Result<Option<u32>, Errno> {
-        // An IPv4 connection to an IPv6 socket is one between IPv4 addresses, and found as such from either side.
+    fn query(&mut self, peer: SocketAddr, local: SocketAddr) -> Result<Option<u32>, Errno> {
+        // An IPv4 connection to an IPv6 socket is between IPv4 addresses, and found as such from either side.
         let (peer, local) = (canonical(peer), canonical(local));
         self.sequence = self.sequence.wrapping_add(1);
         let Some(request) = request(peer, local, self.sequence) else { return Ok(None) };
@@ -76,7 +76,7 @@ impl State {
         let mut buffer = [0; 4096];
         loop {
             let (length, _) = recv(&self.socket, &mut buffer, RecvFlags::DONTWAIT)?;
-            // What answers an earlier question was left behind by an error.
+            // A response to an earlier query may remain after an error.
             if number(&buffer[..length], 8) == Some(self.sequence) {
                 return Ok(read_answer(&buffer[..length], peer, local));
             }
@@ -88,7 +88,8 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Asks for the socket whose own address is `peer` and whose other end is `local`. Nothing for addresses of two families.
+/// Queries the socket whose own address is `peer` and whose other end is `local`. `None` for addresses of two
+/// families.
 fn request(peer: SocketAddr, local: SocketAddr, sequence: u32) -> Option<[u8; REQUEST_LENGTH]> {
     let family = match (peer, local) {
         (SocketAddr::V4(_), SocketAddr::V4(_)) => AF_INET,
@@ -101,7 +102,7 @@ fn request(peer: SocketAddr, local: SocketAddr, sequence: u32) -> Option<[u8; RE
     bytes.extend(REQUEST.to_ne_bytes());
     bytes.extend(sequence.to_ne_bytes());
     bytes.extend(0u32.to_ne_bytes());
-    // Family, protocol, nothing more than the answer itself, and all states.
+    // Family, protocol, no extensions, and all states.
     bytes.extend([family, IPPROTO_TCP, 0, 0]);
     bytes.extend(u32::MAX.to_ne_bytes());
     bytes.extend(peer.port().to_be_bytes());
@@ -125,7 +126,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The uid in an answer, if it is about that very connection and its socket still has an owner.
+/// The uid in a response, if it is about that very connection and its socket still has an owner.
 fn read_answer(answer: &[u8], peer: SocketAddr, local: SocketAddr) -> Option<u32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     if kind == ERROR || kind != BY_FAMILY {
@@ -133,12 +134,12 @@ fn read_answer(answer: &[u8], peer: SocketAddr, local: SocketAddr) -> Option<u32
     }
     let answer = answer.get(HEADER_LENGTH..HEADER_LENGTH + ANSWER_LENGTH)?;
     let (family, state) = (answer[0], answer[1]);
-    // Where no connection matches, the kernel goes on and finds who listens at the peer's address.
+    // Where no connection matches, the kernel falls back to a listener at the peer's address.
     let is_this_one = CONNECTED_STATES.contains(&state)
         && address_in(family, &answer[8..24], &answer[4..6]) == Some(peer)
         && address_in(family, &answer[24..40], &answer[6..8]) == Some(local);
     let (uid, inode) = (number(answer, 64)?, number(answer, 68)?);
-    // A socket that its process has closed belongs to nobody, and older kernels then report root.
+    // A socket that its process has closed has no owner, and older kernels then report root.
     (is_this_one && inode != 0).then_some(uid)
 }
 
@@ -155,7 +156,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The uid that stands for every user without a number here. In the first user namespace there are none of these.
+/// The uid that represents every user without a uid here. In the initial user namespace there are none of these.
 fn overflow_uid() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let has_all_users = map.split_whitespace().eq(["0", "0", "4294967295"]);
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_has_closed_its_end_is_nobody() {
+    fn a_peer_that_closed_its_end_has_no_user() {
         let diag = SockDiag::open().expect("the kernel has sock_diag");
         let (client, accepted) = connected("127.0.0.1:0", "127.0.0.1");
         client.shutdown(std::net::Shutdown::Write).expect("it is open");
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_at_the_peers_address_is_not_its_owner() {
+    fn a_listener_at_the_peers_address_is_not_the_owner() {
         let diag = SockDiag::open().expect("the kernel has sock_diag");
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let at = listener.local_addr().expect("it is bound");

@@ -1,8 +1,8 @@
-//! HTTP+SSE of 2024-11-05: one stream for everything we say, and an address for everything the client says.
+//! HTTP+SSE of 2024-11-05: one stream for all our messages, and an address for the client's messages.
 
 use std::sync::Arc;
 
-use aggregator::dispatch::{FlushSet, Incoming};
+use aggregator::{FlushSet, Incoming};
 use bytes::Bytes;
 use hyper::body::Incoming as Received;
 use hyper::http::request::Parts;
@@ -27,7 +27,7 @@ pub(crate) fn open(shared: &Arc<Shared>, request_context: RequestContext, parts:
     let session = Session::new(shared, request_context, Transport::Sse);
     shared.admit(&session);
     let Some(reader) = session.general.take_over(None) else {
-        return answer::refuse(StatusCode::SERVICE_UNAVAILABLE, "There are too many sessions");
+        return answer::refuse(StatusCode::SERVICE_UNAVAILABLE, "Too many sessions");
     };
     let opening = Bytes::from(format!("event: endpoint\ndata: /message?sessionId={}\n\n", session.id));
     let stream = Arc::clone(&session.general);
@@ -35,7 +35,7 @@ pub(crate) fn open(shared: &Arc<Shared>, request_context: RequestContext, parts:
     answer::events(Events::new(stream, reader.number, Some(opening), shared.limits.keep_alive, on_disconnect))
 }
 
-/// Takes a message. Its answer goes to the stream.
+/// Handles a message. Its response is sent on the stream.
 pub(crate) async fn take(
     shared: &Arc<Shared>,
     request_context: &RequestContext,
@@ -43,10 +43,10 @@ pub(crate) async fn take(
     body: Received,
 ) -> Response<Body> {
     let Some(id) = query(parts.uri.query(), "sessionId") else {
-        return answer::refuse(StatusCode::BAD_REQUEST, "Bad request: sessionId is missing; begin with GET /sse");
+        return answer::refuse(StatusCode::BAD_REQUEST, "Bad request: sessionId is missing; start with GET /sse");
     };
     let Some(session) = shared.sessions.find(&id, request_context, Transport::Sse) else {
-        return answer::refuse(StatusCode::NOT_FOUND, "Session not found: its stream has ended; begin with GET /sse");
+        return answer::refuse(StatusCode::NOT_FOUND, "Session not found: its stream has ended; start with GET /sse");
     };
     if !accept::sends_json(&parts.headers) {
         let why = "Unsupported media type: send Content-Type: application/json";

@@ -1,7 +1,7 @@
-//! A message packed as an event of a stream, from which the bare message can be taken again.
+//! A message framed as an event of a stream, from which the bare message can be extracted again.
 //!
-//! Whether an answer goes out as plain JSON or as an event is decided after it was packed. So the frame of the event is
-//! put around it in the same buffer, and left away where it is not wanted: small messages are copied once, large ones
+//! Whether a response is sent as plain JSON or as an event is decided after it was packed. So the frame of the event
+//! is put around it in the same buffer, and omitted where it is not needed: small messages are copied once, large ones
 //! never.
 
 use std::io::Write;
@@ -10,7 +10,7 @@ use aggregator::client_sink::Message;
 use bytes::{Buf, Bytes};
 use protocol::splice::{Piece, splice};
 
-/// Stretches of at least this size are shared instead of being copied.
+/// Slices of at least this size are shared instead of being copied.
 const WORTH_SHARING: usize = 8 << 10;
 
 const TAIL: &[u8] = b"\n\n";
@@ -23,14 +23,14 @@ pub(crate) struct SseFrame {
     head: usize,
 }
 
-/// Stretches that follow each other.
+/// Consecutive slices.
 #[derive(Debug, Clone)]
 pub(crate) enum Pieces {
     One(Bytes),
     Several(Vec<Bytes>),
 }
 
-/// Where an event stands: which stream, and which event of it.
+/// The position of an event: its stream, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventId {
     pub(crate) stream: u32,
@@ -38,7 +38,7 @@ pub(crate) struct EventId {
 }
 
 impl EventId {
-    /// As a client gives it back. Only what we wrote ourselves is understood.
+    /// Parses an id that a client returns. Only our own format is accepted.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (stream, number) = text.split_once('-')?;
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -54,7 +54,7 @@ impl std::fmt::Display for EventId {
 }
 
 impl SseFrame {
-    /// Packs a message, under an id if the stream can be resumed.
+    /// Frames a message, with an id if the stream can be resumed.
     pub(crate) fn pack(id: Option<EventId>, message: &Message<'_>) -> Self {
         let mut packing = Packing { done: Vec::new(), open: Vec::new() };
         packing.open.reserve(64 + copied_length(message));
@@ -69,12 +69,12 @@ impl SseFrame {
         Self { pieces: packing.finish(), head }
     }
 
-    /// How much it weighs.
+    /// Its size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()
     }
 
-    /// The stretches of the event.
+    /// The slices of the event.
     pub(crate) fn event(&self) -> &[Bytes] {
         self.pieces.as_slice()
     }
@@ -126,7 +126,7 @@ impl Packing {
                 Piece::Kept(span) => self.add(&line.slice(span.start..span.end)),
             }),
         }
-        // The newline at the end belongs to other ways. It was blanked like any other.
+        // The newline at the end belongs to other transports. It was replaced like any other.
         let from = if self.done.is_empty() { head } else { 0 };
         if self.open.len() > from && self.open.last() == Some(&b' ') {
             self.open.pop();
@@ -142,7 +142,7 @@ impl Packing {
         self.done.push(part.clone());
     }
 
-    /// Line ends would end the event. In valid JSON they stand only between tokens, where a blank does as well.
+    /// Line ends would end the event. In valid JSON they occur only between tokens, where a space is equivalent.
     fn copy(&mut self, bytes: &[u8]) {
         let from = self.open.len();
         self.open.extend_from_slice(bytes);
@@ -163,7 +163,7 @@ impl Packing {
     }
 }
 
-/// How much room the copied stretches of a message take, about.
+/// The approximate size of the copied slices of a message.
 fn copied_length(message: &Message<'_>) -> usize {
     match message {
         Message::Own(bytes) => bytes.len(),

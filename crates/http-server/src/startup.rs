@@ -1,4 +1,4 @@
-//! Answers every request with 503 while the service cannot start yet, so that whoever asks learns what it waits for.
+//! Answers every request with 503 while the service cannot start yet, with what it waits for.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -21,18 +21,18 @@ use tokio::time::timeout;
 use crate::answer;
 use crate::body::Body;
 
-/// Connections at once; more are closed without an answer.
+/// Connections at once; more are closed without a response.
 const MAX_CONNECTIONS: usize = 256;
-/// A connection that has not asked by then is closed.
+/// A connection without a request by then is closed.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest head of a request, and the most that is read of a body.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 const MAX_BODY_BYTES: usize = 1 << 20;
-/// How long we wait when the system has no room for another connection.
+/// The delay after the system has refused another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Does some work to its end, and meanwhile answers whoever connects that it is not done. `message` says what is waited
-/// for, in words that everybody may read.
+/// Runs `work` to its end, and meanwhile responds to every connection that it is not done. `message` is what is waited
+/// for, without anything confidential.
 pub async fn answer_while<T>(
     listener: &TcpListener,
     message: impl Fn() -> String + Send + Sync + 'static,
@@ -50,10 +50,10 @@ pub async fn answer_while<T>(
                 Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
                     connections.spawn(answer(stream, Arc::clone(&message)));
                 }
-                Ok(_) => tracing::debug!("too many connections while the service starts; one was closed"),
-                // No descriptors left, or the client is gone. Either passes.
+                Ok(_) => tracing::debug!("too many connections while the service starts; closed one"),
+                // No descriptors left, or the client has disconnected. Either passes.
                 Err(error) => {
-                    tracing::warn!(%error, "could not accept a connection");
+                    tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -77,11 +77,11 @@ async fn answer(stream: TcpStream, message: Arc<impl Fn() -> String + Send + Syn
     match timeout(REQUEST_TIMEOUT, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
-        Err(_) => tracing::debug!("a connection took too long and was closed"),
+        Err(_) => tracing::debug!("closed a connection that took too long"),
     }
 }
 
-/// Reads a body and forgets it. Closing the connection with something unread would take the answer away, too.
+/// Reads and discards a body. Closing the connection with unread data would discard the response, too.
 async fn drain(mut body: Incoming) {
     let mut length = 0;
     while length < MAX_BODY_BYTES

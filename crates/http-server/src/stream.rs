@@ -1,9 +1,8 @@
-//! Messages on their way to one reader: the answer to one request with what comes before it, or all that is about no
-//! request.
+//! Messages to one reader: the response to one request with what precedes it, or all messages about no request.
 //!
-//! Nobody knows at first whether a request will be answered by one piece of JSON or by a stream of events: that is
-//! decided by what comes first ([`Stream::first`]). A stream that tells its reader event ids can be resumed: what was
-//! handed out is kept for a while, within bounds. `state` is what is on the way at one moment.
+//! It is not known at first whether a request is answered with JSON or with a stream of events: that depends on what
+//! comes first ([`Stream::first`]). A stream with event ids can be resumed: events that were sent are kept for a
+//! while, within bounds. `state` is the content of the stream at one moment.
 
 mod state;
 
@@ -23,23 +22,23 @@ use crate::sse_frame::{EventId, Pieces, SseFrame};
 use crate::usage::Usage;
 use state::State;
 
-/// How many times the bytes that make senders wait may gather if they cannot wait.
+/// How many times the soft limit may be queued by senders that cannot wait.
 const HARD_LIMIT_FACTOR: usize = 4;
 
-/// The way to one reader.
+/// The sink for one reader.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// What its event ids begin with; none if it cannot be resumed.
+    /// The prefix of its event ids; `None` if it cannot be resumed.
     number: Option<u32>,
-    /// It ends with the answer to its one request. Others end when they are closed.
+    /// It ends with the response to its one request. Others end when they are closed.
     ends_with_answer: bool,
-    /// Its reader can read more than the answer.
+    /// Its reader accepts more than the response.
     takes_notifications: bool,
     bounds: Bounds,
     usage: Option<Arc<Usage>>,
     identity: Arc<Identity>,
     state: Mutex<State>,
-    /// Something was handed out, or never will be.
+    /// Something was sent, or never will be.
     progress: Notify,
 }
 
@@ -52,33 +51,33 @@ struct Bounds {
     away: Duration,
 }
 
-/// Somebody who reads events.
+/// A reader of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reader {
-    /// Which one of those who have read the stream.
+    /// Its number among the readers of the stream.
     pub(crate) number: u32,
-    /// The event behind which it begins, if it can come back.
+    /// The event after which it begins, if it can resume.
     pub(crate) at: Option<EventId>,
 }
 
-/// What decides how a request is answered.
+/// What determines the form of the response.
 #[derive(Debug)]
 pub(crate) enum First {
-    /// The answer, and nothing before it.
+    /// The response, and nothing before it.
     Answer(Pieces),
-    /// Something that only a stream can carry.
+    /// A message that only a stream can carry.
     Events,
-    /// There will be no answer.
+    /// There will be no response.
     Nothing,
 }
 
 impl Stream {
-    /// The way of one request that stands for itself.
+    /// The stream of one self-contained request.
     pub(crate) fn of_request(limits: &Limits, takes_notifications: bool, identity: &Arc<Identity>) -> Self {
         Self::new(limits, None, true, takes_notifications, None, identity)
     }
 
-    /// The way of one request in a session. The request must have begun in `usage`.
+    /// The stream of one request in a session. The request must have been counted in `usage`.
     pub(crate) fn in_session(
         limits: &Limits,
         number: u32,
@@ -90,7 +89,7 @@ impl Stream {
         Self::new(limits, Some(number), true, takes_notifications, Some(Arc::clone(usage)), identity)
     }
 
-    /// The way for what is about no request, or, without a number, for everything.
+    /// The stream for messages about no request, or, without a number, for everything.
     pub(crate) fn lasting(limits: &Limits, number: Option<u32>, usage: &Arc<Usage>, identity: &Arc<Identity>) -> Self {
         let stream = Self::new(limits, number, false, true, Some(Arc::clone(usage)), identity);
         stream.lock().has_reader = false;
@@ -117,7 +116,7 @@ impl Stream {
         Self { number, ends_with_answer, takes_notifications, bounds, usage, identity, state, progress: Notify::new() }
     }
 
-    /// Waits for what decides how the request is answered. A reader who `wants_events` gets the answer as one.
+    /// Waits for what determines the form of the response. A reader that `wants_events` gets the response as an event.
     pub(crate) async fn first(&self, wants_events: bool) -> First {
         std::future::poll_fn(|context| self.poll_first(context, wants_events)).await
     }
@@ -140,15 +139,15 @@ impl Stream {
         Poll::Ready(answer.map_or(First::Nothing, |answer| First::Answer(answer.into_message())))
     }
 
-    /// Whoever waited for what comes first goes on to read events.
+    /// Turns the waiting reader into a reader of events.
     pub(crate) fn open(&self) -> Reader {
         let mut state = self.lock();
         state.is_open = true;
         self.reader(&state)
     }
 
-    /// A new reader takes over: after the event it names, or with what nobody has read. There is none if the stream has
-    /// come to its end. If somebody is still reading, their stream ends here.
+    /// A new reader takes over: after the event it names, or with what is unread. `None` if the stream has ended. The
+    /// stream of a previous reader ends here.
     pub(crate) fn take_over(&self, after: Option<u32>) -> Option<Reader> {
         let mut state = self.lock();
         if state.is_closed {
@@ -176,7 +175,7 @@ impl Stream {
         Reader { number: state.reader, at }
     }
 
-    /// The next stretch for `reader`; nothing more if all is read or somebody else reads now.
+    /// The next chunk for `reader`; `None` if all is read or another reader has taken over.
     pub(crate) fn poll_next(&self, context: &mut Context<'_>, reader: u32) -> Poll<Option<Bytes>> {
         let mut state = self.lock();
         if state.reader != reader || state.is_closed {
@@ -199,7 +198,7 @@ impl Stream {
         Poll::Ready(Some(piece))
     }
 
-    /// `reader` is gone. It may come back if it can say where it was.
+    /// `reader` has disconnected. It may reconnect if it knows its last event.
     pub(crate) fn leave(&self, reader: u32) {
         let mut state = self.lock();
         if state.reader != reader || !state.has_reader {
@@ -222,13 +221,13 @@ impl Stream {
         }
     }
 
-    /// Lets the reader read what is there, and then ends.
+    /// Lets the reader read what is queued, and then ends.
     pub(crate) fn finish(&self) {
         self.complete(&mut self.lock());
         self.flush();
     }
 
-    /// Ends as soon as no request waits for its answer.
+    /// Ends as soon as no request is pending.
     pub(crate) fn retire(&self) {
         self.lock().is_retiring = true;
         self.finish_if_retired();
@@ -241,7 +240,7 @@ impl Stream {
         }
     }
 
-    /// Ends at once; what nobody has read is lost.
+    /// Ends at once; what is unread is lost.
     pub(crate) fn close(&self) {
         self.complete(&mut self.lock());
         self.forget();
@@ -254,13 +253,13 @@ impl Stream {
         self.lock().is_complete
     }
 
-    /// Whether it can be forgotten: it was completed or left that long ago.
+    /// Whether it can be removed: it was completed or left that long ago.
     pub(crate) fn is_stale(&self, kept_for: Duration) -> bool {
         let state = self.lock();
         state.is_closed || state.is_complete && !state.has_reader && state.since.elapsed() > kept_for
     }
 
-    /// Whether nobody reads it now.
+    /// Whether it has no reader now.
     pub(crate) fn is_left(&self) -> bool {
         !self.lock().has_reader
     }
@@ -276,14 +275,14 @@ impl Stream {
         state.waiting + state.kept
     }
 
-    /// Nobody will read what is sent from now on.
+    /// Drops what is sent from now on, because it has no reader any more.
     fn forget(&self) {
         let mut state = self.lock();
         state.forget();
         self.count(&mut state);
     }
 
-    /// Tells its identity how much it holds now. A small answer that comes first and alone is taken at once.
+    /// Reports the bytes it holds to its identity. A small response that comes first and alone is taken at once.
     fn count(&self, state: &mut State) {
         let is_taken_at_once =
             state.is_complete && !state.is_open && state.frames.len() == 1 && state.waiting <= SMALL_ANSWER;
@@ -305,7 +304,7 @@ impl Stream {
         }
     }
 
-    /// One of the many requests that share this way was answered, or never will be.
+    /// One of the many requests that share this stream was answered, or never will be.
     fn one_less(&self) {
         if let Some(usage) = &self.usage {
             usage.end_request();
@@ -313,7 +312,12 @@ impl Stream {
         self.finish_if_retired();
     }
 
-    /// Whether something that is no answer can be added.
+    /// The id of the next event, where events have ids.
+    fn next_id(&self, state: &State) -> Option<EventId> {
+        self.number.map(|stream| EventId { stream, number: state.number_of(state.frames.len()) })
+    }
+
+    /// Whether a message that is no response can be added.
     fn has_room(&self, state: &State, frame: &SseFrame) -> bool {
         let beyond = HARD_LIMIT_FACTOR * self.bounds.waiting;
         let bound = match (state.has_reader, state.is_behind) {
@@ -324,7 +328,7 @@ impl Stream {
         state.waiting < bound && !self.identity.is_crowded() || state.waiting < beyond && is_server_request(frame)
     }
 
-    /// The answer, or what its client is told if too much waits to be read already.
+    /// The response, or an error in its place if too much is unread already.
     fn pack_answer(&self, state: &State, id: Option<EventId>, message: &Message<'_>) -> SseFrame {
         let frame = SseFrame::pack(id, message);
         let is_alone = self.ends_with_answer && state.frames.is_empty();
@@ -333,10 +337,10 @@ impl Stream {
         }
         let Some(Full { why, .. }) = self.identity.refusal_of_answer() else { return frame };
         if self.identity.is_first_dropped() {
-            tracing::warn!(why, "an answer was dropped, and further ones are as long as that is so");
+            tracing::warn!(why, "dropped a response, and will drop further ones while the limit is reached");
             self.identity.note_dropped();
         }
-        let text = format!("The answer was dropped: {why}");
+        let text = format!("The response was dropped: {why}");
         let refusal = reply::error(&message.answered_id(), code::INTERNAL_ERROR, &text, None);
         SseFrame::pack(id, &Message::Own(&refusal))
     }
@@ -359,7 +363,10 @@ impl Stream {
 
 impl ClientSink for Stream {
     fn send(&self, what: Outbound, message: Message<'_>) {
-        if what == Outbound::Notification && !self.takes_notifications {
+        if what == Outbound::Notification {
+            if !self.try_send(message) {
+                tracing::debug!("dropped a message: its client does not read, or reads too slowly");
+            }
             return;
         }
         let mut state = self.lock();
@@ -367,29 +374,37 @@ impl ClientSink for Stream {
             return;
         }
         if !state.is_closed {
-            let id = self.number.map(|stream| EventId { stream, number: state.number_of(state.frames.len()) });
-            let frame = match what {
-                Outbound::Response => self.pack_answer(&state, id, &message),
-                Outbound::Notification => SseFrame::pack(id, &message),
-            };
-            let is_kept = match what {
-                Outbound::Response => state.has_reader || frame.len() <= self.bounds.largest_kept,
-                Outbound::Notification => self.has_room(&state, &frame),
-            };
-            if is_kept {
+            let frame = self.pack_answer(&state, self.next_id(&state), &message);
+            if state.has_reader || frame.len() <= self.bounds.largest_kept {
                 state.add(frame);
             } else {
-                tracing::debug!("a message was left out: its client does not read, or too slowly");
+                tracing::debug!("dropped a message: its client does not read, or reads too slowly");
             }
         }
-        if what == Outbound::Response && self.ends_with_answer {
+        if self.ends_with_answer {
             self.complete(&mut state);
         }
         self.count(&mut state);
         drop(state);
-        if what == Outbound::Response && !self.ends_with_answer {
+        if !self.ends_with_answer {
             self.one_less();
         }
+    }
+
+    fn try_send(&self, message: Message<'_>) -> bool {
+        let mut state = self.lock();
+        // Otherwise it cannot be read, and nothing waits for it.
+        let is_readable = self.takes_notifications && !state.is_complete && !state.is_closed;
+        if !is_readable {
+            return true;
+        }
+        let frame = SseFrame::pack(self.next_id(&state), &message);
+        let has_room = self.has_room(&state, &frame);
+        if has_room {
+            state.add(frame);
+            self.count(&mut state);
+        }
+        has_room
     }
 
     fn give_up(&self) {
@@ -424,7 +439,7 @@ impl ClientSink for Stream {
         !self.lock().has_reader && self.usage.as_ref().is_none_or(|usage| usage.is_deserted(self.bounds.away))
     }
 
-    /// What nobody has ever opened, nobody is likely to open.
+    /// A stream that was never opened is unlikely to be opened later.
     fn is_gone(&self) -> bool {
         let state = self.lock();
         state.is_closed || !self.ends_with_answer && !state.is_open
@@ -444,7 +459,7 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// Whether somebody waits for the client to answer this.
+/// Whether a server waits for the client's answer to this.
 fn is_server_request(frame: &SseFrame) -> bool {
     let message = frame.clone().into_message().as_slice().concat();
     matches!(Envelope::scan(&message), Ok(Envelope { kind: Kind::Request { .. }, .. }))

@@ -1,4 +1,4 @@
-//! Who may come in: named bearer tokens.
+//! Named bearer tokens.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,14 +14,14 @@ use tokio::sync::watch;
 
 /// The name of the token that comes from the environment.
 const DEFAULT_NAME: &str = "default";
-/// Of so many characters a token should be at least.
+/// The minimum number of characters of a secure token.
 pub const MIN_SECURE_TOKEN_CHARS: usize = 16;
 
-/// The tokens that open the door. Each has a name, which is all that is ever told of it.
+/// The accepted tokens. Each has a name, which is all that is ever shown of it.
 #[derive(Default)]
 pub struct Tokens {
     all: RwLock<Vec<Arc<Token>>>,
-    /// Others open the door.
+    /// Notified when the tokens are replaced.
     replaced: watch::Sender<()>,
 }
 
@@ -30,8 +30,8 @@ struct Token {
     secret: Box<[u8]>,
 }
 
-/// Who came in: a name together with the secret that proved it. A name whose secret was replaced is somebody else, so
-/// what the old secret opened ends. `Debug` shows the name only.
+/// An authenticated principal: a name together with its secret. A name whose secret was replaced is another principal,
+/// so what the old secret opened ends. `Debug` shows the name only.
 #[derive(Clone)]
 pub(crate) struct Credential(Arc<Token>);
 
@@ -54,42 +54,42 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Why tokens cannot be used. Never tells the token.
+/// Why tokens cannot be used. Never contains the token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// A line of the file is wrong.
+    /// A line of the file is invalid.
     #[error("line {line}: {problem}")]
     Line {
-        /// Which, counted from 1.
+        /// The line number, counted from 1.
         line: usize,
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A single token is wrong.
+    /// A single token is invalid.
     #[error("{0}")]
     Token(&'static str),
     /// There is no token at all.
-    #[error("there is no token in it; write one `name:token` a line")]
+    #[error("it contains no token; write one `name:token` per line")]
     None,
 }
 
-/// Why a request is not let in.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// It names no token: it has no `Authorization`, or one of another scheme, as a proxy in front of us may want it.
+    /// It has no token: no `Authorization`, or one of another scheme, as a proxy in front of us may need.
     Missing,
-    /// It names one that we do not know, or names it in a way we do not understand.
+    /// It has an unknown token, or one in an unknown format.
     Wrong,
-    /// It names one that can be guessed, after too many wrong ones from its address: it has to wait so long.
+    /// It has a guessable token, after too many wrong ones from its address: it has to wait this long.
     Limited(Duration),
     /// There are no tokens, and its connection belongs to another user.
     OtherUser,
-    /// There are no tokens, and it cannot be told whose its connection is.
+    /// There are no tokens, and the user of its connection is unknown.
     UnknownUser,
 }
 
 impl Tokens {
-    /// Reads a file with one `name:token` a line. Blank lines and lines that begin with `#` mean nothing.
+    /// Parses a file with one `name:token` per line. Blank lines and lines that begin with `#` are ignored.
     pub fn read(text: &str) -> Result<Self, TokenError> {
         let tokens = Self::default();
         for (index, line) in text.lines().enumerate() {
@@ -104,8 +104,8 @@ impl Tokens {
         if tokens.all().is_empty() { Err(TokenError::None) } else { Ok(tokens) }
     }
 
-    /// Adds the token that comes from the environment. One that has a name already keeps it: whoever uses commands of
-    /// ours has the same token in the environment that the file of the service has.
+    /// Adds the token from the environment. One that has a name already keeps it: a user of our commands has the same
+    /// token in the environment as in the file of the service.
     pub fn with_default(self, secret: &str) -> Result<Self, TokenError> {
         if self.find(secret.trim().as_bytes()).is_some() {
             return Ok(self);
@@ -114,26 +114,35 @@ impl Tokens {
         Ok(self)
     }
 
-    /// The names of tokens that are short enough to be guessed.
+    /// The names of guessable tokens: those that are too short.
     pub fn guessable(&self) -> Vec<Arc<str>> {
         let all = self.all();
         let guessable = all.iter().filter(|token| token.secret.len() < MIN_SECURE_TOKEN_CHARS);
         guessable.map(|token| Arc::clone(&token.name)).collect()
     }
 
-    /// Whether the token of that name is one of these.
+    /// Whether the token of that name is guessable.
     pub(crate) fn is_guessable(&self, name: &str) -> bool {
         self.all().iter().any(|token| &*token.name == name && token.secret.len() < MIN_SECURE_TOKEN_CHARS)
     }
 
-    /// From now on, others open the door.
+    /// Whether both have the same names with the same secrets.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let (all, others) = (self.all(), other.all());
+        let is_in = |token: &Arc<Token>| {
+            others.iter().any(|other| Credential(Arc::clone(token)) == Credential(Arc::clone(other)))
+        };
+        all.len() == others.len() && all.iter().all(is_in)
+    }
+
+    /// Replaces the accepted tokens.
     pub fn replace(&self, by: &Self) {
         let others = by.all().clone();
         *self.all.write().unwrap_or_else(PoisonError::into_inner) = others;
         self.replaced.send_replace(());
     }
 
-    /// Ready as soon as this name has not this secret any more.
+    /// Ready as soon as this name no longer has this secret.
     pub(crate) fn until_revoked(self: &Arc<Self>, credential: Credential) -> impl Future<Output = ()> + Send + use<> {
         let (tokens, mut replaced) = (Arc::clone(self), self.replaced.subscribe());
         async move {
@@ -145,7 +154,7 @@ impl Tokens {
         }
     }
 
-    /// Hears when others open the door.
+    /// Is notified when the tokens are replaced.
     pub(crate) fn replacements(&self) -> watch::Receiver<()> {
         self.replaced.subscribe()
     }
@@ -157,17 +166,17 @@ impl Tokens {
         self.all().iter().any(is_it)
     }
 
-    /// Does some work for somebody who came in. Nothing if they would not be let in any more when it is done, or before:
-    /// then it is dropped.
+    /// Runs `work` for a credential. `None` if the credential is revoked when it is done, or before: then it is
+    /// dropped.
     pub(crate) async fn while_current<T>(
         self: &Arc<Self>,
         credential: &Credential,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let mut work = pin!(work);
-        // What is done at once need not hear of other tokens.
-        let self_wake = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-        let done = match self_wake {
+        // Work that is ready at once need not watch for replaced tokens.
+        let polled = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+        let done = match polled {
             Poll::Ready(done) => done,
             Poll::Pending => tokio::select! {
                 biased;
@@ -178,7 +187,7 @@ impl Tokens {
         self.is_current(credential).then_some(done)
     }
 
-    /// Who has a secret, if it is a token.
+    /// The credential of a secret, if it is a token.
     pub(crate) fn identify(&self, secret: &str) -> Option<Credential> {
         self.find(secret.as_bytes())
     }
@@ -187,7 +196,7 @@ impl Tokens {
         self.all.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose a secret is, if it is a token.
+    /// The owner of a secret, if it is a token.
     pub fn owner_of(&self, secret: &str) -> Option<Arc<str>> {
         self.identify(secret).map(|credential| Arc::clone(credential.name()))
     }
@@ -199,7 +208,7 @@ impl Tokens {
 
     fn add(&self, name: &str, secret: &str) -> Result<(), &'static str> {
         if name.is_empty() {
-            return Err("the name in front of the `:` is missing");
+            return Err("the name before the `:` is missing");
         }
         if self.all().iter().any(|token| &*token.name == name) {
             return Err("the name is already taken");
@@ -207,7 +216,7 @@ impl Tokens {
         if secret.is_empty() {
             return Err("the token is empty");
         }
-        // What a header cannot carry could never be presented.
+        // A token with characters that a header cannot carry could never be sent.
         if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("the token has characters that are not visible ASCII");
         }
@@ -219,7 +228,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whose request it is.
+    /// The credential of a request.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Credential, Denied> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let value = values.next().ok_or(Denied::Missing)?.as_bytes();
@@ -233,7 +242,7 @@ impl Tokens {
         self.find(secret.trim_ascii()).ok_or(Denied::Wrong)
     }
 
-    /// Compares with every token, and each in full, so that the time it takes tells nothing about any of them.
+    /// Compares with every token, and each in full, so that the time it takes reveals nothing about any of them.
     fn find(&self, secret: &[u8]) -> Option<Credential> {
         let all = self.all();
         let mut found = None;
@@ -312,25 +321,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_with_another_secret_is_somebody_else() {
+    async fn a_name_with_another_secret_is_another_client() {
         let tokens = Arc::new(Tokens::read("ann:secret-1\nbob:secret-2").unwrap());
         let (ann, bob) = (tokens.identify("secret-1").unwrap(), tokens.identify("secret-2").unwrap());
         let revoked = tokens.until_revoked(ann.clone());
         let revoked = tokio::spawn(revoked);
-        // Written anew, but the same: nothing changes for anybody.
+        // Rewritten, but the same: nothing changes.
         tokens.replace(&Tokens::read("bob:secret-2\nann:secret-1").unwrap());
         assert!(tokens.is_current(&ann) && tokens.is_current(&bob));
         tokens.replace(&Tokens::read("ann:secret-3\nbob:secret-2").unwrap());
         revoked.await.unwrap();
         assert!(!tokens.is_current(&ann) && tokens.is_current(&bob));
         assert_ne!(tokens.identify("secret-3").unwrap(), ann, "the name alone does not count");
-        // A secret that has another name is another's.
+        // The same secret under another name is another principal.
         tokens.replace(&Tokens::read("eve:secret-2").unwrap());
         assert!(!tokens.is_current(&bob));
     }
 
     #[tokio::test]
-    async fn work_for_a_secret_that_is_replaced_meanwhile_is_dropped() {
+    async fn work_for_a_replaced_secret_is_dropped() {
         let tokens = Arc::new(Tokens::read("ann:secret-1").unwrap());
         let ann = tokens.identify("secret-1").unwrap();
         assert_eq!(tokens.while_current(&ann, async { 7 }).await, Some(7));

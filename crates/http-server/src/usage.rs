@@ -1,16 +1,16 @@
-//! How much a session is used right now, and since when it is not.
+//! The current activity of a session, and since when it is idle.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What goes on in one session.
+/// The activity of one session.
 #[derive(Debug)]
 pub(crate) struct Usage {
-    /// Requests that wait for their answer.
+    /// Pending requests.
     requests: AtomicUsize,
-    /// Streams somebody reads, or waits to read.
+    /// Streams with an active or waiting reader.
     readers: AtomicUsize,
-    /// When something last happened, in milliseconds since it began.
+    /// The last activity, in milliseconds since the session began.
     last: AtomicU64,
     began: Instant,
 }
@@ -25,12 +25,12 @@ impl Usage {
         }
     }
 
-    /// Something happens.
+    /// Records activity.
     pub(crate) fn touch(&self) {
         self.last.store(milliseconds(self.began.elapsed()), Ordering::Relaxed);
     }
 
-    /// One more request, unless there are `most` already.
+    /// Counts one more request, unless there are `most` already.
     pub(crate) fn begin_request(&self, most: usize) -> bool {
         self.touch();
         let begin = |requests: usize| (requests < most).then_some(requests + 1);
@@ -41,7 +41,7 @@ impl Usage {
     pub(crate) fn end_request(&self) {
         self.touch();
         let end = |requests: usize| requests.checked_sub(1);
-        // Nothing to end: the limit is a courtesy, and must not break if somebody answers twice.
+        // Nothing to end: the limit is best effort, and must not underflow if a request is answered twice.
         self.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, end).ok();
     }
 
@@ -57,22 +57,22 @@ impl Usage {
         self.readers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Requests that wait for their answer.
+    /// Pending requests.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody waits for something.
+    /// Whether a request is pending or a stream is read.
     pub(crate) fn is_busy(&self) -> bool {
         self.requests() > 0 || self.readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether nobody has read anything, or said anything, for that long.
+    /// Whether there was no reader and no activity for that long.
     pub(crate) fn is_deserted(&self, limit: Duration) -> bool {
         self.readers.load(Ordering::Relaxed) == 0 && self.idle() > limit
     }
 
-    /// For how long nothing has happened.
+    /// How long there has been no activity.
     pub(crate) fn idle(&self) -> Duration {
         self.began.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)))
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_or_waits_is_busy() {
+    fn a_client_that_reads_or_waits_is_busy() {
         let usage = Usage::new();
         assert!(!usage.is_busy());
         usage.begin_reading();

@@ -1,7 +1,7 @@
-//! A connection under watch: whether its client takes too long to ask, or to read what it asked for.
+//! Finds connections whose client takes too long to send a request, or to read a response.
 //!
-//! Each connection only notes when what began, which costs next to nothing; one look at all of them every now and then
-//! finds those that take too long. A timer for each request would cost every request.
+//! Each connection only records when each phase began, which costs next to nothing; a periodic scan finds those that
+//! take too long. A timer for each request would cost every request.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,20 +14,20 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 
 use crate::limits::Limits;
 
-/// What a connection is doing, and since when.
+/// The phase of a connection, and since when.
 #[derive(Debug)]
 pub(crate) struct Watch {
     began: Instant,
     phase: AtomicU8,
-    /// Since when it does that, in milliseconds since it began.
+    /// When the phase began, in milliseconds since the connection was opened.
     since: AtomicU64,
-    /// Since when it does not take what is written to it; 0 if it does.
+    /// Since when writes to it are blocked; 0 if they are not.
     blocked_since: AtomicU64,
 }
 
-/// Nothing: the last request is answered, or none has come.
+/// Idle: the last request is answered, or none has arrived.
 const IDLE: u8 = 0;
-/// A request has begun to come in.
+/// A request has begun to arrive.
 const HEAD: u8 = 1;
 /// A request is being answered.
 const BUSY: u8 = 2;
@@ -42,7 +42,7 @@ impl Watch {
         }
     }
 
-    /// A request has come in whole.
+    /// A request has arrived completely.
     pub(crate) fn note_request(&self) {
         self.enter(BUSY);
     }
@@ -52,7 +52,7 @@ impl Watch {
         self.enter(IDLE);
     }
 
-    /// Whether it takes too long for something.
+    /// Whether its current phase takes too long.
     pub(crate) fn is_overdue(&self, limits: &Limits) -> bool {
         let now = self.now();
         let lasts = |since: u64, limit: Duration| now.saturating_sub(since) > milliseconds(limit);
@@ -68,7 +68,7 @@ impl Watch {
         }
     }
 
-    /// For how long no request has been answered on it; `None` while one is.
+    /// How long it has been idle; `None` while a request is being answered.
     pub(crate) fn idle_for(&self) -> Option<u64> {
         let is_idle = self.phase.load(Ordering::Relaxed) != BUSY;
         is_idle.then(|| self.now().saturating_sub(self.since.load(Ordering::Relaxed)))
@@ -102,7 +102,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A connection that notes what it does.
+/// A connection that records its phases.
 pub(crate) struct Watched<S> {
     pub(crate) stream: S,
     pub(crate) watch: Arc<Watch>,

@@ -1,4 +1,4 @@
-//! A panic while a request is answered: the client gets a 500, and its connection goes on.
+//! A panic in a request handler: the client gets a 500, and its connection stays open.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ use hyper::{Response, StatusCode};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// Answers below `/api`, or panics if the path says so.
+/// Answers below `/api`, or panics if the path requests it.
 struct Fragile;
 
 fn response(status: StatusCode, text: &str) -> FallbackResponse {
@@ -76,7 +76,7 @@ impl FallbackService for Fragile {
 
 const UID: u32 = 1000;
 
-/// Every connection is that of the user who is served.
+/// Every connection belongs to the served user.
 struct SameUser;
 
 impl PeerLookup for SameUser {

@@ -1,4 +1,4 @@
-//! Anthropic's messages.
+//! The messages API of Anthropic.
 
 use serde_json::{Map, Value, json};
 
@@ -7,13 +7,13 @@ use crate::error::{ModelErrorKind, error_text_of, excerpt};
 use crate::stream_reader::{AnswerReader, StreamEvent};
 use crate::{Provider, SafeNames, Tool, tool_format::Format};
 
-/// The path of a conversation.
+/// The path of the messages API.
 pub(crate) const MESSAGES: &str = "/v1/messages";
 
-/// It wants a bound. This is what all its models can write.
+/// The API requires a limit. All its models can write this much.
 const DEFAULT_MAX_TOKENS: u32 = 4096;
 
-/// A request for a streamed answer.
+/// A request for a streamed response.
 pub(crate) fn request(
     provider: &Provider,
     conversation: &Conversation,
@@ -36,14 +36,14 @@ pub(crate) fn request(
     request
 }
 
-/// One turn; nothing, if nothing was said in it, for empty messages are refused.
+/// One turn; None if it is empty, because empty messages are refused.
 fn message(provider: &Provider, turn: &Turn) -> Option<Value> {
     let (role, content): (&str, Vec<Value>) = match turn {
         Turn::User(parts) => ("user", blocks(provider, parts)),
         Turn::Assistant { text, calls } => {
             let words = (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text }));
             let uses = calls.iter().map(|call| {
-                // What was no JSON would be refused, though the model said it.
+                // Invalid JSON would be refused, although the model wrote it.
                 let input = call.parsed().unwrap_or_default();
                 json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
             });
@@ -80,28 +80,28 @@ fn is_seen(media_type: &str) -> bool {
     matches!(media_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp")
 }
 
-/// An answer that is being read.
+/// The reader of a response.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     answer: Answer,
-    /// Which call each block is, if it is one.
+    /// The call of each block, if it is one.
     blocks: Vec<(u64, usize)>,
     has_stopped: bool,
     is_done: bool,
 }
 
 impl AnswerReader for Message {
-    fn event(&mut self, data: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
-        let event: Value = serde_json::from_slice(data).map_err(|_| foreign(data))?;
+    fn event(&mut self, data: &[u8], on_event: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
+        let event: Value = serde_json::from_slice(data).map_err(|_| not_this_api(data))?;
         let index = event.get("index").and_then(Value::as_u64).unwrap_or_default();
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
             "message_start" => self.note_usage(event.pointer("/message/usage")),
             "content_block_start" => {
                 if let Some(block) = event.get("content_block") {
-                    self.begin(index, block, heard);
+                    self.start_block(index, block, on_event);
                 }
             }
-            "content_block_delta" => self.take(index, &event, heard),
+            "content_block_delta" => self.take(index, &event, on_event),
             "message_delta" => {
                 self.note_usage(event.get("usage"));
                 self.note_end(event.pointer("/delta/stop_reason"));
@@ -112,17 +112,17 @@ impl AnswerReader for Message {
                     error_text_of(&event).unwrap_or_else(|| excerpt(&event.to_string())),
                 ));
             }
-            // `ping`, `content_block_stop`, and what may be new.
+            // `ping`, `content_block_stop`, and events that may be added later.
             _ => {}
         }
         Ok(())
     }
 
-    fn whole(&mut self, body: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
-        let message: Value = serde_json::from_slice(body).map_err(|_| foreign(body))?;
-        let Some(content) = message.get("content").and_then(Value::as_array) else { return Err(foreign(body)) };
+    fn whole(&mut self, body: &[u8], on_event: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
+        let message: Value = serde_json::from_slice(body).map_err(|_| not_this_api(body))?;
+        let Some(content) = message.get("content").and_then(Value::as_array) else { return Err(not_this_api(body)) };
         for (index, block) in (0..).zip(content) {
-            self.begin(index, block, heard);
+            self.start_block(index, block, on_event);
         }
         self.note_usage(message.get("usage"));
         self.note_end(message.get("stop_reason"));
@@ -136,23 +136,23 @@ impl AnswerReader for Message {
 
     fn finish(self: Box<Self>) -> Result<Answer, ModelErrorKind> {
         if !self.has_stopped && !self.is_done {
-            return Err(ModelErrorKind::BrokeOff("the stream ended without a last word".to_owned()));
+            return Err(ModelErrorKind::BrokeOff("the stream ended without a final event".to_owned()));
         }
         Ok(self.answer)
     }
 }
 
 impl Message {
-    fn begin(&mut self, index: u64, block: &Value, heard: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn start_block(&mut self, index: u64, block: &Value, on_event: &mut dyn FnMut(StreamEvent<'_>)) {
         let word = |member: &str| block.get(member).and_then(Value::as_str).unwrap_or_default().to_owned();
         match block.get("type").and_then(Value::as_str) {
-            Some("text") => self.say(&word("text"), heard),
+            Some("text") => self.push_text(&word("text"), on_event),
             Some("tool_use") => {
                 let (id, name) = (word("id"), word("name"));
-                // In a stream the input comes later, and is empty here.
+                // In a stream the input follows later, and is empty here.
                 let input = block.get("input").filter(|input| input.as_object().is_some_and(|map| !map.is_empty()));
                 let arguments = input.map(Value::to_string).unwrap_or_default();
-                heard(StreamEvent::Call(&name));
+                on_event(StreamEvent::Call(&name));
                 self.blocks.push((index, self.answer.calls.len()));
                 self.answer.calls.push(ToolCall { id, name, arguments });
             }
@@ -160,9 +160,9 @@ impl Message {
         }
     }
 
-    fn take(&mut self, index: u64, event: &Value, heard: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn take(&mut self, index: u64, event: &Value, on_event: &mut dyn FnMut(StreamEvent<'_>)) {
         if let Some(text) = event.pointer("/delta/text").and_then(Value::as_str) {
-            return self.say(text, heard);
+            return self.push_text(text, on_event);
         }
         let Some(json) = event.pointer("/delta/partial_json").and_then(Value::as_str) else { return };
         if let Some((_, place)) = self.blocks.iter().find(|(known, _)| *known == index) {
@@ -170,10 +170,10 @@ impl Message {
         }
     }
 
-    fn say(&mut self, text: &str, heard: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn push_text(&mut self, text: &str, on_event: &mut dyn FnMut(StreamEvent<'_>)) {
         if !text.is_empty() {
             self.answer.text.push_str(text);
-            heard(StreamEvent::Text(text));
+            on_event(StreamEvent::Text(text));
         }
     }
 
@@ -189,7 +189,7 @@ impl Message {
         };
     }
 
-    /// The counts so far. What is read from a cache was read, too.
+    /// Records the token counts. Tokens read from a cache count as input.
     fn note_usage(&mut self, usage: Option<&Value>) {
         let count = |member: &str| usage.and_then(|usage| usage.get(member)).and_then(Value::as_u64);
         let inputs = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"].map(count);
@@ -201,6 +201,6 @@ impl Message {
     }
 }
 
-fn foreign(body: &[u8]) -> ModelErrorKind {
+fn not_this_api(body: &[u8]) -> ModelErrorKind {
     ModelErrorKind::Foreign(excerpt(&String::from_utf8_lossy(body)))
 }

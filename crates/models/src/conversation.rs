@@ -1,143 +1,143 @@
-//! A conversation with a model, in words of our own: each provider gets it in its own form.
+//! A conversation with a model, independent of the provider.
 
 use serde_json::{Map, Value};
 
-/// What was said so far.
+/// A conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
-    /// What the model is told about its task. May be empty.
+    /// The system prompt. May be empty.
     pub system: String,
     /// In the order they came.
     pub turns: Vec<Turn>,
 }
 
-/// What one side said.
+/// One turn of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Turn {
-    /// Who asks.
+    /// The user.
     User(Vec<Part>),
     /// The model.
     Assistant {
         /// May be empty.
         text: String,
-        /// The tools it wants to use.
+        /// The requested tool calls.
         calls: Vec<ToolCall>,
     },
-    /// What the tools gave, one result for each call of the turn before.
+    /// The results of the calls of the previous turn, one for each.
     Tools(Vec<ToolResult>),
 }
 
-/// A piece of what was said.
+/// A part of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A picture. Models that see none are told that there is one.
+    /// An image. Models without vision get a note that there is one.
     Image {
-        /// Such as `image/png`.
+        /// The media type, such as `image/png`.
         media_type: String,
-        /// Its bytes in base64.
+        /// The bytes in base64.
         data: String,
     },
 }
 
-/// A tool that a model wants to use.
+/// A tool call that a model requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
-    /// Which call, for its result.
+    /// The id that links it to its result.
     pub id: String,
-    /// The safe name, as the model said it; it need not be the name of any tool.
+    /// The safe name, as the model wrote it; there may be no such tool.
     pub name: String,
-    /// As the model wrote them; they need not be JSON.
+    /// The arguments as the model wrote them; they may be invalid JSON.
     pub arguments: String,
 }
 
-/// What a tool gave.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
-    /// Of which call.
+    /// The id of the call.
     pub call: String,
-    /// Of which tool, by its safe name.
+    /// The safe name of the tool.
     pub name: String,
-    /// What it said.
+    /// The content.
     pub parts: Vec<Part>,
-    /// It went wrong, and what it said tells why.
+    /// Whether the call failed; the content has the reason.
     pub is_error: bool,
 }
 
-/// What a model answered.
+/// The answer of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Its words.
+    /// The text.
     pub text: String,
-    /// The tools it wants to use before it goes on.
+    /// The requested tool calls.
     pub calls: Vec<ToolCall>,
     /// Why it stopped.
     pub stop: Stop,
-    /// What it cost.
+    /// The tokens it cost.
     pub usage: Usage,
 }
 
 /// Why a model stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Stop {
-    /// It has said what it had to say.
+    /// The answer is complete.
     #[default]
     Done,
-    /// It waits for tools.
+    /// It waits for tool results.
     Tools,
-    /// It had no room for more words: what it said is not whole.
+    /// The output limit is reached: the answer is incomplete.
     Length,
-    /// It, or its provider, would not.
+    /// The model or its provider refused.
     Refused,
-    /// Something else, in the provider's words.
+    /// Another reason, in the provider's words.
     Other(String),
 }
 
-/// What an answer cost, in tokens, as the provider counts them.
+/// The cost of an answer in tokens, as the provider counts them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// What was read.
+    /// Tokens read.
     pub input: u64,
-    /// What was written.
+    /// Tokens written.
     pub output: u64,
 }
 
-/// Why arguments cannot be used; in words that a model understands.
+/// Why arguments are invalid, in a form that models understand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadArguments {
     /// Not JSON.
     #[error("the arguments are not JSON: {0}")]
     NoJson(String),
-    /// JSON, but no object.
+    /// JSON, but not an object.
     #[error("the arguments must be a JSON object")]
     NoObject,
 }
 
 impl Conversation {
-    /// Nothing was said yet.
+    /// An empty conversation.
     pub fn new(system: impl Into<String>) -> Self {
         Self { system: system.into(), turns: Vec::new() }
     }
 
-    /// The user says something.
+    /// Adds a message of the user.
     pub fn ask(&mut self, text: impl Into<String>) {
         self.turns.push(Turn::User(vec![Part::Text(text.into())]));
     }
 
-    /// The model has answered.
+    /// Adds an answer of the model.
     pub fn answered(&mut self, answer: &Answer) {
         self.turns.push(Turn::Assistant { text: answer.text.clone(), calls: answer.calls.clone() });
     }
 
-    /// The tools have given their results.
+    /// Adds results of tools.
     pub fn results(&mut self, results: Vec<ToolResult>) {
         self.turns.push(Turn::Tools(results));
     }
 }
 
 impl ToolCall {
-    /// The arguments, if they are any. Nothing at all stands for none.
+    /// The parsed arguments. An empty text means no arguments.
     pub fn parsed(&self) -> Result<Map<String, Value>, BadArguments> {
         if self.arguments.trim().is_empty() {
             return Ok(Map::new());
@@ -152,17 +152,17 @@ impl ToolCall {
 }
 
 impl ToolResult {
-    /// Words.
+    /// A result with text.
     pub fn text(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { call: call.id.clone(), name: call.name.clone(), parts: vec![Part::Text(text.into())], is_error: false }
     }
 
-    /// Words that tell what went wrong.
+    /// A result with an error message.
     pub fn error(call: &ToolCall, text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(call, text) }
     }
 
-    /// All its words, and a word for each picture.
+    /// The text of all parts, with a note for each image.
     pub(crate) fn words(&self) -> String {
         let words: Vec<String> = self.parts.iter().map(Part::words).collect();
         let words = words.join("\n");
@@ -171,7 +171,7 @@ impl ToolResult {
 }
 
 impl Part {
-    /// For who sees no pictures.
+    /// The text for models without vision.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -181,7 +181,7 @@ impl Part {
 }
 
 impl Usage {
-    /// Both together.
+    /// Input and output tokens together.
     pub fn total(self) -> u64 {
         self.input + self.output
     }

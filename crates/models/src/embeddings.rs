@@ -1,4 +1,4 @@
-//! Vectors from `/embeddings`, as OpenAI and everybody who is compatible with it gives them.
+//! Embeddings from `/embeddings` of OpenAI and compatible servers.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use crate::Model;
 use crate::error::{ModelError, ModelErrorKind, excerpt};
 use crate::limits::RetryState;
 
-/// The path of vectors.
+/// The path of embeddings.
 pub(crate) const PATH: &str = "/embeddings";
 
-/// How many texts are sent at once: all servers take so many.
+/// How many texts are sent in one request: all servers accept this many.
 const AT_ONCE: usize = 64;
 
 impl Model {
@@ -34,17 +34,17 @@ impl Model {
         let body: Bytes = request.to_string().into();
         let mut tries = RetryState::new(&self.limits);
         loop {
-            let trouble = match self.embed_once(body.clone(), texts.len()).await {
+            let error = match self.embed_once(body.clone(), texts.len()).await {
                 Ok(vectors) => return Ok(vectors),
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
-            tries.again(trouble).await.map_err(|trouble| self.failure(trouble))?;
+            tries.again(error).await.map_err(|error| self.failure(error))?;
         }
     }
 
     async fn embed_once(&self, body: Bytes, count: usize) -> Result<Vec<Vec<f32>>, ModelErrorKind> {
         let Some(requests) = &self.embeddings else {
-            return Err(ModelErrorKind::BadAddress("this provider makes no vectors".to_owned()));
+            return Err(ModelErrorKind::BadAddress("this provider has no embeddings".to_owned()));
         };
         let length = body.len();
         let reply = self.send(requests, body).await?;
@@ -57,7 +57,7 @@ impl Model {
     }
 }
 
-/// The vectors of an answer in their order; what is wrong with them, if anything is.
+/// The vectors of a response, in order.
 fn vectors(answer: &Value, count: usize) -> Result<Vec<Vec<f32>>, String> {
     let data = answer.get("data").and_then(Value::as_array).ok_or("no vectors")?;
     if data.len() != count {
@@ -66,7 +66,7 @@ fn vectors(answer: &Value, count: usize) -> Result<Vec<Vec<f32>>, String> {
     let mut ordered: Vec<Option<Vec<f32>>> = vec![None; count];
     for (place, entry) in data.iter().enumerate() {
         let index = entry.get("index").and_then(Value::as_u64).map_or(Some(place), |index| usize::try_from(index).ok());
-        let slot = index.and_then(|index| ordered.get_mut(index)).ok_or("a vector for no text")?;
+        let slot = index.and_then(|index| ordered.get_mut(index)).ok_or("a vector without a text")?;
         *slot = Some(numbers(entry.get("embedding").unwrap_or(&Value::Null))?);
     }
     ordered.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| "two vectors for one text".to_owned())
@@ -74,10 +74,10 @@ fn vectors(answer: &Value, count: usize) -> Result<Vec<Vec<f32>>, String> {
 
 #[expect(clippy::cast_possible_truncation, reason = "vectors are single precision")]
 fn numbers(vector: &Value) -> Result<Vec<f32>, String> {
-    let numbers = vector.as_array().ok_or("a vector that is no list of numbers")?;
+    let numbers = vector.as_array().ok_or("a vector that is not a list of numbers")?;
     let numbers: Option<Vec<f32>> = numbers.iter().map(|number| number.as_f64().map(|number| number as f32)).collect();
     let numbers = numbers.filter(|numbers| numbers.iter().all(|number| number.is_finite()));
-    numbers.filter(|numbers| !numbers.is_empty()).ok_or_else(|| "a vector that is no list of numbers".to_owned())
+    numbers.filter(|numbers| !numbers.is_empty()).ok_or_else(|| "a vector that is not a list of numbers".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What can go wrong with a model, in words that help.
+//! Errors of models, with hints.
 
 use std::time::Duration;
 
@@ -6,67 +6,67 @@ use serde_json::Value;
 
 use crate::Provider;
 
-/// How much of an unwelcome answer is shown.
+/// How many characters of an unexpected response are shown.
 const EXCERPT: usize = 300;
 
-/// Why there is no answer.
+/// Why a model did not answer.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the model {model} did not answer: {kind}")]
 pub struct ModelError {
-    /// Which one, and where.
+    /// The model and its address.
     pub model: String,
-    /// What went wrong.
+    /// The kind of error.
     pub kind: ModelErrorKind,
 }
 
-/// What went wrong.
+/// The kind of an error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ModelErrorKind {
-    /// The address is none.
+    /// The address is invalid.
     #[error("{0}")]
     BadAddress(String),
-    /// Nobody is there.
+    /// The server is unreachable.
     #[error("{0}")]
     Unreachable(String),
-    /// The provider said no.
+    /// The provider refused the request.
     #[error("HTTP {status}{}", after(": ", words))]
     Refused {
-        /// How.
+        /// The HTTP status.
         status: u16,
-        /// In its own words.
+        /// The provider's message.
         words: String,
     },
-    /// The provider has too much to do, or wants us to ask less often.
-    #[error("it is busy (HTTP {status}){}", after(": ", words))]
+    /// The provider is overloaded, or limits the request rate.
+    #[error("it is overloaded (HTTP {status}){}", after(": ", words))]
     Busy {
-        /// How.
+        /// The HTTP status.
         status: u16,
-        /// In its own words.
+        /// The provider's message.
         words: String,
-        /// When to ask again, if it says so.
+        /// When to retry, if the provider says so.
         retry_after: Option<Duration>,
     },
-    /// It took too long.
+    /// The request timed out.
     #[error("{what} took longer than {} s", limit.as_secs_f32())]
     TimedOut {
-        /// What did.
+        /// What timed out.
         what: &'static str,
-        /// Longer than this.
+        /// The time limit.
         limit: Duration,
     },
-    /// The answer ended before its end.
-    #[error("its answer broke off: {0}")]
+    /// The response ended early.
+    #[error("its response ended early: {0}")]
     BrokeOff(String),
-    /// The answer began well, and then told of an error.
-    #[error("its answer ended with an error: {0}")]
+    /// The response started, and then reported an error.
+    #[error("its response ended with an error: {0}")]
     InStream(String),
-    /// The answer is none of a model.
-    #[error("it answered with something that is no answer of a model: {0}")]
+    /// The response is not one of a model.
+    #[error("its response is not one of a model: {0}")]
     Foreign(String),
-    /// JSON was wanted, and there is none in the answer.
-    #[error("its answer has no JSON in it: {0}")]
+    /// The response contains no JSON, although JSON was requested.
+    #[error("its response contains no JSON: {0}")]
     NoJson(String),
-    /// We have asked as much as we may.
+    /// The budget is spent.
     #[error("the budget is spent ({0})")]
     BudgetSpent(String),
 }
@@ -76,27 +76,27 @@ impl ModelError {
         Self { model: provider.shown(), kind }
     }
 
-    /// What the user could do about it, where that can be told.
+    /// What the user can do about it, if known.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.kind {
-            ModelErrorKind::BadAddress(_) => Some("the base URL looks like http://localhost:11434/v1"),
-            ModelErrorKind::Unreachable(_) => Some("is the base URL right, and is the model's server running?"),
+            ModelErrorKind::BadAddress(_) => Some("a base URL looks like http://localhost:11434/v1"),
+            ModelErrorKind::Unreachable(_) => Some("check the base URL, and whether the model's server is running"),
             ModelErrorKind::Refused { status: 401 | 403, .. } => Some("check the API key"),
             ModelErrorKind::Refused { status: 404, .. } => Some("check the name of the model and the base URL"),
             ModelErrorKind::Refused { words, .. } | ModelErrorKind::Busy { words, .. } if is_about_money(words) => {
-                Some("the provider wants to be paid: look at the account's quota")
+                Some("the provider requires payment: check the quota of the account")
             }
             ModelErrorKind::Refused { words, .. } if words.to_ascii_lowercase().contains("model") => {
                 Some("check the name of the model")
             }
-            ModelErrorKind::TimedOut { .. } => Some("a local model may need a while to load; try again"),
-            ModelErrorKind::Foreign(_) => Some("is the base URL that of an API?"),
-            ModelErrorKind::BudgetSpent(_) => Some("raise the budget, or wait until it is renewed"),
+            ModelErrorKind::TimedOut { .. } => Some("a local model may need some time to load; try again"),
+            ModelErrorKind::Foreign(_) => Some("check whether the base URL is that of an API"),
+            ModelErrorKind::BudgetSpent(_) => Some("raise the budget, or wait until it is reset"),
             _ => None,
         }
     }
 
-    /// The same may succeed later.
+    /// Whether the same request may succeed later.
     pub fn may_pass(&self) -> bool {
         match &self.kind {
             ModelErrorKind::Refused { status, .. } => *status >= 500,
@@ -105,7 +105,7 @@ impl ModelError {
         }
     }
 
-    /// When to ask again, if the provider says so.
+    /// When to retry, if the provider says so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
             ModelErrorKind::Busy { retry_after, .. } => retry_after,
@@ -115,7 +115,7 @@ impl ModelError {
 }
 
 impl ModelErrorKind {
-    /// An answer that is no success.
+    /// The error for an unsuccessful response.
     pub(crate) fn of_status(status: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
         let words = error_text(body);
         match status {
@@ -124,7 +124,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// Whether asking again within moments may help.
+    /// Whether an immediate retry may help.
     pub(crate) fn may_be_repeated(&self) -> bool {
         match self {
             Self::Busy { words, .. } => !is_about_money(words),
@@ -141,14 +141,14 @@ fn is_about_money(words: &str) -> bool {
         .any(|sign| words.contains(sign))
 }
 
-/// What the provider says, without its braces: `error.message` of most, `error` of Ollama, `message` of others.
+/// The provider's message: `error.message` for most, `error` for Ollama, `message` for others.
 pub(crate) fn error_text(body: &[u8]) -> String {
     let told = serde_json::from_slice::<Value>(body).ok().and_then(|body| error_text_of(&body));
     told.unwrap_or_else(|| excerpt(&String::from_utf8_lossy(&body[..body.len().min(4 * EXCERPT)])))
 }
 
 pub(crate) fn error_text_of(body: &Value) -> Option<String> {
-    // Gemini puts its error into a list.
+    // Gemini wraps its error in a list.
     let body = body.get(0).unwrap_or(body);
     let error = body.get("error").unwrap_or(body);
     let message = error.get("message").or(Some(error)).and_then(Value::as_str)?;

@@ -1,14 +1,14 @@
-//! Talking to language models: those that speak like OpenAI's (Ollama, llama.cpp, vLLM and most others do), and Anthropic's.
+//! Clients for language models: OpenAI and compatible servers (Ollama, llama.cpp, vLLM and most others), and Anthropic.
 //!
 //! # Layout
-//! - [`Tool`]: what a model may use; [`SafeNames`]: names that every provider accepts, and the way back
-//! - [`Format`]: tools as each provider wants them
-//! - [`Provider`]: where a model is and how it is spoken to; [`Model`]: one that can be asked
-//! - [`Conversation`]: what was said, in words of our own; [`Answer`]: what a model says to it
-//! - `openai`, `anthropic`: the same in the words of each; `reader`: an answer as it comes
-//! - [`text_calls`]: tools for models that cannot call any by themselves
+//! - [`Tool`]: a tool that a model may use; [`SafeNames`]: names that every provider accepts, and the mapping back
+//! - [`Format`]: tools in the format of each provider
+//! - [`Provider`]: address, credentials and dialect of a model; [`Model`]: sends requests to it
+//! - [`Conversation`]: a conversation, independent of the provider; [`Answer`]: the answer of a model
+//! - `openai`, `anthropic`: the API of each; `stream_reader`: reads a response as it arrives
+//! - [`text_calls`]: tools as text, for models without tool support
 //! - `structured`: answers that are JSON; `embeddings`: vectors
-//! - [`Limits`], [`Budget`]: how patient we are, and how much may be asked; [`ModelError`]: what can go wrong
+//! - [`Limits`], [`Budget`]: timeouts, retries and budgets; [`ModelError`]: errors
 //!
 //! ```no_run
 //! # async fn ask() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,8 +20,8 @@
 //! conversation.ask("What is MCP?");
 //! let names = SafeNames::default();
 //! let ask = ModelRequest { conversation: &conversation, tools: &[], names: &names, max_tokens: None };
-//! let mut hear = |heard: StreamEvent<'_>| if let StreamEvent::Text(text) = heard { eprint!("{text}") };
-//! let answer = model.answer(ask, &mut hear).await?;
+//! let mut on_event = |event: StreamEvent<'_>| if let StreamEvent::Text(text) = event { eprint!("{text}") };
+//! let answer = model.answer(ask, &mut on_event).await?;
 //! conversation.answered(&answer);
 //! # Ok(())
 //! # }

@@ -1,4 +1,4 @@
-//! How long we wait for a model, how often we ask again, and how much we may ask at all.
+//! Timeouts, retries and budgets of requests to models.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -9,20 +9,20 @@ use tokio::time::sleep;
 
 use crate::error::ModelErrorKind;
 
-/// How patient we are with a model.
+/// Timeouts and retries.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Until the first byte of an answer. A local model may have to be loaded first.
+    /// The timeout until the first byte of a response. A local model may have to be loaded first.
     pub first_byte: Duration,
-    /// Between two pieces of an answer.
+    /// The timeout between two parts of a response.
     pub idle: Duration,
-    /// How often a request is sent at most, the first time included.
+    /// How often a request is sent at most, including the first time.
     pub tries: u32,
-    /// How long to wait before the second try, unless the provider says so; then twice as long, and so on.
+    /// The delay before the first retry, unless the provider says so; it doubles each time.
     pub first_pause: Duration,
-    /// A provider that wants us to wait longer has refused.
+    /// If the provider asks for a longer delay, the request fails.
     pub longest_pause: Duration,
-    /// How many requests are under way at once.
+    /// How many requests run at the same time.
     pub at_once: usize,
 }
 
@@ -39,7 +39,7 @@ impl Default for Limits {
     }
 }
 
-/// Asking again.
+/// The retries of one request.
 pub(crate) struct RetryState<'l> {
     limits: &'l Limits,
     made: u32,
@@ -50,33 +50,33 @@ impl<'l> RetryState<'l> {
         Self { limits, made: 0 }
     }
 
-    /// Waits until it may be tried again; the trouble, if it may not.
-    pub(crate) async fn again(&mut self, trouble: ModelErrorKind) -> Result<(), ModelErrorKind> {
+    /// Waits until the next attempt; returns the error if there is none.
+    pub(crate) async fn again(&mut self, error: ModelErrorKind) -> Result<(), ModelErrorKind> {
         self.made += 1;
-        let wanted = match &trouble {
+        let wanted = match &error {
             ModelErrorKind::Busy { retry_after, .. } => *retry_after,
             _ => None,
         };
         let is_too_long = wanted.is_some_and(|wanted| wanted > self.limits.longest_pause);
-        if self.made >= self.limits.tries || is_too_long || !trouble.may_be_repeated() {
-            return Err(trouble);
+        if self.made >= self.limits.tries || is_too_long || !error.may_be_repeated() {
+            return Err(error);
         }
         let unless_told = self.limits.first_pause.saturating_mul(2_u32.saturating_pow(self.made - 1));
         let pause = wanted.unwrap_or(unless_told.min(self.limits.longest_pause));
-        tracing::debug!(%trouble, ?pause, "a model is asked again");
+        tracing::debug!(trouble = %error, ?pause, "retrying a request to a model");
         sleep(pause + jitter(pause)).await;
         Ok(())
     }
 }
 
-/// Up to a quarter more, so that those who were refused together do not come back together.
+/// Adds up to a quarter, so that clients that failed together do not retry together.
 fn jitter(pause: Duration) -> Duration {
-    // Without random numbers everybody waits equally long, which works, too.
+    // Without random numbers every client waits equally long, which works, too.
     let dice = getrandom::u32().unwrap_or_default();
     pause / 4 * (dice % 256) / 256
 }
 
-/// When to ask again, as far as an answer says so: in seconds, in milliseconds (OpenAI), or as a date.
+/// When to retry, if the response says so: in seconds, in milliseconds (OpenAI), or as a date.
 pub(crate) fn retry_after(reply: &Reply) -> Option<Duration> {
     let milliseconds = reply.header("retry-after-ms").and_then(|value| value.trim().parse::<u64>().ok());
     milliseconds.map(Duration::from_millis).or_else(|| moment(reply.header("retry-after")?, SystemTime::now()))
@@ -91,7 +91,7 @@ fn moment(value: &str, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// How much may be asked, of all that share it.
+/// A budget of requests and tokens that several models share.
 #[derive(Debug, Default)]
 pub struct Budget {
     requests: Option<u64>,
@@ -99,37 +99,37 @@ pub struct Budget {
     spent: Mutex<Spent>,
 }
 
-/// What was asked so far.
+/// What was spent so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Requests, those that failed included.
+    /// Requests, including failed ones.
     pub requests: u64,
-    /// Tokens, as far as they are known.
+    /// Tokens, as far as known.
     pub tokens: u64,
 }
 
 impl Budget {
-    /// As much as one likes.
+    /// A budget without limits.
     pub fn unlimited() -> Self {
         Self::default()
     }
 
-    /// So much at most; as much as one likes of what is not said.
+    /// A budget with limits; None means no limit.
     pub fn new(requests: Option<u64>, tokens: Option<u64>) -> Self {
         Self { requests, tokens, spent: Mutex::default() }
     }
 
-    /// What was asked so far.
+    /// What was spent so far.
     pub fn spent(&self) -> Spent {
         *self.lock()
     }
 
-    /// Begins anew.
+    /// Resets what was spent.
     pub fn renew(&self) {
         *self.lock() = Spent::default();
     }
 
-    /// One more request, if there may be one.
+    /// Takes one request from the budget.
     pub(crate) fn take(&self) -> Result<(), ModelErrorKind> {
         let mut spent = self.lock();
         if let Some(most) = self.requests.filter(|&most| spent.requests >= most) {

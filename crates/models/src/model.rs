@@ -1,6 +1,6 @@
-//! A model that can be asked: one request for each answer, asked again where that helps.
+//! A model: sends one request for each answer, and retries where that helps.
 //!
-//! To drop a future of these cancels: the connection is closed, and the provider hears it.
+//! Dropping one of these futures cancels the request: the connection is closed, which the provider notices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -21,10 +21,10 @@ use crate::provider::{Dialect, Provider, ToolCalling};
 use crate::stream_reader::{AnswerReader, StreamEvent};
 use crate::{SafeNames, Tool, text_calls};
 
-/// No answer has an event as long as this.
+/// The size limit of one event.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// A model that can be asked.
+/// A model.
 pub struct Model {
     pub(crate) provider: Provider,
     pub(crate) limits: Limits,
@@ -32,27 +32,27 @@ pub struct Model {
     conversations: StreamingRequest,
     pub(crate) embeddings: Option<StreamingRequest>,
     turns: Semaphore,
-    /// The provider has said that this model can call no tools.
+    /// Whether the provider has reported that this model does not support tools.
     tools_as_text: AtomicBool,
-    /// Which way to ask for JSON worked last.
+    /// The way to request JSON that worked last.
     pub(crate) json_mode: AtomicU8,
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelRequest<'a> {
-    /// What was said so far.
+    /// The conversation so far.
     pub conversation: &'a Conversation,
-    /// What it may use.
+    /// The tools it may use.
     pub tools: &'a [Tool],
-    /// What it knows them by.
+    /// The safe names of the tools.
     pub names: &'a SafeNames,
-    /// The longest answer, if it matters.
+    /// The limit of output tokens, if any.
     pub max_tokens: Option<u32>,
 }
 
 impl Model {
-    /// A model, which shares a budget with others. Nothing is sent yet.
+    /// A model that shares a budget with others. Sends nothing yet.
     pub fn new(provider: Provider, limits: Limits, budget: Arc<Budget>) -> Result<Self, ModelError> {
         let requests = |path: &str| {
             StreamingRequest::new(&provider.url(path), provider.headers())
@@ -74,36 +74,36 @@ impl Model {
         })
     }
 
-    /// Where it is, and which.
+    /// The provider and the model name.
     pub fn provider(&self) -> &Provider {
         &self.provider
     }
 
-    /// Asks, and tells what is heard as it comes. What was heard is never heard twice: an answer that breaks off after
-    /// its first words has failed, and is not asked for again.
+    /// Requests an answer, and reports its parts as they arrive. No part is reported twice: a response that ends early
+    /// after its first part fails, and is not retried.
     pub async fn answer(
         &self,
         ask: ModelRequest<'_>,
-        heard: &mut (dyn FnMut(StreamEvent<'_>) + Send),
+        on_event: &mut (dyn FnMut(StreamEvent<'_>) + Send),
     ) -> Result<Answer, ModelError> {
         let _turn = self.turn().await;
         if ask.tools.is_empty() {
-            return self.converse(&self.request(&ask), heard).await;
+            return self.converse(&self.request(&ask), on_event).await;
         }
         if !self.tools_as_text.load(Ordering::Relaxed) {
-            match self.converse(&self.request(&ask), heard).await {
+            match self.converse(&self.request(&ask), on_event).await {
                 Err(failure) if cannot_call(&failure) => self.tools_as_text.store(true, Ordering::Relaxed),
                 answered => return answered,
             }
         }
         let spoken = text_calls::spoken(ask.conversation, ask.tools, ask.names);
         let request = self.request(&ModelRequest { conversation: &spoken, tools: &[], ..ask });
-        // Calls are in the text there, and the user is not to read them.
+        // Calls are part of the text there, and users should not see them.
         let answer = text_calls::understood(self.converse(&request, &mut |_| {}).await?, ask.names);
         if !answer.text.is_empty() {
-            heard(StreamEvent::Text(&answer.text));
+            on_event(StreamEvent::Text(&answer.text));
         }
-        answer.calls.iter().for_each(|call| heard(StreamEvent::Call(&call.name)));
+        answer.calls.iter().for_each(|call| on_event(StreamEvent::Call(&call.name)));
         Ok(answer)
     }
 
@@ -119,33 +119,33 @@ impl Model {
         make(&self.provider, ask.conversation, ask.tools, ask.names, ask.max_tokens)
     }
 
-    /// Sends a request until it is answered or there is no hope.
+    /// Sends a request until it is answered or a retry cannot help.
     pub(crate) async fn converse(
         &self,
         request: &Map<String, Value>,
-        heard: &mut (dyn FnMut(StreamEvent<'_>) + Send),
+        on_event: &mut (dyn FnMut(StreamEvent<'_>) + Send),
     ) -> Result<Answer, ModelError> {
         let body: Bytes = serde_json::to_vec(request).expect("a map of JSON can be written").into();
         let mut tries = RetryState::new(&self.limits);
         loop {
-            let mut was_heard = false;
-            let mut hear = |piece: StreamEvent<'_>| {
-                was_heard = true;
-                heard(piece);
+            let mut has_reported = false;
+            let mut forward = |event: StreamEvent<'_>| {
+                has_reported = true;
+                on_event(event);
             };
-            let trouble = match self.attempt(body.clone(), &mut hear).await {
+            let error = match self.attempt(body.clone(), &mut forward).await {
                 Ok(answer) => return Ok(answer),
-                Err(trouble) if was_heard => return Err(self.failure(trouble)),
-                Err(trouble) => trouble,
+                Err(error) if has_reported => return Err(self.failure(error)),
+                Err(error) => error,
             };
-            tries.again(trouble).await.map_err(|trouble| self.failure(trouble))?;
+            tries.again(error).await.map_err(|error| self.failure(error))?;
         }
     }
 
     async fn attempt(
         &self,
         body: Bytes,
-        heard: &mut (dyn FnMut(StreamEvent<'_>) + Send),
+        on_event: &mut (dyn FnMut(StreamEvent<'_>) + Send),
     ) -> Result<Answer, ModelErrorKind> {
         let length = body.len();
         let reply = self.send(&self.conversations, body).await?;
@@ -153,19 +153,19 @@ impl Model {
             Dialect::OpenAi => Box::<Chat>::default(),
             Dialect::Anthropic => Box::<Message>::default(),
         };
-        self.read(reply, &mut *reader, heard).await?;
+        self.read(reply, &mut *reader, on_event).await?;
         let answer = reader.finish()?;
         let estimate = (length + answer.text.len()) as u64 / 4;
         self.budget.spend(if answer.usage.total() > 0 { answer.usage.total() } else { estimate });
         Ok(answer)
     }
 
-    /// Sends a request once; an answer that is no success is trouble.
+    /// Sends a request once. An unsuccessful status is an error.
     pub(crate) async fn send(&self, requests: &StreamingRequest, body: Bytes) -> Result<Reply, ModelErrorKind> {
         self.budget.take()?;
         let limit = self.limits.first_byte;
         let sent = timeout(limit, requests.send(body)).await;
-        let reply = sent.map_err(|_| ModelErrorKind::TimedOut { what: "the beginning of its answer", limit })?;
+        let reply = sent.map_err(|_| ModelErrorKind::TimedOut { what: "the start of its response", limit })?;
         let reply = reply.map_err(unanswered)?;
         if (200..300).contains(&reply.status()) {
             return Ok(reply);
@@ -179,11 +179,11 @@ impl Model {
         &self,
         mut reply: Reply,
         reader: &mut dyn AnswerReader,
-        heard: &mut (dyn FnMut(StreamEvent<'_>) + Send),
+        on_event: &mut (dyn FnMut(StreamEvent<'_>) + Send),
     ) -> Result<(), ModelErrorKind> {
         let media = reply.header("content-type").unwrap_or_default().to_ascii_lowercase();
         if media.starts_with("application/json") {
-            return reader.whole(&self.whole(reply).await?, heard);
+            return reader.whole(&self.whole(reply).await?, on_event);
         }
         if !media.starts_with("text/event-stream") {
             let start = self.next(&mut reply).await?.unwrap_or_default();
@@ -195,7 +195,7 @@ impl Model {
             events.push(&data);
             while let Some(event) = events.next_event() {
                 if !event.data.is_empty() {
-                    reader.event(&event.data, heard)?;
+                    reader.event(&event.data, on_event)?;
                 }
                 if reader.is_done() {
                     return Ok(());
@@ -211,19 +211,19 @@ impl Model {
     async fn next(&self, reply: &mut Reply) -> Result<Option<Bytes>, ModelErrorKind> {
         let limit = self.limits.idle;
         let next = timeout(limit, reply.next()).await;
-        let next = next.map_err(|_| ModelErrorKind::TimedOut { what: "the next piece of its answer", limit })?;
+        let next = next.map_err(|_| ModelErrorKind::TimedOut { what: "the next part of its response", limit })?;
         next.transpose().map_err(unanswered)
     }
 
     pub(crate) async fn whole(&self, reply: Reply) -> Result<Bytes, ModelErrorKind> {
         let limit = self.limits.first_byte;
         let whole = timeout(limit, reply.whole()).await;
-        whole.map_err(|_| ModelErrorKind::TimedOut { what: "its answer", limit })?.map_err(unanswered)
+        whole.map_err(|_| ModelErrorKind::TimedOut { what: "its response", limit })?.map_err(unanswered)
     }
 
-    pub(crate) fn failure(&self, trouble: ModelErrorKind) -> ModelError {
+    pub(crate) fn failure(&self, error: ModelErrorKind) -> ModelError {
         let hide = |words: String| self.provider.hide(&words);
-        let trouble = match trouble {
+        let error = match error {
             ModelErrorKind::Refused { status, words } => ModelErrorKind::Refused { status, words: hide(words) },
             ModelErrorKind::Busy { status, words, retry_after } => {
                 ModelErrorKind::Busy { status, words: hide(words), retry_after }
@@ -232,11 +232,11 @@ impl Model {
             ModelErrorKind::Foreign(words) => ModelErrorKind::Foreign(hide(words)),
             other => other,
         };
-        ModelError::new(&self.provider, trouble)
+        ModelError::new(&self.provider, error)
     }
 }
 
-/// Whether a provider says that the model can call no tools, as Ollama does.
+/// Whether a provider reports that the model does not support tools, as Ollama does.
 fn cannot_call(failure: &ModelError) -> bool {
     match &failure.kind {
         ModelErrorKind::Refused { status: 400, words } => words.contains("does not support tools"),

@@ -1,14 +1,14 @@
-//! Names that every provider accepts, and the way back.
+//! Names of tools that every provider accepts, and the mapping back.
 //!
-//! OpenAI and Anthropic take `[a-zA-Z0-9_-]{1,64}`; Gemini wants a letter or `_` first. A name that is safe already stays
-//! as it is, so that what a model says and what a user reads are the same where that is possible.
+//! OpenAI and Anthropic accept `[a-zA-Z0-9_-]{1,64}`; Gemini requires a letter or `_` first. A name that is already
+//! safe stays unchanged, so that models and users see the same name where possible.
 
 use std::collections::HashMap;
 
-/// The longest name all providers take.
+/// The longest name that all providers accept.
 const MAX_NAME_LEN: usize = 64;
 
-/// The names of some tools, both ways. No two tools have the same safe name.
+/// Safe names of tools, in both directions. No two tools have the same safe name.
 #[derive(Debug, Clone, Default)]
 pub struct SafeNames {
     safe: HashMap<String, String>,
@@ -16,7 +16,7 @@ pub struct SafeNames {
 }
 
 impl SafeNames {
-    /// Safe names for these. A name that is safe already keeps it, whatever the others are called.
+    /// Chooses safe names. A name that is already safe stays unchanged, no matter what the others are.
     pub fn of<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let (safe, unsafe_ones): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_safe(name));
         let mut all = Self::default();
@@ -29,12 +29,12 @@ impl SafeNames {
         all
     }
 
-    /// What models call it.
+    /// The safe name of a tool.
     pub fn safe(&self, original: &str) -> Option<&str> {
         self.safe.get(original).map(String::as_str)
     }
 
-    /// What it is really called.
+    /// The original name of a tool.
     pub fn original(&self, safe: &str) -> Option<&str> {
         self.original.get(safe).map(String::as_str)
     }
@@ -50,7 +50,8 @@ impl SafeNames {
         }
         let readable = sanitised(name);
         let plain = (readable.len() <= MAX_NAME_LEN).then(|| readable.clone());
-        // The hash is of the name alone, so the name does not change when other tools come and go, as far as possible.
+        // The hash depends only on the name, so that it stays the same when other tools come and go, as far as
+        // possible.
         let mut hashed = (0_u32..).map(|round| with_hash(&readable, fnv1a(name, round)));
         let free = plain.filter(|plain| !self.original.contains_key(plain));
         let safe = free.or_else(|| hashed.find(|hashed| !self.original.contains_key(hashed)));
@@ -82,7 +83,7 @@ fn with_hash(readable: &str, hash: u32) -> String {
     [kept, &hash].concat()
 }
 
-/// 32-bit FNV-1a over a name, another one in every round.
+/// 32-bit FNV-1a of a name, different in every round.
 fn fnv1a(name: &str, round: u32) -> u32 {
     let bytes = name.bytes().chain(round.to_le_bytes());
     bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_safe_name_keeps_it_even_if_another_comes_first() {
+    fn a_safe_name_stays_even_if_another_server_comes_first() {
         let names = SafeNames::of(["git:log", "git_log", "git.log"]);
         assert_eq!(names.safe("git_log"), Some("git_log"));
         let hashed = names.safe("git:log").unwrap();

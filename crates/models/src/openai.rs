@@ -1,7 +1,8 @@
-//! OpenAI's chat completions, as OpenAI and everybody who is compatible with it speaks them.
+//! The chat completions API of OpenAI and compatible servers.
 //!
-//! Compatible servers differ where OpenAI is silent: calls without an index, arguments as an object, the usage with the
-//! last words or after them, an answer in one piece though a stream was asked for. All of that is taken.
+//! Compatible servers differ where OpenAI's documentation is silent: calls without an index, arguments as an object,
+//! the usage with the last text or after it, a response in one piece although a stream was requested. The reader
+//! accepts all of that.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +11,10 @@ use crate::error::{ModelErrorKind, error_text_of, excerpt};
 use crate::stream_reader::{AnswerReader, StreamEvent};
 use crate::{Provider, SafeNames, Tool, tool_format::Format};
 
-/// The path of a chat.
+/// The path of chat completions.
 pub(crate) const CHAT: &str = "/chat/completions";
 
-/// A request for a streamed answer.
+/// A request for a streamed response.
 pub(crate) fn request(
     provider: &Provider,
     conversation: &Conversation,
@@ -28,7 +29,7 @@ pub(crate) fn request(
         request.insert("tools".to_owned(), Format::OpenAi.tools(tools, names));
     }
     if let Some(most) = max_tokens {
-        // OpenAI's newer models refuse the older word, which is the only one that others know.
+        // Newer models of OpenAI refuse the older name, which is the only one that other servers know.
         let is_openai = provider.base_url.contains("api.openai.com");
         request.insert(if is_openai { "max_completion_tokens" } else { "max_tokens" }.to_owned(), most.into());
     }
@@ -51,7 +52,7 @@ fn messages(provider: &Provider, conversation: &Conversation) -> Vec<Value> {
                     let words = result.words();
                     messages.push(json!({ "role": "tool", "tool_call_id": result.call, "content": words }));
                 }
-                // A result can have no picture in it, but the next message can.
+                // A tool result cannot contain an image, but the next message can.
                 let images: Vec<Part> =
                     results.iter().flat_map(|result| result.parts.clone()).filter(is_image).collect();
                 if provider.sees_images && !images.is_empty() {
@@ -70,7 +71,7 @@ fn assistant(text: &str, calls: &[ToolCall]) -> Value {
     let mut message = json!({ "role": "assistant", "content": content });
     if !calls.is_empty() {
         let each = calls.iter().map(|call| {
-            // What was no JSON would be refused, though the model said it.
+            // Invalid JSON would be refused, although the model wrote it.
             let arguments = if call.parsed().is_ok_and(|map| !map.is_empty()) { call.arguments.as_str() } else { "{}" };
             let function = json!({ "name": call.name, "arguments": arguments });
             json!({ "id": call.id, "type": "function", "function": function })
@@ -84,7 +85,7 @@ fn is_image(part: &Part) -> bool {
     matches!(part, Part::Image { .. })
 }
 
-/// Plain text where that is enough, for not every server takes a list.
+/// The content as a string where possible, because not every server accepts a list.
 fn content(provider: &Provider, parts: &[Part]) -> Value {
     if !provider.sees_images || !parts.iter().any(is_image) {
         return parts.iter().map(Part::words).collect::<Vec<_>>().join("\n").into();
@@ -98,41 +99,41 @@ fn content(provider: &Provider, parts: &[Part]) -> Value {
     each.collect()
 }
 
-/// An answer that is being read.
+/// The reader of a response.
 #[derive(Debug, Default)]
 pub(crate) struct Chat {
     answer: Answer,
-    /// Which call each index stands for: servers count as they like.
+    /// The call of each index: servers number calls differently.
     indices: Vec<Option<u64>>,
     has_stopped: bool,
     is_done: bool,
 }
 
 impl AnswerReader for Chat {
-    fn event(&mut self, data: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
+    fn event(&mut self, data: &[u8], on_event: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
         if data == b"[DONE]" {
             self.is_done = true;
             return Ok(());
         }
-        let chunk: Value = serde_json::from_slice(data).map_err(|_| foreign(data))?;
+        let chunk: Value = serde_json::from_slice(data).map_err(|_| not_this_api(data))?;
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
             return Err(ModelErrorKind::InStream(error_text_of(&chunk).unwrap_or_else(|| excerpt(&chunk.to_string()))));
         }
         self.note_usage(&chunk);
         let Some(choice) = chunk.pointer("/choices/0") else { return Ok(()) };
         if let Some(delta) = choice.get("delta").filter(|delta| delta.is_object()) {
-            self.take(delta, heard);
+            self.take(delta, on_event);
         }
         self.note_end(choice);
         Ok(())
     }
 
-    fn whole(&mut self, body: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
-        let body: Value = serde_json::from_slice(body).map_err(|_| foreign(body))?;
-        let Some(choice) = body.pointer("/choices/0") else { return Err(foreign(body.to_string().as_bytes())) };
+    fn whole(&mut self, body: &[u8], on_event: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind> {
+        let body: Value = serde_json::from_slice(body).map_err(|_| not_this_api(body))?;
+        let Some(choice) = body.pointer("/choices/0") else { return Err(not_this_api(body.to_string().as_bytes())) };
         self.note_usage(&body);
         if let Some(message) = choice.get("message") {
-            self.take(message, heard);
+            self.take(message, on_event);
         }
         self.note_end(choice);
         self.is_done = true;
@@ -145,14 +146,14 @@ impl AnswerReader for Chat {
 
     fn finish(mut self: Box<Self>) -> Result<Answer, ModelErrorKind> {
         if !self.has_stopped && !self.is_done {
-            return Err(ModelErrorKind::BrokeOff("the stream ended without a last word".to_owned()));
+            return Err(ModelErrorKind::BrokeOff("the stream ended without a final event".to_owned()));
         }
         for (number, call) in self.answer.calls.iter_mut().enumerate() {
             if call.id.is_empty() {
                 call.id = format!("call_{number}");
             }
         }
-        // Some servers say that they are done when they wait for tools.
+        // Some servers report `stop` when they wait for tools.
         if !self.answer.calls.is_empty() && self.answer.stop == Stop::Done {
             self.answer.stop = Stop::Tools;
         }
@@ -161,22 +162,22 @@ impl AnswerReader for Chat {
 }
 
 impl Chat {
-    fn take(&mut self, delta: &Value, heard: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn take(&mut self, delta: &Value, on_event: &mut dyn FnMut(StreamEvent<'_>)) {
         for text in ["content", "refusal"].iter().filter_map(|member| delta.get(member)?.as_str()) {
             if !text.is_empty() {
                 self.answer.text.push_str(text);
-                heard(StreamEvent::Text(text));
+                on_event(StreamEvent::Text(text));
             }
         }
         if delta.get("refusal").is_some_and(Value::is_string) {
             self.answer.stop = Stop::Refused;
         }
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            self.take_call(call, heard);
+            self.take_call(call, on_event);
         }
     }
 
-    fn take_call(&mut self, piece: &Value, heard: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn take_call(&mut self, piece: &Value, on_event: &mut dyn FnMut(StreamEvent<'_>)) {
         let word = |place: &str| piece.pointer(place).and_then(Value::as_str).unwrap_or_default();
         let (id, name, index) = (word("/id"), word("/function/name"), piece.get("index").and_then(Value::as_u64));
         let place = self.place_of(index, id, name);
@@ -184,10 +185,10 @@ impl Chat {
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
-        // The name comes whole; a server that repeats it means the same.
+        // The name arrives complete; a server that repeats it means the same.
         if call.name.is_empty() && !name.is_empty() {
             name.clone_into(&mut call.name);
-            heard(StreamEvent::Call(name));
+            on_event(StreamEvent::Call(name));
         }
         match piece.pointer("/function/arguments") {
             Some(Value::String(text)) => call.arguments.push_str(text),
@@ -196,11 +197,11 @@ impl Chat {
         }
     }
 
-    /// Which call a piece belongs to; a new one, if to none so far.
+    /// The call that a piece belongs to; a new one if there is none yet.
     fn place_of(&mut self, index: Option<u64>, id: &str, name: &str) -> usize {
         let calls = &self.answer.calls;
         let known = match index {
-            // Some servers give every call of a turn the same index, each whole and under an id of its own.
+            // Some servers give every call of a turn the same index, each complete and with its own id.
             Some(_) => self.indices.iter().rposition(|known| *known == index).filter(|&place| {
                 let known = &calls[place].id;
                 id.is_empty() || known.is_empty() || known == id || name.is_empty()
@@ -239,6 +240,6 @@ impl Chat {
     }
 }
 
-fn foreign(body: &[u8]) -> ModelErrorKind {
+fn not_this_api(body: &[u8]) -> ModelErrorKind {
     ModelErrorKind::Foreign(excerpt(&String::from_utf8_lossy(body)))
 }

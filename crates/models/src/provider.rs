@@ -1,81 +1,81 @@
-//! Where a model is, and how it is spoken to.
+//! The address, credentials and dialect of a model.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a model is.
+/// A provider and one of its models.
 #[derive(Debug, Clone)]
 pub struct Provider {
-    /// How it is spoken to.
+    /// The API it speaks.
     pub dialect: Dialect,
-    /// Everything before `/chat/completions` or `/v1/messages`.
+    /// The URL before `/chat/completions` or `/v1/messages`.
     pub base_url: String,
-    /// What lets us in. Local servers want none.
+    /// The API key. Local servers need none.
     pub key: Option<Key>,
-    /// Which of its models.
+    /// The name of the model.
     pub model: String,
-    /// It can look at pictures.
+    /// Whether the model accepts images.
     pub sees_images: bool,
-    /// How it is told of tools.
+    /// How the model gets tools.
     pub tool_calling: ToolCalling,
 }
 
-/// How models are spoken to.
+/// The APIs of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// OpenAI's chat completions, which Ollama, llama.cpp, vLLM and most others speak, too.
+    /// OpenAI's chat completions, which Ollama, llama.cpp, vLLM and most others support, too.
     OpenAi,
     /// Anthropic's messages.
     Anthropic,
 }
 
-/// How a model is told of tools.
+/// How a model gets tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolCalling {
-    /// In the way of its provider; in words, if the provider says that the model cannot.
+    /// Through the API; as text if the provider reports that the model does not support them.
     #[default]
     Native,
-    /// In words, see [`crate::text_calls`].
+    /// As text, see [`crate::text_calls`].
     Text,
 }
 
-/// What lets us in. It is shown to nobody.
+/// An API key. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
-/// Why there is no model to be asked.
+/// Why no model is configured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
-    /// Nothing says where.
+    /// No address is configured.
     #[error(
         "no model is configured; set OPENAI_BASE_URL (such as http://localhost:11434/v1) or OPENAI_API_KEY or ANTHROPIC_API_KEY"
     )]
     Nowhere,
-    /// Nothing says which.
-    #[error("no model is named; set MCP_MODEL to one that {0} has")]
+    /// No model name is configured.
+    #[error("no model is named; set MCP_MODEL to a model of {0}")]
     Unnamed(String),
-    /// A word that is no way to speak.
-    #[error("`{0}` is no kind of provider; there are openai and anthropic")]
+    /// An unknown dialect.
+    #[error("`{0}` is not a kind of provider; use openai or anthropic")]
     UnknownDialect(String),
 }
 
-/// The environment variables that say where a model is.
+/// The environment variables that configure a model.
 pub mod variables {
-    /// Which model.
+    /// The name of the model.
     pub const MODEL: &str = "MCP_MODEL";
-    /// `openai` or `anthropic`, where both could be meant.
+    /// `openai` or `anthropic`, if both are configured.
     pub const PROVIDER: &str = "MCP_MODEL_PROVIDER";
-    /// `text` for models that cannot call tools by themselves.
+    /// `text` for models without tool support.
     pub const TOOLS: &str = "MCP_MODEL_TOOLS";
-    /// `true` if the model looks at pictures, `false` if not.
+    /// `true` if the model accepts images, `false` if not.
     pub const IMAGES: &str = "MCP_MODEL_IMAGES";
-    /// Where something is that speaks like OpenAI.
+    /// The base URL of an OpenAI-compatible server.
     pub const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
-    /// What lets us in there.
+    /// The API key for it.
     pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
-    /// Where something is that speaks like Anthropic.
+    /// The base URL of Anthropic or a compatible server.
     pub const ANTHROPIC_BASE_URL: &str = "ANTHROPIC_BASE_URL";
-    /// What lets us in there.
+    /// The API key for it.
     pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
 }
 
@@ -83,31 +83,31 @@ const OPENAI: &str = "https://api.openai.com/v1";
 const ANTHROPIC: &str = "https://api.anthropic.com";
 
 impl Provider {
-    /// A model that speaks like OpenAI's.
+    /// A model with OpenAI's API.
     pub fn openai(base_url: impl Into<String>, key: Option<Key>, model: impl Into<String>) -> Self {
         Self::new(Dialect::OpenAi, base_url, key, model)
     }
 
-    /// A model that speaks like Anthropic's.
+    /// A model with Anthropic's API.
     pub fn anthropic(base_url: impl Into<String>, key: Option<Key>, model: impl Into<String>) -> Self {
         Self::new(Dialect::Anthropic, base_url, key, model)
     }
 
-    /// A model.
+    /// A model with the given API.
     pub fn new(dialect: Dialect, base_url: impl Into<String>, key: Option<Key>, model: impl Into<String>) -> Self {
         Self {
             dialect,
             base_url: base_url.into(),
             key,
             model: model.into(),
-            // Among those who speak like OpenAI many see nothing, and refuse a conversation with pictures in it.
+            // Many OpenAI-compatible models have no vision, and refuse a conversation with images.
             sees_images: dialect == Dialect::Anthropic,
             tool_calling: ToolCalling::Native,
         }
     }
 
-    /// The model that the environment names, see [`variables`]; `model` is what the user said elsewhere, and counts more.
-    /// With `MCP_MODEL=anthropic:NAME` or `openai:NAME` the model says whose it is.
+    /// The model that the environment configures, see [`variables`]; `model` takes precedence.
+    /// `MCP_MODEL=anthropic:NAME` or `openai:NAME` also chooses the provider.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
         model: Option<&str>,
@@ -144,15 +144,15 @@ impl Provider {
         Ok(provider)
     }
 
-    /// The address of something below.
+    /// The URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
         let base = self.base_url.trim_end_matches('/');
-        // People write Anthropic's with and without the version.
+        // Base URLs of Anthropic are written with and without the version.
         let base = if path.starts_with("/v1/") { base.strip_suffix("/v1").unwrap_or(base) } else { base };
         format!("{base}{path}")
     }
 
-    /// What every request says beside its body.
+    /// The headers of every request.
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
         let header = |name: &str, value: String| (name.to_owned(), value);
         let key = self.key.as_ref().map(|Key(key)| key);
@@ -165,10 +165,10 @@ impl Provider {
         }
     }
 
-    /// For people: which model, and where.
+    /// The model and its address, for messages.
     pub fn shown(&self) -> String {
         let place = self.base_url.split(['?', '#']).next().unwrap_or_default();
-        // Whoever puts a password into an address does not want to read it in a message.
+        // A password in the URL must not appear in messages.
         let place = match (place.split_once("://"), place.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
             _ => place.to_owned(),
@@ -176,7 +176,7 @@ impl Provider {
         format!("`{}` at {place}", self.model)
     }
 
-    /// A text without the key, which some providers repeat.
+    /// Removes the key from a text, because some providers repeat it.
     pub(crate) fn hide(&self, text: &str) -> String {
         match &self.key {
             Some(Key(key)) if !key.is_empty() => text.replace(key.as_str(), "[key]"),
@@ -186,7 +186,7 @@ impl Provider {
 }
 
 impl Key {
-    /// A key. White space around it, as in files, is none of it.
+    /// A key. White space around it, as in files, is removed.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().to_owned())
     }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_shown_to_nobody() {
+    fn a_key_is_never_displayed() {
         let provider = Provider::openai("http://user:secret@host/v1", Some(Key::new("sk-123")), "m");
         assert!(!format!("{:?}", provider.key).contains("sk-123"));
         assert_eq!(provider.shown(), "`m` at http://host/v1");

@@ -1,28 +1,28 @@
-//! Reading an answer as it comes, whoever gives it.
+//! Reads a response as it arrives, for any provider.
 
 use crate::conversation::Answer;
 use crate::error::ModelErrorKind;
 
-/// What is heard before an answer is whole.
+/// A part of an answer that is not complete yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEvent<'t> {
-    /// More words.
+    /// More text.
     Text(&'t str),
-    /// A tool of this safe name is going to be called.
+    /// A call of the tool with this safe name follows.
     Call(&'t str),
 }
 
-/// An answer in the words of one provider.
+/// Reads the responses of one provider.
 pub(crate) trait AnswerReader: Send {
-    /// The next event of a stream.
-    fn event(&mut self, data: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind>;
+    /// Reads the next event of a stream.
+    fn event(&mut self, data: &[u8], on_event: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind>;
 
-    /// The answer in one piece, from who does not stream.
-    fn whole(&mut self, body: &[u8], heard: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind>;
+    /// Reads a response in one piece, from a server that does not stream.
+    fn whole(&mut self, body: &[u8], on_event: &mut dyn FnMut(StreamEvent<'_>)) -> Result<(), ModelErrorKind>;
 
-    /// Nothing more is to come.
+    /// Whether the response is complete.
     fn is_done(&self) -> bool;
 
-    /// What was said, if it is whole.
+    /// The answer, if it is complete.
     fn finish(self: Box<Self>) -> Result<Answer, ModelErrorKind>;
 }

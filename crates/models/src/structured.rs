@@ -1,6 +1,6 @@
-//! Answers that are JSON. Not every server can be told a schema, so there is a ladder: the schema as a rule, JSON as a
-//! rule, or a request in words; the answer is looked through for a JSON object in any case. That it keeps to the schema
-//! is for the caller to check: even a rule is only as good as the server that keeps it.
+//! Answers that are JSON. Not every server supports schemas, so there are several modes: a schema, JSON without a
+//! schema, or a request in the prompt. In each mode the answer is searched for a JSON object. The caller has to check
+//! the schema, because a server may not enforce it.
 
 use std::sync::atomic::Ordering;
 
@@ -17,19 +17,19 @@ const MAX_CANDIDATES: usize = 1000;
 /// A question whose answer is a JSON object.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'q> {
-    /// What the task is.
+    /// The task.
     pub system: &'q str,
-    /// What it is about.
+    /// The input.
     pub user: &'q str,
-    /// What the answer is called, in letters, digits and `_`.
+    /// The name of the answer, in letters, digits and `_`.
     pub name: &'q str,
     /// The JSON Schema of the answer: an object, strict in OpenAI's sense (everything required, nothing additional).
     pub schema: &'q Value,
-    /// The longest answer, if it matters.
+    /// The limit of output tokens, if any.
     pub max_tokens: Option<u32>,
 }
 
-/// Ways to ask for JSON, the best first.
+/// Modes to request JSON, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JsonMode {
     Schema,
@@ -40,7 +40,7 @@ enum JsonMode {
 const JSON_MODES: [JsonMode; 3] = [JsonMode::Schema, JsonMode::Object, JsonMode::Words];
 
 impl Model {
-    /// The JSON object that a model answers with. A way of asking that its server refuses is not tried again.
+    /// The JSON object of an answer. A mode that the server refuses is not tried again.
     pub async fn json(&self, question: Question<'_>) -> Result<Value, ModelError> {
         let _turn = self.turn().await;
         let mut json_mode = usize::from(self.json_mode.load(Ordering::Relaxed));
@@ -86,7 +86,7 @@ impl Model {
             (Dialect::OpenAi, JsonMode::Object) => {
                 request.insert("response_format".to_owned(), json!({ "type": "json_object" }));
             }
-            // A tool that must be called is the way there that all models know.
+            // A forced tool call is the mode that all models of this provider support.
             (Dialect::Anthropic, JsonMode::Schema | JsonMode::Object) => {
                 let tool = Tool::new(name, "Takes the answer.", schema.clone());
                 request.insert("tools".to_owned(), json!([crate::Format::Anthropic.tool(&tool, name)]));
@@ -97,12 +97,12 @@ impl Model {
     }
 }
 
-/// Whether the request was refused as it is; what else is wrong with it shows on the last rung.
+/// Whether the server refused the request. Other errors of the request show in the last mode.
 fn is_refused(failure: &ModelError) -> bool {
     matches!(failure.kind, ModelErrorKind::Refused { status: 400 | 404 | 415 | 422 | 501, .. })
 }
 
-/// The first JSON object in a text, whatever is around it. What a model thought aloud is no answer.
+/// The first JSON object in a text. Text in thinking tags is skipped.
 pub fn first_object(text: &str) -> Option<Value> {
     let said = text.rsplit_once("</think>").map_or(text, |(_, said)| said);
     let places = said.match_indices('{').map(|(place, _)| place).take(MAX_CANDIDATES);
@@ -113,7 +113,7 @@ pub fn first_object(text: &str) -> Option<Value> {
         }
         let mut values = serde_json::Deserializer::from_str(&said[place..]).into_iter::<Value>();
         if let Some(Ok(value)) = values.next() {
-            // `{}` in prose is no answer, unless there is nothing else.
+            // `{}` in prose is not an answer, unless there is nothing else.
             if value.as_object().is_some_and(|object| !object.is_empty()) || said.trim() == "{}" {
                 return Some(value);
             }

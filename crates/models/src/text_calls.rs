@@ -19,10 +19,10 @@ use crate::{SafeNames, Tool};
 
 const FENCE: &str = "```";
 
-/// What a call is called that does not even say its tool's name.
+/// The tool name of a call that names none.
 const UNREADABLE: &str = "tool_call";
 
-/// The same conversation for who has no tools: they are told of, and used, in words.
+/// The same conversation with tools and calls as text.
 pub(crate) fn spoken(conversation: &Conversation, tools: &[Tool], names: &SafeNames) -> Conversation {
     let turns = conversation.turns.iter().map(|turn| match turn {
         Turn::User(parts) => Turn::User(parts.clone()),
@@ -37,7 +37,7 @@ pub(crate) fn spoken(conversation: &Conversation, tools: &[Tool], names: &SafeNa
     Conversation { system: instructed(&conversation.system, tools, names), turns: turns.collect() }
 }
 
-/// An answer in which calls are what they mean.
+/// An answer with the calls in its text converted to calls.
 pub(crate) fn understood(mut answer: Answer, names: &SafeNames) -> Answer {
     let (text, calls) = calls_in(&answer.text, names);
     if calls.is_empty() {
@@ -70,7 +70,7 @@ fn instructed(system: &str, tools: &[Tool], names: &SafeNames) -> String {
 fn written(call: &ToolCall) -> String {
     let said = match call.parsed() {
         Ok(arguments) => serde_json::json!({ "name": call.name, "arguments": arguments }).to_string(),
-        // What could not be read is all that it said.
+        // The unreadable call is the whole answer.
         Err(_) => call.arguments.clone(),
     };
     format!("{FENCE}tool_call\n{said}\n{FENCE}")
@@ -80,7 +80,7 @@ fn reported(result: &ToolResult) -> String {
     format!("Result of {}:\n{}", result.name, result.words())
 }
 
-/// What is said beside the calls, and the calls.
+/// The text without the calls, and the calls.
 fn calls_in(text: &str, names: &SafeNames) -> (String, Vec<(String, String)>) {
     let said = text.rsplit_once("</think>").map_or(text, |(_, said)| said);
     if let Some(calls) = read(said, names, false) {
@@ -103,11 +103,12 @@ struct Block<'t> {
     start: usize,
     end: usize,
     inner: &'t str,
-    /// It says that it is a call.
+    /// Whether it is marked as a call.
     is_marked: bool,
 }
 
-/// The next fenced block or tag. One without an end goes to the end of the text: many models stop right before it.
+/// The next fenced block or tag. One without an end extends to the end of the text: many models stop right before the
+/// end mark.
 fn next_block(text: &str) -> Option<Block<'_>> {
     let fence = text.find(FENCE).and_then(|start| {
         let label_at = start + FENCE.len();
@@ -130,12 +131,12 @@ fn next_block(text: &str) -> Option<Block<'_>> {
     }
 }
 
-/// The calls in a text that is nothing but them. Without a mark only tools that exist are called: other objects with a
-/// name are examples.
+/// The calls in a text that contains nothing else. Without a mark, only existing tools count: other objects with a name
+/// are examples.
 fn read(text: &str, names: &SafeNames, is_marked: bool) -> Option<Vec<(String, String)>> {
     let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text.trim()).into_iter().collect();
     let Ok(values) = values else {
-        // A call that cannot be read is a call all the same: the model hears what is wrong with it.
+        // An unreadable call still counts as a call, so that the model gets the error.
         let text = text.trim();
         let is_meant = is_marked && text.starts_with(['{', '[']);
         return is_meant.then(|| vec![(name_in(text).unwrap_or_else(|| UNREADABLE.to_owned()), text.to_owned())]);

@@ -1,7 +1,7 @@
-//! Tools as each provider wants them: what stands under `tools` in a request.
+//! Tools in the format of each provider: the value of `tools` in a request.
 //!
-//! - here: the four forms; `object`: schemas whose top is a plain object, which all want; `gemini`: the part of JSON
-//!   Schema that Gemini takes
+//! - here: the four formats; `object`: schemas with a plain object at the top, which all require; `gemini`: the subset
+//!   of JSON Schema that Gemini supports
 
 mod gemini;
 mod object;
@@ -13,35 +13,35 @@ use serde_json::{Value, json};
 
 use crate::{SafeNames, Tool};
 
-/// The most of a description that OpenAI takes.
+/// The longest description that OpenAI accepts.
 const MAX_OPENAI_DESCRIPTION_LEN: usize = 1024;
 
-/// How many values of schemas are copied for one tool, and for all tools of a list: references may make a small schema
-/// stand for a huge one.
+/// How many schema values are copied for one tool, and for all tools of a list: references can expand a small schema to
+/// a huge one.
 const MOST_COPIED_OF_TOOL: usize = 100_000;
 const MOST_COPIED_OF_LIST: usize = 1_000_000;
 
-/// Tools in the form of a provider.
+/// Tools in the format of a provider.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Forms {
-    /// What stands under `tools` in a request.
-    pub tools: Value,
-    /// The names of those whose parameters are not all told, because their schemas are too large.
+pub struct Forms<T> {
+    /// The value of `tools` in a request.
+    pub tools: T,
+    /// The names of tools whose parameters are incomplete, because their schemas are too large.
     pub cut: Vec<String>,
 }
 
-/// The tools were not all put into a form in time.
+/// The tools were not all converted in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{done} of {of} tools were put into the form in time")]
+#[error("only {done} of {of} tools were converted in time")]
 pub struct TooSlow {
     done: usize,
     of: usize,
 }
 
-/// Whose form.
+/// The format of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// OpenAI's `/chat/completions`, and everybody who is compatible with it.
+    /// OpenAI's `/chat/completions` and compatible servers.
     OpenAi,
     /// OpenAI's `/responses`.
     OpenAiResponses,
@@ -51,16 +51,16 @@ pub enum Format {
     Gemini,
 }
 
-/// A word that names no form.
+/// An unknown format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no format of tools; there are openai, openai-responses, anthropic and gemini")]
+#[error("`{0}` is not a format of tools; use openai, openai-responses, anthropic or gemini")]
 pub struct UnknownFormat(String);
 
 impl Format {
-    /// All there are.
+    /// All formats.
     pub const ALL: [Self; 4] = [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini];
 
-    /// As users write it.
+    /// The name of the format.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -70,30 +70,69 @@ impl Format {
         }
     }
 
-    /// What stands under `tools` in a request. A tool that has no safe name is left out.
+    /// The value of `tools` in a request. Tools without a safe name are omitted.
     pub fn tools(self, tools: &[Tool], names: &SafeNames) -> Value {
         let each = tools.iter().filter_map(|tool| Some(self.tool(tool, names.safe(&tool.name)?)));
         self.listed(each.collect())
     }
 
-    /// The same for tools that nobody has chosen among: all share one budget of copied values, and the work ends when
-    /// `is_over` says so: its deadline passed, or nobody waits for it.
-    pub fn tools_until(self, tools: &[Tool], names: &SafeNames, is_over: &dyn Fn() -> bool) -> Result<Forms, TooSlow> {
+    /// The same for an unfiltered list: all tools share one budget of copied values, and the work stops when `is_over`
+    /// returns true, because its deadline passed or nobody waits for it.
+    pub fn tools_until(
+        self,
+        tools: impl ExactSizeIterator<Item = Tool>,
+        names: &SafeNames,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Forms<Value>, TooSlow> {
+        let mut all = Vec::new();
+        let cut = self.each_until(tools, names, is_over, |form| all.push(form))?;
+        Ok(Forms { tools: self.listed(all), cut })
+    }
+
+    /// The same as JSON. Of a long list, only one tool at a time exists as a tree, which takes many times its bytes.
+    pub fn json_until(
+        self,
+        tools: impl ExactSizeIterator<Item = Tool>,
+        names: &SafeNames,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Forms<String>, TooSlow> {
+        let mut all = String::new();
+        let cut = self.each_until(tools, names, is_over, |form| {
+            if !all.is_empty() {
+                all.push(',');
+            }
+            all.push_str(&form.to_string());
+        })?;
+        let tools = match self {
+            Self::Gemini if !all.is_empty() => format!(r#"[{{"functionDeclarations":[{all}]}}]"#),
+            _ => format!("[{all}]"),
+        };
+        Ok(Forms { tools, cut })
+    }
+
+    /// Passes on one form after the other. Returns the names of those that are cut.
+    fn each_until(
+        self,
+        tools: impl ExactSizeIterator<Item = Tool>,
+        names: &SafeNames,
+        is_over: &dyn Fn() -> bool,
+        mut take: impl FnMut(Value),
+    ) -> Result<Vec<String>, TooSlow> {
         let mut copies_left = MOST_COPIED_OF_LIST;
-        let (mut all, mut cut) = (Vec::new(), Vec::new());
-        for tool in tools {
+        let (mut cut, of) = (Vec::new(), tools.len());
+        for (done, tool) in tools.enumerate() {
             if is_over() {
-                return Err(TooSlow { done: all.len(), of: tools.len() });
+                return Err(TooSlow { done, of });
             }
             let Some(safe_name) = names.safe(&tool.name) else { continue };
-            let (form, cost) = self.form(tool, safe_name, copies_left.min(MOST_COPIED_OF_TOOL));
+            let (form, cost) = self.form(&tool, safe_name, copies_left.min(MOST_COPIED_OF_TOOL));
             copies_left -= cost.copied;
+            take(form);
             if cost.is_cut {
-                cut.push(tool.name.clone());
+                cut.push(tool.name);
             }
-            all.push(form);
         }
-        Ok(Forms { tools: self.listed(all), cut })
+        Ok(cut)
     }
 
     fn listed(self, all: Vec<Value>) -> Value {
@@ -104,12 +143,12 @@ impl Format {
         }
     }
 
-    /// One tool under its safe name; for Gemini, one of the `functionDeclarations`.
+    /// One tool with its safe name; for Gemini, one of the `functionDeclarations`.
     pub fn tool(self, tool: &Tool, safe_name: &str) -> Value {
         self.form(tool, safe_name, MOST_COPIED_OF_TOOL).0
     }
 
-    /// The same, and what it cost. Only Gemini's form follows references; what the others copy is what the server wrote.
+    /// The same, with its cost. Only Gemini's format expands references; the others copy the server's schema.
     fn form(self, tool: &Tool, safe_name: &str, most_copied: usize) -> (Value, Cost) {
         let mut cost = Cost::default();
         let form = match self {
@@ -121,7 +160,7 @@ impl Format {
                     "parameters": object::plain(&tool.schema),
                 },
             }),
-            // Strict is the default there, and most tools' schemas are not strict.
+            // Strict mode is the default there, and the schemas of most tools are not strict.
             Self::OpenAiResponses => json!({
                 "type": "function",
                 "name": safe_name,
@@ -138,7 +177,7 @@ impl Format {
                 let mut declaration = json!({ "name": safe_name, "description": tool.description });
                 let parameters;
                 (parameters, cost) = gemini::schema(&tool.schema, most_copied);
-                // It refuses an object without properties.
+                // Gemini refuses an object without properties.
                 if parameters.get("properties").is_some() {
                     declaration["parameters"] = parameters;
                 }
@@ -149,12 +188,12 @@ impl Format {
     }
 }
 
-/// What a form took.
+/// The cost of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Cost {
-    /// How many values were copied for it.
+    /// How many values were copied.
     copied: usize,
-    /// Whether something was left out because there was too much of it.
+    /// Whether a part was omitted because the schema is too large.
     is_cut: bool,
 }
 
@@ -217,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_without_parameters_has_none_at_gemini_and_an_empty_object_elsewhere() {
+    fn a_tool_without_parameters_has_none_for_gemini_and_an_empty_object_for_others() {
         for schema in [json!({}), json!({"type": "object"}), json!(true), json!(null), json!("nonsense")] {
             let tool = Tool::new("now", "", schema);
             assert_eq!(Format::Gemini.tool(&tool, "now"), json!({"name": "now", "description": ""}));
@@ -236,20 +275,34 @@ mod tests {
         let mut tools: Vec<Tool> = (0..200).map(|n| Tool::new(format!("t{n:03}"), "", large.clone())).collect();
         tools.insert(0, Tool::new("small", "", json!({"properties": {"a": {"type": "string"}}})));
         let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
-        let forms = Format::Gemini.tools_until(&tools, &names, &|| false).unwrap();
+        let forms = Format::Gemini.tools_until(tools.iter().cloned(), &names, &|| false).unwrap();
         assert_eq!(forms.tools[0]["functionDeclarations"].as_array().unwrap().len(), 201, "each is there");
         assert!(forms.cut.len() > 180 && !forms.cut.contains(&"small".to_owned()), "{}", forms.cut.len());
         assert!(forms.tools.to_string().len() < 20_000_000, "{} bytes", forms.tools.to_string().len());
-        let others = Format::OpenAi.tools_until(&tools, &names, &|| false).unwrap();
+        let others = Format::OpenAi.tools_until(tools.iter().cloned(), &names, &|| false).unwrap();
         assert!(others.cut.is_empty());
     }
 
     #[test]
-    fn a_list_that_nobody_waits_for_ends() {
+    fn json_of_a_list_matches_its_parsed_form() {
+        let (one, _) = weather();
+        let several = vec![one[0].clone(), Tool::new("now", "", json!({"type": "object"}))];
+        for tools in [Vec::new(), one, several] {
+            let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
+            for format in Format::ALL {
+                let json = format.json_until(tools.iter().cloned(), &names, &|| false).unwrap();
+                let read: Value = serde_json::from_str(&json.tools).unwrap();
+                assert_eq!(read, format.tools(&tools, &names), "{format}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_conversion_ends_when_it_is_interrupted() {
         let (tools, names) = weather();
         for format in Format::ALL {
-            let error = format.tools_until(&tools, &names, &|| true).unwrap_err();
-            assert_eq!(error.to_string(), "0 of 1 tools were put into the form in time");
+            let error = format.tools_until(tools.iter().cloned(), &names, &|| true).unwrap_err();
+            assert_eq!(error.to_string(), "only 0 of 1 tools were converted in time");
         }
     }
 
@@ -263,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_has_a_word_that_leads_back_to_it() {
+    fn every_format_has_a_name_that_parses() {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
         }

@@ -1,4 +1,4 @@
-//! Conversations with a model that speaks like Anthropic's.
+//! Conversations with a scripted Anthropic server.
 
 use models::{Part, Stop, ToolResult, Usage};
 use serde_json::json;
@@ -7,7 +7,7 @@ use testkit::{ModelReply, ModelServer};
 use crate::fixture::{anthropic, ask, question};
 
 #[tokio::test]
-async fn words_are_heard_as_they_come() {
+async fn text_is_streamed_as_it_arrives() {
     let server = ModelServer::start();
     server.say(ModelReply::anthropic_text("Sunny, all day."));
     let (answer, heard) = ask(&anthropic(&server), &question()).await;
@@ -59,7 +59,7 @@ async fn several_tools_are_called_in_one_turn_and_their_results_go_back() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_is_asked_again_only_before_the_first_word() {
+async fn an_error_in_the_stream_is_retried_only_before_the_first_word() {
     let server = ModelServer::start();
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     server.say(ModelReply::events(format!("event: error\ndata: {error}\n\n")));
@@ -72,7 +72,10 @@ async fn an_error_in_the_stream_is_asked_again_only_before_the_first_word() {
     let (failed, heard) = ask(&model, &question()).await;
     let failed = failed.unwrap_err();
     assert_eq!(heard, ["Su"]);
-    assert!(failed.to_string().ends_with("its answer ended with an error: Overloaded (overloaded_error)"), "{failed}");
+    assert!(
+        failed.to_string().ends_with("its response ended with an error: Overloaded (overloaded_error)"),
+        "{failed}"
+    );
     assert_eq!(server.asked().len(), 3);
 }
 

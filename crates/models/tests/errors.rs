@@ -1,4 +1,4 @@
-//! Providers that refuse, break off, hang, or are not there.
+//! Providers that refuse, disconnect, hang, or are unreachable.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use testkit::{ModelReply, ModelServer, wait_until};
 use crate::fixture::{QUICK, ask, openai, question, with};
 
 #[tokio::test]
-async fn a_busy_provider_is_asked_again_when_it_says_so() {
+async fn a_busy_provider_is_retried_after_its_retry_after() {
     let server = ModelServer::start();
     server.say(ModelReply::refused(429, "Slow down").with("Retry-After", "0.05"));
     server.say(ModelReply::refused(503, "Later").with("Retry-After-Ms", "50"));
@@ -21,14 +21,14 @@ async fn a_busy_provider_is_asked_again_when_it_says_so() {
 }
 
 #[tokio::test]
-async fn a_provider_that_stays_busy_or_wants_too_much_patience_is_left_alone() {
+async fn a_provider_that_stays_busy_or_demands_a_long_pause_is_given_up() {
     let server = ModelServer::start();
     server.answer_by(|_| ModelReply::refused(529, "Overloaded"));
     let failed = ask(&openai(&server), &question()).await.0.unwrap_err();
     assert_eq!(
         failed.to_string(),
         format!(
-            "the model `gpt-test` at {} did not answer: it is busy (HTTP 529): Overloaded (scripted)",
+            "the model `gpt-test` at {} did not answer: it is overloaded (HTTP 529): Overloaded (scripted)",
             server.openai_url()
         )
     );
@@ -53,7 +53,7 @@ async fn a_refusal_is_reported_in_the_providers_words_without_the_key() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_before_its_first_word_is_asked_for_again() {
+async fn an_answer_that_ends_before_its_first_word_is_requested_again() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_text("Sunny.").breaks_after(0));
     server.say(ModelReply::openai_text("Sunny."));
@@ -66,7 +66,7 @@ async fn an_answer_that_breaks_off_before_its_first_word_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_without_a_last_word_is_no_answer() {
+async fn a_stream_without_its_final_event_is_not_an_answer() {
     let server = ModelServer::start();
     server.answer_by(|_| ModelReply::events("data: {\"choices\": []}\n\n".to_owned()));
     let failed = ask(&openai(&server), &question()).await.0.unwrap_err();
@@ -97,7 +97,7 @@ async fn something_that_is_no_model_is_recognised() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_reported_with_a_hint() {
+async fn an_unreachable_service_is_reported_with_a_hint() {
     let server = ModelServer::start();
     let model = openai(&server);
     drop(server);
@@ -132,13 +132,13 @@ async fn to_stop_waiting_cancels() {
     });
     let waiting = tokio::task::spawn_blocking(move || {
         server.wait_for(1);
-        // It stays, so that there is something to wait for.
+        // The server keeps the connection open, so that there is something to wait for.
         server
     });
     let _server = waiting.await.unwrap();
     asking.abort();
     assert!(asking.await.unwrap_err().is_cancelled());
-    // Its turn is free again.
+    // The slot is free again.
     let other = ModelServer::start();
     other.say(ModelReply::openai_text("Sunny."));
     wait_until("the model is only ours", || (Arc::strong_count(&model) == 1).then_some(()));

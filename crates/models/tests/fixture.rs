@@ -1,4 +1,4 @@
-//! What the tests have in common: a model that does not wait long, and tools to be used.
+//! Shared by the tests: a model with short timeouts, and tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) fn tools() -> (Vec<Tool>, SafeNames) {
     (tools, names)
 }
 
-/// Asks with tools; the answer, and what was heard of it.
+/// Requests an answer with tools; returns it and its events.
 pub(crate) async fn ask(model: &Model, conversation: &Conversation) -> (Result<Answer, ModelError>, Vec<String>) {
     let (tools, names) = tools();
     let mut heard = Vec::new();

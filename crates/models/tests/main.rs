@@ -1,4 +1,4 @@
-//! Models over real HTTP, as scripted servers play them.
+//! Models over real HTTP, played by scripted servers.
 
 mod anthropic;
 mod errors;

@@ -1,4 +1,4 @@
-//! Conversations with a model that speaks like OpenAI's.
+//! Conversations with a scripted OpenAI server.
 
 use models::{Part, Stop, ToolResult, Usage};
 use serde_json::json;
@@ -7,7 +7,7 @@ use testkit::{ModelReply, ModelServer};
 use crate::fixture::{ask, openai, question};
 
 #[tokio::test]
-async fn words_are_heard_as_they_come() {
+async fn text_is_streamed_as_it_arrives() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_text("Sunny, all day."));
     let (answer, heard) = ask(&openai(&server), &question()).await;
@@ -74,7 +74,7 @@ async fn a_stream_may_be_cut_anywhere() {
 async fn servers_that_only_resemble_openai_are_understood() {
     let server = ModelServer::start();
     let call = |piece: serde_json::Value| json!({"tool_calls": [piece]});
-    // Calls without an index, each whole.
+    // Calls without an index, each complete.
     server.say(ModelReply::openai(
         vec![
             call(json!({"id": "a", "function": {"name": "now", "arguments": "{}"}})),
@@ -118,7 +118,7 @@ async fn servers_that_only_resemble_openai_are_understood() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_reach_whoever_asked_and_are_not_sent_back() {
+async fn invalid_json_arguments_reach_the_caller_and_are_not_sent_back() {
     let server = ModelServer::start();
     server.say(ModelReply::openai_calls(&[("a", "sky_weather", r#"{"city": "#)]));
     server.say(ModelReply::openai_text("Sorry."));
@@ -134,7 +134,7 @@ async fn arguments_that_are_no_json_reach_whoever_asked_and_are_not_sent_back() 
 }
 
 #[tokio::test]
-async fn a_model_that_cannot_call_tools_is_told_of_them_in_words() {
+async fn a_model_without_tool_calls_gets_its_tools_in_the_prompt() {
     let server = ModelServer::start();
     server.say(ModelReply::refused(400, "registry.ollama.ai/library/x does not support tools"));
     server.say(ModelReply::openai_text("```tool_call\n{\"name\": \"now\", \"arguments\": {}}\n```"));
@@ -143,7 +143,7 @@ async fn a_model_that_cannot_call_tools_is_told_of_them_in_words() {
     let (answer, heard) = ask(&model, &conversation).await;
     assert_eq!(answer.unwrap().calls[0].name, "now");
     assert_eq!(heard, ["(now)"]);
-    // It is not asked in vain a second time.
+    // It is not tried a second time.
     assert_eq!(ask(&model, &conversation).await.0.unwrap().text, "Noon.");
     let asked = server.asked();
     assert_eq!(asked.len(), 3);

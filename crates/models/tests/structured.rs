@@ -1,4 +1,4 @@
-//! Answers that are JSON, and vectors.
+//! Answers that are JSON, and embeddings.
 
 use models::{Model, ModelErrorKind, Question};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ async fn colour(model: &Model) -> Result<Value, models::ModelError> {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_schema_is_asked_in_another_way_and_that_is_remembered() {
+async fn a_model_api_without_schema_support_gets_another_request_form_from_then_on() {
     let server = ModelServer::start();
     server.say(ModelReply::refused(400, "response_format json_schema is not supported"));
     server.say(ModelReply::refused(422, "response_format is unknown"));

@@ -1,8 +1,8 @@
-//! Putting results into a text: under their blocks, and nowhere else.
+//! Writes results into a text, below their blocks and nowhere else.
 //!
-//! The text may have changed since the run began. A block is found again by what it says; one that is not found, or
-//! whose result somebody edited meanwhile, is left alone and told. Before a new text is handed out it is read again:
-//! without its results it must be the old one, byte for byte.
+//! The text may have changed since the run started. A block is found again by its content; if it is not found, or its
+//! result was edited in the meantime, it is left unchanged and reported. The new text is parsed again before it is
+//! returned: without its results it must be the old one, byte for byte.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,13 +13,13 @@ use crate::region::{self, Found, Note};
 use crate::render::{Attachment, Rendered, Style, rendered};
 use crate::run::{BlockResult, Finished, Report, Status};
 
-/// So often a text is read again to find out which results do not fit into it, beyond which the rest is left out.
+/// How often a text is parsed again to find results that do not fit. After that, the rest is skipped.
 const MAX_MATCH_ATTEMPTS: usize = 64;
 
-/// How results are put into a text.
+/// How results are written into a text.
 #[derive(Debug, Clone, Copy)]
 pub struct ApplyOptions<'a> {
-    /// Whether results that somebody edited are replaced.
+    /// Whether results that were edited by hand are replaced.
     pub force: bool,
     /// The folder for attachments, as the document names it: `notes.assets`.
     pub folder: &'a str,
@@ -30,15 +30,15 @@ pub struct ApplyOptions<'a> {
 pub struct Applied {
     /// The text.
     pub text: String,
-    /// How it came from the old one, from the top.
+    /// The edits of the old text, from top to bottom.
     pub edits: Vec<Edit>,
-    /// The files that it refers to.
+    /// The files that the text links to.
     pub attachments: Vec<Attachment>,
-    /// What became of every result.
+    /// What happened to each result.
     pub placements: Vec<Placement>,
 }
 
-/// A change of a text.
+/// An edit of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Edit {
     /// The first byte that is replaced.
@@ -47,48 +47,48 @@ pub struct Edit {
     pub end: usize,
     /// The line of the first byte, from 1.
     pub line: usize,
-    /// What comes there.
+    /// The replacement.
     pub text: String,
 }
 
-/// What became of a result.
+/// What happened to a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Placement {
-    /// The block's number in the text that was planned with.
+    /// The number of the block in the planned text.
     pub number: usize,
-    /// Where it went.
+    /// The outcome.
     pub fate: PlacementOutcome,
 }
 
-/// Where a result went.
+/// What happened to a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlacementOutcome {
-    /// It is in the text.
+    /// It was written.
     Written,
     /// The same result was there already.
     Unchanged,
-    /// There is nothing to be written for this block.
+    /// There is no result to write for this block.
     Nothing,
-    /// The block is gone or says something else by now.
+    /// The block was removed or changed.
     BlockChanged,
-    /// The result that is there was edited, or lost its end.
+    /// The existing result was edited, or has no closing mark.
     Kept,
-    /// It would have changed more than its own place.
+    /// It would have changed other parts of the text.
     Unfit,
 }
 
-/// A result on its way into a text.
+/// A result to be written.
 struct Placing {
     number: usize,
-    /// The place of the block among those of the document.
+    /// The index of the block in the document.
     fence: usize,
     edit: Edit,
     id: String,
     attachments: Vec<Attachment>,
 }
 
-/// Puts the results of a run into a text.
+/// Writes the results of a run into a text.
 pub fn apply(text: &str, report: &Report, options: &ApplyOptions<'_>) -> Applied {
     let document = Document::parse(text);
     let same = fences_by_words(&document);
@@ -126,8 +126,8 @@ pub fn apply(text: &str, report: &Report, options: &ApplyOptions<'_>) -> Applied
     Applied { text, edits, attachments, placements: fates }
 }
 
-/// The results that fit, and the numbers of those that do not. Halves are tried until single ones are left: few that do
-/// not fit are found in few trials.
+/// The results that fit, and the numbers of those that do not. Bisects until single ones are left, so few misfits are
+/// found in few attempts.
 fn sorted_out(document: &Document, all: Vec<Placing>) -> (Vec<Placing>, HashSet<usize>) {
     let (mut fitting, mut unfit) = (Vec::new(), HashSet::new());
     let mut waiting = vec![all];
@@ -154,7 +154,7 @@ fn sorted_out(document: &Document, all: Vec<Placing>) -> (Vec<Placing>, HashSet<
     (fitting, unfit)
 }
 
-/// The blocks of a document by what they say.
+/// The blocks of a document by content.
 type SameFences<'a> = HashMap<(&'a str, &'a str), Vec<(usize, &'a Fence)>>;
 
 fn fences_by_words(document: &Document) -> SameFences<'_> {
@@ -205,7 +205,7 @@ fn prepared(
     Ok(Placing { number: finished.number, fence: place, edit, id, attachments })
 }
 
-/// The block that a result belongs to, by what it says and its place among those that say the same.
+/// The block of a result, by its content and its position among blocks of the same content.
 fn found_again<'a>(same: &SameFences<'a>, finished: &Finished) -> Result<(usize, &'a Fence), PlacementOutcome> {
     let source = &finished.source;
     let candidates = same.get(&(source.info.as_str(), source.content.as_str())).map(Vec::as_slice).unwrap_or_default();
@@ -215,7 +215,7 @@ fn found_again<'a>(same: &SameFences<'a>, finished: &Finished) -> Result<(usize,
     candidates.get(source.place).copied().filter(|(_, fence)| fence.is_closed).ok_or(PlacementOutcome::BlockChanged)
 }
 
-/// Whether the region that is there says the same, but for when it came and how long that took.
+/// Whether the existing region has the same content, apart from time and duration.
 fn is_same(shown: &BlockResult, there: &Note, id: &str, style: &Style<'_>) -> bool {
     let note = Note { at: there.at.clone(), took_ms: there.took_ms, ..shown.note.clone() };
     note == *there && region::marked(&rendered(&shown.content, &note, style).lines, &note).0 == id
@@ -237,7 +237,7 @@ fn edited(text: &str, placings: &[Placing]) -> String {
     out
 }
 
-/// Whether a text with these results is the same document with these results, and nothing else.
+/// Whether the text with these results is the same document with these results, and nothing else.
 fn fits(document: &Document, placings: &[Placing]) -> bool {
     if placings.is_empty() {
         return true;
@@ -259,7 +259,7 @@ fn fits(document: &Document, placings: &[Placing]) -> bool {
         && new.without_results() == document.without_results()
 }
 
-/// The old headings with the lines of the new ones, if there are as many.
+/// The old headings with the lines of the new ones, if there are equally many.
 fn moved_headings(old: &Document, new: &Document) -> Vec<Heading> {
     let mut headings = old.headings().to_vec();
     for (heading, moved) in headings.iter_mut().zip(new.headings()) {

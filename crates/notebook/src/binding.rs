@@ -1,8 +1,8 @@
-//! Which server a part of a document is bound to, and why.
+//! Bindings: which server a part of a document uses, and why.
 //!
-//! A binding holds for lines: those of a section, of a block with an id, of a range, or all. Where several hold, the
-//! one for the fewest lines wins: a child overrides its parent. For the same part, the document's own words win over
-//! those of the registry, and a comment in the text over front matter.
+//! A binding applies to lines: those of a section, of a block with an id, of a range, or all. If several apply, the one
+//! for the fewest lines wins: a child overrides its parent. For the same part, bindings in the document take precedence
+//! over those of the registry, and comments over front matter.
 
 mod front_matter;
 mod line_bindings;
@@ -19,26 +19,25 @@ use crate::problem::{Fault, clipped};
 use line_bindings::LineBindings;
 pub use pattern::{MAX_PATTERN_LENGTH, bindings_for, fuzz_glob, matches_path};
 
-/// Bindings may hold at so many places: a document of many headings with the same words has many. With more of them the
-/// document is refused, for nobody could tell what the rest is bound to.
+/// The limit of places where bindings apply: many headings may have the same text. A document with more is refused,
+/// because the bindings of the rest would be unknown.
 pub(crate) const MAX_BINDING_PLACES: usize = 100_000;
 
-/// Bindings of one document: in its front matter, and as many again in the registry. More than anybody writes.
+/// The limit of bindings of one document: in its front matter, and again in the registry.
 pub const MAX_BINDINGS: usize = 1_000;
-/// Characters of a heading, of the id of a block or of the name of a server in a binding. They are repeated for every
-/// block that is bound by it.
+/// The limit of characters of a heading, block id or server name in a binding. They are repeated for every bound block.
 pub const MAX_BINDING_TEXT: usize = 1_000;
 
-/// Characters of a heading, and of a server's name, that a comment binds. They are repeated as well.
+/// The limit of characters of a heading and of a server name in a comment. They are repeated as well.
 const LONGEST_SHOWN_HEADING: usize = 200;
 
 /// A part of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "section_type", rename_all = "lowercase")]
 pub enum Section {
-    /// All of it.
+    /// The whole document.
     Document,
-    /// What stands under the headings that are called this: `Tools`, or `## Tools` for those of that level.
+    /// The sections of headings with this text: `Tools`, or `## Tools` for that level only.
     Heading {
         /// The heading.
         heading_text: String,
@@ -48,7 +47,7 @@ pub enum Section {
         /// The id, with or without its `^`.
         block_id: String,
     },
-    /// Lines, the last included. Lines of results are not counted, so that no run moves a binding.
+    /// A range of lines, including the last. Lines of results do not count, so that a run does not move a binding.
     Range {
         /// The first line, from 1.
         start_line: usize,
@@ -57,7 +56,7 @@ pub enum Section {
     },
 }
 
-/// Who says so.
+/// Where a binding is declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "origin", rename_all = "snake_case")]
 pub enum Origin {
@@ -66,37 +65,37 @@ pub enum Origin {
         /// Its line.
         line: usize,
     },
-    /// The YAML at the beginning of the document.
+    /// The YAML at the start of the document.
     FrontMatter {
-        /// The line there.
+        /// The line in it.
         line: usize,
     },
-    /// Somebody outside of the document.
+    /// The registry.
     Registry,
 }
 
-/// A part of a document, and the server whose tools may be used there.
+/// A part of a document, and the server that it uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Binding {
-    /// Which part.
+    /// The part.
     #[serde(flatten)]
     pub section: Section,
-    /// The server's name.
+    /// The name of the server.
     pub server: String,
-    /// Whether it holds for the sections inside this part, too.
+    /// Whether the sections inside inherit it.
     pub inherit_to_children: bool,
-    /// Who says so.
+    /// Where it is declared.
     #[serde(flatten)]
     pub origin: Origin,
 }
 
-/// The server that a place is bound to, and why.
+/// The binding of a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bound {
-    /// The binding that holds.
+    /// The binding that applies.
     #[serde(flatten)]
     pub binding: Binding,
-    /// Whether it holds because it does for a section around this one.
+    /// Whether it belongs to an enclosing section.
     pub is_inherited: bool,
 }
 
@@ -106,25 +105,25 @@ pub struct Bindings<'a> {
     document: &'a Document,
     placed: Vec<Placed>,
     line_bindings: LineBindings,
-    /// What is wrong with those that the document makes.
+    /// Problems with the bindings in the document.
     pub faults: Vec<Fault>,
-    /// What there is more of than allowed: bindings, places at which they hold, or parts of the document. No block of the
-    /// document is run then.
+    /// What exceeds a limit: bindings, places where they apply, or parts of the document. No block of the document is
+    /// run then.
     pub(crate) excess: Option<Fault>,
 }
 
-/// A binding and one of the places that it is for.
+/// A binding at one of its places.
 #[derive(Debug, Clone)]
 struct Placed {
     binding: Binding,
     /// The lines of the part, without those of results.
     lines: Range<usize>,
-    /// Those in which it holds: fewer, if children do not inherit it.
+    /// The lines where it applies: fewer, if children do not inherit it.
     held: Range<usize>,
 }
 
 impl<'a> Bindings<'a> {
-    /// Those that the document makes, and those made outside for it.
+    /// The bindings in the document, and those of the registry.
     pub fn of(document: &'a Document, registered: &[Binding]) -> Self {
         let (from_matter, mut faults) = front_matter::bindings(document);
         let mut placed = Vec::new();
@@ -148,7 +147,7 @@ impl<'a> Bindings<'a> {
             excess.get_or_insert_with(|| too_many_registered(registered.len()));
         }
         for binding in from_matter.iter().chain(registered.iter().take(MAX_BINDINGS)) {
-            // One more than allowed, so that too many are noticed.
+            // One more than allowed, so that an excess is noticed.
             let left = MAX_BINDING_PLACES.saturating_sub(placed.len());
             let places = places(document, &mut names, &binding.section, left + 1);
             if let Origin::FrontMatter { line } = binding.origin
@@ -168,7 +167,7 @@ impl<'a> Bindings<'a> {
         Self { document, placed, line_bindings, faults, excess }
     }
 
-    /// What a line is bound to.
+    /// The binding of a line.
     pub fn at(&self, line: usize) -> Option<Bound> {
         let source_line = self.document.line_without_results(line);
         let placed = &self.placed[self.line_bindings.at(source_line)?];
@@ -181,15 +180,15 @@ impl<'a> Bindings<'a> {
         Some(Bound { binding: placed.binding.clone(), is_inherited })
     }
 
-    /// Why nobody can tell what a part is bound to that no binding is for, if that is so: a restriction that cannot be
-    /// understood must not vanish. Names no line: this can end up in a result, and results move the lines below them, so
-    /// the next run would write something else. [`Self::faults`] has the line.
+    /// Why it is unknown whether an unbound part is meant to be bound, if that is so: an unreadable restriction must
+    /// not be ignored. The text contains no line number: it can become part of a result, and results move the lines
+    /// below them, so the next run would write another text. [`Self::faults`] has the line.
     pub(crate) fn unclear(&self) -> Option<String> {
         let Fault { what, .. } = self.faults.first()?;
-        Some(format!("no tools may be used while a binding of the document makes no sense ({what})"))
+        Some(format!("no tools may be used while the document has an invalid binding ({what})"))
     }
 
-    /// Every server that is named, with the line where, if that is in the document.
+    /// Every server that is named, with its origin.
     pub fn servers(&self) -> impl Iterator<Item = (&str, Origin)> {
         self.placed.iter().map(|placed| (placed.binding.server.as_str(), placed.binding.origin))
     }
@@ -207,7 +206,7 @@ impl fmt::Display for Section {
 }
 
 impl Origin {
-    /// Where it stands in the document; 1 for what stands elsewhere.
+    /// The line in the document; 1 for bindings from elsewhere.
     pub(crate) fn line(self) -> usize {
         match self {
             Self::Comment { line } | Self::FrontMatter { line } => line,
@@ -237,16 +236,13 @@ impl fmt::Display for Bound {
 }
 
 fn too_many_places(origin: Origin) -> Fault {
-    let what =
-        format!("bindings hold at more than {MAX_BINDING_PLACES} places of the document, so none of its blocks is run");
+    let what = format!("bindings apply at more than {MAX_BINDING_PLACES} places of the document, so no block is run");
     Fault { line: origin.line(), what }
 }
 
 fn too_many_registered(count: usize) -> Fault {
-    let what = format!(
-        "the registry has {count} bindings for this document; at most {MAX_BINDINGS} are allowed, so none of its blocks \
-         is run"
-    );
+    let what =
+        format!("the registry has {count} bindings for this document; the limit is {MAX_BINDINGS}, so no block is run");
     Fault { line: 1, what }
 }
 
@@ -254,7 +250,8 @@ fn place(document: &Document, binding: Binding, lines: Range<usize>) -> Placed {
     let is_range = matches!(binding.section, Section::Range { .. });
     let source = |line: usize| document.line_without_results(line);
     let lines = if is_range { lines } else { source(lines.start)..source(lines.end - 1) + 1 };
-    // The document's first child may be its first line; any other part begins with its own heading or above it.
+    // The first child of the document may start on its first line; any other part starts with its own heading or above
+    // it.
     let own = if matches!(binding.section, Section::Document) { 0 } else { lines.start };
     let child = document.headings.partition_point(|heading| source(heading.line) <= own);
     let first_child = document.headings.get(child).map(|heading| source(heading.line));
@@ -265,7 +262,7 @@ fn place(document: &Document, binding: Binding, lines: Range<usize>) -> Placed {
     Placed { binding, lines, held }
 }
 
-/// The headings of a document by their words, found when they are first asked for.
+/// The headings of a document by text, built on first use.
 struct HeadingNames<'a> {
     document: &'a Document,
     by_words: Option<HashMap<String, Vec<usize>>>,
@@ -276,7 +273,7 @@ impl<'a> HeadingNames<'a> {
         Self { document, by_words: None }
     }
 
-    /// The headings that could be called this, from the top.
+    /// The headings that may have this text, from top to bottom.
     fn like(&mut self, wanted: &str) -> &[usize] {
         let document = self.document;
         let by_words = self.by_words.get_or_insert_with(|| {
@@ -299,7 +296,7 @@ fn one_spaced(words: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The lines of every part that is meant, but for those beyond a bound.
+/// The lines of every matching part, up to a limit.
 fn places(document: &Document, names: &mut HeadingNames<'_>, section: &Section, most: usize) -> Vec<Range<usize>> {
     match section {
         Section::Document => std::iter::once(1..document.lines.count() + 1).collect(),
@@ -317,7 +314,7 @@ fn places(document: &Document, names: &mut HeadingNames<'_>, section: &Section, 
     }
 }
 
-/// The section of a heading, to be shown: a very long one is cut.
+/// The section of a heading for display; a very long one is truncated.
 fn heading_section(document: &Document, place: usize) -> Section {
     let heading = &document.headings[place];
     let words = heading.text.chars().take(LONGEST_SHOWN_HEADING + 1).collect();
@@ -341,10 +338,10 @@ fn absent(section: &Section) -> String {
     }
 }
 
-/// Two comments, or two entries of front matter, that bind the same lines to different servers.
+/// Conflicts: two comments, or two entries of front matter, that bind the same lines to different servers.
 fn contradictions(placed: &[Placed]) -> Vec<Fault> {
     let mut found = Vec::new();
-    // The first server that is named for the same lines, and the first that is another one.
+    // The first server for the same lines, and the first different one.
     let mut named: HashMap<_, (&str, Option<&str>)> = HashMap::new();
     for later in placed {
         let Binding { section, server, origin, .. } = &later.binding;
@@ -359,7 +356,10 @@ fn contradictions(placed: &[Placed]) -> Vec<Fault> {
             other.get_or_insert(server);
         }
         if let Some(earlier) = earlier {
-            found.push(Fault { line, what: format!("{section} is bound to `{earlier}` already; this is ignored") });
+            found.push(Fault {
+                line,
+                what: format!("{section} is already bound to `{earlier}`; this binding is ignored"),
+            });
         }
     }
     found

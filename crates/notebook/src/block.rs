@@ -1,4 +1,4 @@
-//! The blocks of a document that are ours, and what is written in them.
+//! The blocks of a document that can be run, and their content.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -11,19 +11,19 @@ use crate::schema::PropertyRule;
 use crate::toolbox::Server;
 use crate::yaml::{self, Entry, Node, Value};
 
-/// Languages in which a first line `tool: ...` is no surprise and no mistyped server.
+/// Languages in which a first line `tool: ...` is not a misspelled server.
 const OTHER_LANGUAGES: [&str; 14] =
     ["yaml", "yml", "json", "jsonc", "json5", "toml", "text", "txt", "md", "markdown", "bash", "sh", "python", "ini"];
 
-/// Who is to do what a block says.
+/// Who runs a block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Addressee {
-    /// This server: the block's language is its name.
+    /// This server: the language of the block is its name.
     Server(String),
-    /// The server that the section is bound to, or the first one: the block's language is `mcp`.
+    /// The server of the section, or the first one: the language of the block is `mcp`.
     AnyServer,
-    /// The assistant: the block's language is `assistant`.
+    /// The assistant: the language of the block is `assistant`.
     Assistant,
 }
 
@@ -32,9 +32,9 @@ pub enum Addressee {
 pub struct Block<'a> {
     /// Its number among those that can be run, from 1.
     pub number: usize,
-    /// Who is to do what it says.
+    /// Who runs it.
     pub addressee: Addressee,
-    /// Where it is and what it says.
+    /// Its position and content.
     pub fence: &'a Fence,
 }
 
@@ -42,15 +42,15 @@ pub struct Block<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Display {
-    /// In one line, where possible.
+    /// On one line, where possible.
     Inline,
     /// As a block.
     Block,
-    /// Behind a line that opens it.
+    /// In a collapsible section.
     Collapsed,
 }
 
-/// What a text in a result is.
+/// The format of text in a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -58,11 +58,11 @@ pub enum Format {
     Text,
     /// JSON.
     Json,
-    /// Markdown, shown as such if it stays within its bounds.
+    /// Markdown, rendered if it is self-contained.
     Markdown,
 }
 
-/// What a block wants done with its result.
+/// The display options of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DisplayOptions {
     pub(crate) display: Option<Display>,
@@ -77,7 +77,7 @@ impl FromStr for Display {
             "inline" => Ok(Self::Inline),
             "block" => Ok(Self::Block),
             "collapsed" => Ok(Self::Collapsed),
-            _ => Err("`display` is inline, block or collapsed"),
+            _ => Err("`display` must be inline, block or collapsed"),
         }
     }
 }
@@ -90,7 +90,7 @@ impl FromStr for Format {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
             "markdown" => Ok(Self::Markdown),
-            _ => Err("`format` is text, json or markdown"),
+            _ => Err("`format` must be text, json or markdown"),
         }
     }
 }
@@ -107,13 +107,13 @@ pub fn blocks<'a>(document: &'a Document, servers: &[Server]) -> (Vec<Block<'a>>
             ("mcp", None) => Addressee::AnyServer,
             (_, Some(server)) if names_tool(fence) => Addressee::Server(server.to_owned()),
             (_, Some(_)) => {
-                let what = format!("a `{language}` block that does not begin with `tool:` is left alone");
+                let what = format!("a `{language}` block that does not start with `tool:` is ignored");
                 remarks.push(Fault { line: fence.first_line, what });
                 continue;
             }
             (other, None) => {
                 if names_tool(fence) && !OTHER_LANGUAGES.contains(&other.to_ascii_lowercase().as_str()) {
-                    let what = format!("no server is called `{other}`; this block is left alone");
+                    let what = format!("there is no server `{other}`; this block is ignored");
                     remarks.push(Fault { line: fence.first_line, what });
                 }
                 continue;
@@ -127,7 +127,7 @@ pub fn blocks<'a>(document: &'a Document, servers: &[Server]) -> (Vec<Block<'a>>
 /// Servers by their names.
 pub(crate) struct ServerTable<'a> {
     exact: HashMap<&'a str, &'a Server>,
-    /// By names without case; nothing where several differ in nothing else.
+    /// By name, ignoring case; None if several differ only in case.
     folded: HashMap<String, Option<&'a str>>,
     first_enabled: Option<&'a str>,
 }
@@ -144,13 +144,13 @@ impl<'a> ServerTable<'a> {
         Self { exact, folded, first_enabled }
     }
 
-    /// A server by its name, or by the only name that differs from it in nothing but case.
+    /// A server by name, or by the only name that differs only in case.
     pub(crate) fn called(&self, name: &str) -> Option<&'a str> {
         let exact = self.exact.get(name).map(|server| server.name.as_str());
         exact.or_else(|| self.folded.get(&name.to_ascii_lowercase()).copied().flatten())
     }
 
-    /// A server by exactly its name.
+    /// A server by exact name.
     pub(crate) fn named(&self, name: &str) -> Option<&'a Server> {
         self.exact.get(name).copied()
     }
@@ -175,17 +175,17 @@ fn info_option<'a>(fence: &'a Fence, key: &str) -> Option<&'a str> {
     fence.info.split_whitespace().skip(1).find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
-/// What is written in a block: a tool, parameters, and perhaps wishes among them.
+/// The content of a block: a tool, parameters, and possibly display options among them.
 #[derive(Debug, Clone)]
 pub(crate) struct Written {
     pub(crate) tool: String,
     pub(crate) tool_line: usize,
-    /// What stands beside `tool`, with lines of the document.
+    /// The members except `tool`, with lines of the document.
     entries: Vec<Entry>,
     from_info: DisplayOptions,
 }
 
-/// Reads a block. Lines in what is told are those of the document.
+/// Parses a block. Lines in errors are those of the document.
 pub(crate) fn read(fence: &Fence, budget: &mut yaml::Budget) -> Result<Written, Problem> {
     let bad = |line: usize, what: String| Problem::new(ProblemKind::BadYaml, line, what);
     let from_info = display_options_of_info(fence).map_err(|what| bad(fence.first_line, what.to_owned()))?;
@@ -196,13 +196,13 @@ pub(crate) fn read(fence: &Fence, budget: &mut yaml::Budget) -> Result<Written, 
     let mut entries = match node.value {
         Value::Map(entries) => entries,
         Value::Null => Vec::new(),
-        _ => return Err(bad(first_line, "a block consists of `tool: NAME` and `parameter: value`".to_owned())),
+        _ => return Err(bad(first_line, "a block consists of `tool: NAME` and `parameter: value` lines".to_owned())),
     };
     if let Some(tool) = info_option(fence, "tool") {
         return Ok(Written { tool: tool.to_owned(), tool_line: fence.first_line, entries, from_info });
     }
     if entries.first().is_none_or(|entry| entry.key != "tool") {
-        return Err(bad(first_line, "a block must begin with `tool: NAME`".to_owned()));
+        return Err(bad(first_line, "a block must start with `tool: NAME`".to_owned()));
     }
     let Entry { line: tool_line, node, .. } = entries.remove(0);
     match node.value {
@@ -213,19 +213,18 @@ pub(crate) fn read(fence: &Fence, budget: &mut yaml::Budget) -> Result<Written, 
     }
 }
 
-/// What an assistant is asked, and how its answer is shown.
+/// The question to an assistant, and how its answer is shown.
 pub(crate) fn read_question(fence: &Fence) -> Result<(String, DisplayOptions), Problem> {
     let bad = |what: &str| Problem::new(ProblemKind::BadYaml, fence.first_line, what);
     let display_options = display_options_of_info(fence).map_err(bad)?;
     let words = fence.content.trim();
-    if words.is_empty() { Err(bad("the block asks nothing")) } else { Ok((words.to_owned(), display_options)) }
+    if words.is_empty() { Err(bad("the block contains no question")) } else { Ok((words.to_owned(), display_options)) }
 }
 
 impl Written {
-    /// Tells arguments and display hints apart. `display` and `format` in the body are hints only if the tool's schema
-    /// forbids an argument of that name: no argument is ever lost. If the schema leaves that open (see
-    /// [`PropertyRule::Unspecified`]), a value that is a valid hint is both. What was said behind the language already
-    /// is no hint.
+    /// Separates arguments and display hints. `display` and `format` in the body are hints only if the schema of the
+    /// tool forbids an argument of that name: no argument is ever lost. If the schema leaves that open (see
+    /// [`PropertyRule::Unspecified`]), a valid hint is both. An option after the language takes precedence.
     pub(crate) fn sorted(&self, schema: Option<&serde_json::Value>) -> Result<(Node, DisplayOptions), Problem> {
         let rule = |name: &str| schema.map_or(PropertyRule::Unspecified, |schema| PropertyRule::of(schema, name));
         let mut display_options = self.from_info;
@@ -278,7 +277,7 @@ fn display_options_of_info(fence: &Fence) -> Result<DisplayOptions, &'static str
     Ok(DisplayOptions { display, format })
 }
 
-/// From lines of the block to lines of the document.
+/// Converts lines of the block to lines of the document.
 fn move_down(node: &mut Node, by: usize) {
     node.line += by;
     match &mut node.value {

@@ -1,4 +1,4 @@
-//! What one run knows of servers and their tools: each thing is asked for once, however many blocks need it.
+//! What one run knows of servers and their tools: everything is requested once, however many blocks need it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::plan::Plan;
 use crate::schema::CheckTime;
 use crate::toolbox::{ToolTable, Toolbox, WantedTools};
 
-/// A toolbox and what it said.
+/// A toolbox and its cached responses.
 pub(crate) struct RunContext<'a, T> {
     pub(crate) toolbox: &'a T,
     servers: HashMap<String, ServerContext>,
     assistant_unavailable: Mutex<Option<Option<String>>>,
-    /// How long the parameters of this run may still be checked.
+    /// The remaining time for checking parameters.
     pub(crate) check_time: Arc<CheckTime>,
 }
 
-/// What is known of one server. It has locks of its own: a server that takes its time delays no other.
+/// What is known of one server. It has its own locks: a slow server delays no other.
 struct ServerContext {
     wanted: WantedTools,
     /// How many calls were made to it.
@@ -28,16 +28,16 @@ struct ServerContext {
     out_of_reach: Mutex<Option<Option<String>>>,
 }
 
-/// Tools as they were at one moment.
+/// Tools at one point in time.
 #[derive(Clone)]
 pub(crate) struct LoadedTools {
     table: Arc<Option<ToolTable>>,
-    /// How many calls had been made by then.
+    /// The number of calls until then.
     calls: usize,
 }
 
 impl LoadedTools {
-    /// Nothing if the server could not be asked.
+    /// None if the server was unreachable.
     pub(crate) fn table(&self) -> Option<&ToolTable> {
         Option::as_ref(&self.table)
     }
@@ -69,7 +69,7 @@ impl<'a, T: Toolbox> RunContext<'a, T> {
         tools.insert(self.load(server, known).await).clone()
     }
 
-    /// The tools of a server as they are by now, if calls were made to it since others were loaded.
+    /// Reloads the tools of a server if calls were made to it since the others were loaded.
     pub(crate) async fn tools_since_calls(&self, server: &str, older: &LoadedTools) -> Option<LoadedTools> {
         let known = self.server(server);
         let mut tools = known.tools.lock().await;
@@ -84,12 +84,12 @@ impl<'a, T: Toolbox> RunContext<'a, T> {
     }
 
     async fn load(&self, server: &str, known: &ServerContext) -> LoadedTools {
-        // Counted before: what a call changes meanwhile may or may not be in the answer.
+        // Counted before: a concurrent call may or may not be reflected in the response.
         let calls = known.calls.load(Ordering::Relaxed);
         LoadedTools { table: Arc::new(self.toolbox.tools(server, &known.wanted).await), calls }
     }
 
-    /// Notes that a call to a server is over: it may have changed which tools there are.
+    /// Records that a call to a server ended: it may have changed the tools.
     pub(crate) fn note_call(&self, server: &str) {
         self.server(server).calls.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
-//! What is in a document: its headings, its fenced blocks, the results under them, and what it says about itself.
+//! The structure of a document: headings, fenced blocks, results, and front matter.
 //!
-//! What is a heading or a block is for CommonMark to say, so `pulldown-cmark` says it, with offsets. Everything here
-//! points into the text as it is; nothing is ever written back from a tree.
+//! `pulldown-cmark` decides what is a heading or a block by the rules of CommonMark. Everything here points into the
+//! original text; nothing is ever written back from a tree.
 
 use std::ops::Range;
 
@@ -10,46 +10,46 @@ use crate::problem::Fault;
 use crate::region::{Found, Region};
 use crate::scan;
 
-/// A longer text is none that anybody reads, and is refused where others send it.
+/// The limit of bytes of a document; longer ones are refused.
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// A Markdown text and what is in it.
+/// A Markdown text and its structure.
 #[derive(Debug, Clone)]
 pub struct Document {
     pub(crate) text: String,
     pub(crate) lines: Lines,
     pub(crate) front_matter: Option<FrontMatter>,
     pub(crate) headings: Vec<Heading>,
-    /// What is known of the section that each heading begins.
+    /// The section of each heading.
     pub(crate) sections: Vec<SectionExtent>,
     pub(crate) fences: Vec<Fence>,
     pub(crate) comments: Vec<Comment>,
     pub(crate) ids: Vec<BlockId>,
-    /// All results, those that lost their block included: nothing in them is the user's.
+    /// All results, including those without a block: nothing in them was written by the user.
     pub(crate) regions: Vec<Region>,
-    /// The lines of each of them, and how many lines of results there are before it.
+    /// The lines of each result, and the number of result lines before it.
     pub(crate) region_lines: Vec<(Range<usize>, usize)>,
-    /// That it has more of something than a document may have. What comes below is unknown then, and nothing is run.
+    /// A limit that the document exceeds. The rest is unknown then, and nothing is run.
     pub(crate) excess: Option<Fault>,
 }
 
-/// A heading that begins a section.
+/// A heading that starts a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heading {
     /// From 1 to 6.
     pub level: usize,
-    /// Its words, without marks and without a block id.
+    /// The text, without markup and block id.
     pub text: String,
-    /// The same as it is written.
+    /// The text as written.
     pub raw: String,
-    /// The line it begins in, from 1.
+    /// Its first line, from 1.
     pub line: usize,
 }
 
-/// The section that a heading begins.
+/// The section of a heading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SectionExtent {
-    /// The heading of the section around it, as a place in `headings`.
+    /// The heading of the enclosing section, as an index of `headings`.
     pub(crate) parent: Option<usize>,
     /// The line after its last.
     pub(crate) end_line: usize,
@@ -60,7 +60,7 @@ pub(crate) struct SectionExtent {
 pub struct Fence {
     /// Everything after the opening fence.
     pub info: String,
-    /// What is between the fences, without the marks of the lists and quotes around it.
+    /// The content between the fences, without the prefixes of enclosing lists and quotes.
     pub content: String,
     /// The line of the opening fence, from 1.
     pub first_line: usize,
@@ -68,7 +68,7 @@ pub struct Fence {
     pub last_line: usize,
     /// From its opening fence to the end of its closing one.
     pub(crate) span: Range<usize>,
-    /// What lines under it begin with, to stand in the same lists and quotes.
+    /// The prefix of lines below it in the same lists and quotes.
     pub(crate) prefix: String,
     pub(crate) newline: &'static str,
     pub(crate) is_closed: bool,
@@ -87,11 +87,11 @@ impl Fence {
     }
 }
 
-/// The YAML at the beginning of a document.
+/// The YAML at the start of a document.
 #[derive(Debug, Clone)]
 pub(crate) struct FrontMatter {
     pub(crate) yaml: Range<usize>,
-    /// The line that the YAML begins in.
+    /// The first line of the YAML.
     pub(crate) line: usize,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct BlockId {
 }
 
 impl Document {
-    /// Finds out what is in a text.
+    /// Parses a text.
     pub fn parse(text: impl Into<String>) -> Self {
         scan::scan(text.into())
     }
@@ -131,7 +131,7 @@ impl Document {
         &self.fences
     }
 
-    /// The text as it is without any results: what its users wrote.
+    /// The text without results: what its users wrote.
     pub fn without_results(&self) -> String {
         let mut kept = String::with_capacity(self.text.len());
         let mut from = 0;
@@ -140,7 +140,8 @@ impl Document {
             let before = before.strip_suffix('\n').unwrap_or(before);
             kept.push_str(before.strip_suffix('\r').unwrap_or(before));
             from = region.span.end;
-            // The newline before a result goes with it; one that begins the text takes the newline after it.
+            // The newline before a result belongs to it; a result at the start of the text includes the newline after
+            // it.
             if region.span.start == 0 {
                 from = self.lines.span(self.lines.number_at(from)).end;
             }
@@ -151,7 +152,7 @@ impl Document {
 
     /// The number that a line would have without the results above it. Lines of results have that of the line before.
     ///
-    /// Ranges of lines are counted like this, so that no run moves a binding.
+    /// Ranges of lines are counted like this, so that a run does not move a binding.
     pub fn line_without_results(&self, line: usize) -> usize {
         let next = self.region_lines.partition_point(|(lines, _)| lines.start <= line);
         let Some((lines, before)) = next.checked_sub(1).map(|last| &self.region_lines[last]) else { return line };
@@ -159,7 +160,7 @@ impl Document {
         (line - of_results).max(1)
     }
 
-    /// The sections that a line is in, from the outermost, as places in `headings`.
+    /// The sections of a line, from the outermost, as indexes of `headings`.
     pub(crate) fn sections_at(&self, line: usize) -> Vec<usize> {
         let mut found: Vec<usize> =
             std::iter::successors(self.innermost_section(line), |place| self.sections[*place].parent).collect();
@@ -167,18 +168,18 @@ impl Document {
         found
     }
 
-    /// The innermost section that a line is in: that of the last heading before it.
+    /// The innermost section of a line: that of the last heading before it.
     pub(crate) fn innermost_section(&self, line: usize) -> Option<usize> {
         self.headings.partition_point(|heading| heading.line <= line).checked_sub(1)
     }
 
-    /// The lines of a section, its heading and its children included.
+    /// The lines of a section, including its heading and children.
     pub(crate) fn section_lines(&self, place: usize) -> Range<usize> {
         self.headings[place].line..self.sections[place].end_line
     }
 }
 
-/// The sections that headings begin, in a text of so many lines.
+/// The sections of headings, in a text of this many lines.
 pub(crate) fn section_extents(headings: &[Heading], lines: usize) -> Vec<SectionExtent> {
     let mut found = vec![SectionExtent { parent: None, end_line: lines + 1 }; headings.len()];
     let mut open: Vec<usize> = Vec::new();
@@ -193,13 +194,13 @@ pub(crate) fn section_extents(headings: &[Heading], lines: usize) -> Vec<Section
 }
 
 impl Heading {
-    /// Whether this is the heading that somebody means by `Tools` (at any level) or `## Tools` (at this one).
+    /// Whether a heading matches `Tools` (at any level) or `## Tools` (at this one).
     pub fn is_called(&self, wanted: &str) -> bool {
         let (level, bare) = Self::words_of(wanted);
         (level == 0 || level == self.level) && (same_words(bare, &self.text) || same_words(bare, &self.raw))
     }
 
-    /// The level that somebody means, 0 for any, and the words.
+    /// The level, 0 for any, and the text.
     pub(crate) fn words_of(wanted: &str) -> (usize, &str) {
         let wanted = wanted.trim();
         let bare = wanted.trim_start_matches('#');

@@ -1,4 +1,4 @@
-//! Documents on disk: read as they are, written whole or not at all.
+//! Documents on disk: read as they are, and replaced in one step.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,74 +8,74 @@ use crate::apply::{Applied, ApplyOptions, apply};
 use crate::render::Attachment;
 use crate::run::Report;
 
-/// How often a text that changes under our hands is taken up anew.
+/// How often saving is retried if the file changes in the meantime.
 const MAX_SAVE_ATTEMPTS: usize = 10;
 
-/// Why a document could not be read or written. It is then as it was.
+/// Why a document could not be read or written. It is not changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read.
-    #[error("could not read `{}`", path.display())]
+    #[error("failed to read `{}`", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is no text.
-    #[error("`{}` is not a text in UTF-8", path.display())]
+    /// It is not UTF-8 text.
+    #[error("`{}` is not UTF-8 text", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
     },
     /// It cannot be written.
-    #[error("could not write `{}`", path.display())]
+    #[error("failed to write `{}`", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Somebody else writes it all the time.
-    #[error("`{}` changes too fast to be written", path.display())]
+    /// Another program keeps changing it.
+    #[error("`{}` changes too often to be written", path.display())]
     Restless {
         /// The file.
         path: PathBuf,
     },
 }
 
-/// What was written.
+/// The result of saving.
 #[derive(Debug)]
 pub struct Saved {
-    /// The text and what became of every result.
+    /// The text, and what happened to each result.
     pub applied: Applied,
-    /// Whether the file is another than before.
+    /// Whether the file changed.
     pub is_changed: bool,
 }
 
 /// Reads a document.
 pub fn read(path: &Path) -> Result<String, FileError> {
     let failed = |source| FileError::Read { path: path.to_owned(), source };
-    // A pipe without a writer would hold us up for ever, and can be read only once.
+    // Reading a pipe without a writer would block forever, and works only once.
     let is_odd = fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir());
     if is_odd {
-        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device, and no file")));
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device, not a file")));
     }
     let bytes = fs::read(path).map_err(failed)?;
     String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.to_owned() })
 }
 
-/// Puts the results of a run into a document as it is on disk now, or into a copy of it.
+/// Writes the results of a run into a document as it is on disk now, or into a copy of it.
 ///
-/// The file is replaced in one step: whoever reads it, and whatever is killed meanwhile, sees the old or the new text.
-/// Links are followed; the file's mode and, where we may, its owner are kept. A copy may also go to a pipe or a device:
-/// that is written to, and stays what it is.
+/// The file is replaced in one step: readers see the old or the new text, even if this program is killed. Symbolic
+/// links are followed; the mode of the file and, if permitted, its owner are kept. A copy may also go to a pipe or a
+/// device, which is written to and not replaced.
 pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) -> Result<Saved, FileError> {
     let target = followed(copy.unwrap_or(document))?;
     let is_passed_on = copy.is_some() && is_no_file(&target);
-    // Beside a device there is no place for files.
+    // There is no place for files next to a device.
     let beside = if is_passed_on { followed(document)? } else { target.clone() };
     let folder = assets_folder(&beside);
     for _ in 0..MAX_SAVE_ATTEMPTS {
@@ -85,7 +85,7 @@ pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) 
             return Ok(Saved { applied, is_changed: false });
         }
         refuse_read_only(&target)?;
-        // Files first: a document must not speak of what is not there.
+        // Attachments first: a document must not link to missing files.
         write_attachments(&beside, document, &applied.attachments)?;
         if is_passed_on {
             pass_on(&target, applied.text.as_bytes())?;
@@ -101,7 +101,7 @@ pub fn save(document: &Path, copy: Option<&Path>, report: &Report, force: bool) 
     Err(FileError::Restless { path: document.to_owned() })
 }
 
-/// Finds out whether a document, or a copy of it, can be written, before anything is done whose results would be lost.
+/// Checks that a document, or a copy of it, can be written, before a run whose results would be lost.
 pub fn check_writable(document: &Path, copy: Option<&Path>) -> Result<(), FileError> {
     let target = followed(copy.unwrap_or(document))?;
     let failed = |path: &Path, source| FileError::Write { path: path.to_owned(), source };
@@ -114,20 +114,20 @@ pub fn check_writable(document: &Path, copy: Option<&Path>) -> Result<(), FileEr
     refuse_read_only(&target)?;
     let assets = folder_of(&target).join(assets_folder(&target));
     if fs::symlink_metadata(&assets).is_ok() && !assets.is_dir() {
-        let why = "pictures of the document would go there, and it is no folder";
+        let why = "pictures of the document would be stored there, but it is not a folder";
         return Err(failed(&assets, io::Error::new(io::ErrorKind::NotADirectory, why)));
     }
     beside(&target).map(drop).map_err(|source| failed(&target, unpathed(&source)))
 }
 
-/// The folder for the files of a document, as seen from the document: `notes.assets` for `notes.md`.
+/// The folder for attachments, relative to the document: `notes.assets` for `notes.md`.
 pub fn assets_folder(document: &Path) -> String {
     let stem = document.file_stem().map_or_else(|| "document".to_owned(), |stem| stem.to_string_lossy().into_owned());
     format!("{stem}.assets")
 }
 
-/// Writes files into the folder beside a document, which is made if there are any; they are as private as `like`. What
-/// is there already is left.
+/// Writes attachments into the folder next to a document, with the permissions of `like`. Creates the folder if needed.
+/// Existing files are kept.
 pub fn write_attachments(document: &Path, like: &Path, attachments: &[Attachment]) -> Result<(), FileError> {
     if attachments.is_empty() {
         return Ok(());
@@ -150,7 +150,7 @@ pub fn write_attachments(document: &Path, like: &Path, attachments: &[Attachment
     Ok(())
 }
 
-/// The file that a path leads to. One that is not there yet is where it will be.
+/// The target of a path, after symbolic links. It need not exist yet.
 fn followed(path: &Path) -> Result<PathBuf, FileError> {
     match fs::canonicalize(path) {
         Ok(target) => Ok(target),
@@ -159,29 +159,29 @@ fn followed(path: &Path) -> Result<PathBuf, FileError> {
     }
 }
 
-/// Whether something is there that can be written to, but must not be replaced.
+/// Whether the target can be written to, but must not be replaced.
 fn is_no_file(target: &Path) -> bool {
     fs::metadata(target).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// Writes to what is no file.
+/// Writes to a pipe or a device.
 fn pass_on(target: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let write = || fs::OpenOptions::new().write(true).open(target)?.write_all(bytes);
     write().map_err(|source| FileError::Write { path: target.to_owned(), source })
 }
 
-/// A new file in the folder of another.
+/// A temporary file in the folder of another file.
 fn beside(target: &Path) -> io::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new().prefix(".mcp-").suffix(".tmp").tempfile_in(folder_of(target))
 }
 
-/// Without the path of a file that nobody has heard of.
+/// The error without the path of a temporary file.
 fn unpathed(error: &io::Error) -> io::Error {
     let kind = error.kind();
     error.raw_os_error().map_or_else(|| io::Error::from(kind), io::Error::from_raw_os_error)
 }
 
-/// Replacing a file needs no right to write it, only one to write its folder. Who made it read-only meant it.
+/// Refuses a read-only file. Replacing it would only need permission for its folder, but it is read-only on purpose.
 fn refuse_read_only(target: &Path) -> Result<(), FileError> {
     if !fs::metadata(target).is_ok_and(|there| there.permissions().readonly()) {
         return Ok(());
@@ -190,8 +190,8 @@ fn refuse_read_only(target: &Path) -> Result<(), FileError> {
     Err(FileError::Write { path: target.to_owned(), source })
 }
 
-/// What is to come in the place of a file: beside it, complete, on the disk, with its mode, or that of another if there
-/// is no file yet.
+/// The replacement of a file: next to it, complete, flushed, with its mode, or that of another if it does not exist
+/// yet.
 fn prepared(target: &Path, like: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile, FileError> {
     let write = || {
         let mut file = beside(target).map_err(|error| unpathed(&error))?;
@@ -209,7 +209,7 @@ fn prepared(target: &Path, like: &Path, bytes: &[u8]) -> Result<tempfile::NamedT
 fn keep_owner(file: &File, there: &fs::Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
     match fchown(file, Some(there.uid()), Some(there.gid())) {
-        // Most people may not give files away; then the new text is theirs.
+        // Most users may not change the owner; then the new file is theirs.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         done => done,
     }
@@ -223,7 +223,7 @@ fn keep_owner(_file: &File, _there: &fs::Metadata) -> io::Result<()> {
 fn put_in_place(file: tempfile::NamedTempFile, target: &Path) -> Result<(), FileError> {
     let put = || {
         file.persist(target).map_err(|error| error.error)?;
-        // The rename itself is on the disk only when the folder is.
+        // The rename is durable only after the folder is flushed.
         if cfg!(unix) { File::open(folder_of(target))?.sync_all() } else { Ok(()) }
     };
     put().map_err(|source| FileError::Write { path: target.to_owned(), source })

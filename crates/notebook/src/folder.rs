@@ -1,7 +1,7 @@
-//! A folder whose documents others may list, read and have run: nothing outside of it is ever touched.
+//! A folder whose documents clients may list, read and run: nothing outside of it is ever accessed.
 //!
-//! A path is walked step by step from the folder itself, and no step may be a link: what is checked is what is opened,
-//! so nobody can put a link in between.
+//! A path is opened step by step from the folder itself, and no step may be a symbolic link: what is checked is what is
+//! opened, so no link can be inserted in between.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,11 +18,11 @@ use crate::document::MAX_DOCUMENT_BYTES;
 use crate::file::{FileError, Saved, assets_folder, check_writable, save};
 use crate::run::Report;
 
-/// What is longer is not read, be it a document or a file beside one.
+/// The limit of bytes of a document or a file next to one.
 const MAX_FILE_BYTES: u64 = MAX_DOCUMENT_BYTES as u64;
-/// So many documents are listed at most.
+/// The limit of listed documents.
 const MAX_LISTED: usize = 10_000;
-/// Folders in folders in folders: deeper ones are not looked into.
+/// The limit of nested folders.
 const MAX_DEPTH: usize = 24;
 
 /// A folder with documents.
@@ -34,13 +34,13 @@ pub struct Folder {
 /// A document in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listing {
-    /// Where it is, as seen from the folder, with `/` between the steps.
+    /// The path relative to the folder, with `/` as separator.
     pub path: String,
-    /// How long it is.
+    /// The size.
     pub bytes: u64,
     /// When it was last written.
     pub modified_at: Option<String>,
-    /// Why this is not a document but a place where documents may be that are not listed.
+    /// Why this entry is not a document, but a place with documents that are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -51,23 +51,23 @@ impl Listing {
     }
 }
 
-/// Why a document of a folder cannot be had.
+/// Why a document of a folder is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// There is none, or it is none that may be seen.
+    /// It does not exist, or may not be read.
     #[error("there is no document `{path}`: {why}")]
     NoDocument {
-        /// What was asked for.
+        /// The path.
         path: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// It is there, but cannot be read or written.
+    /// It exists, but cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// How a document can be told from the one that was there before, without reading it.
+/// Identifies a version of a document without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     file: u64,
@@ -76,22 +76,22 @@ pub struct Stamp {
 }
 
 impl Folder {
-    /// The folder at a path; it must be there.
+    /// Opens an existing folder.
     pub fn open(path: &Path) -> io::Result<Self> {
         let root = path.canonicalize()?;
         if !root.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::NotADirectory, "this is no folder"));
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a folder"));
         }
         Ok(Self { root })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Its documents, by path. Hidden files and folders, links, and what is no `.md` are not among them. A folder that
-    /// cannot be read is, with the reason.
+    /// The documents, by path. Hidden files and folders, symbolic links, and files other than `.md` are not listed. A
+    /// folder that cannot be read is listed with the reason.
     pub fn list(&self) -> io::Result<Vec<Listing>> {
         let mut found = Vec::new();
         collect(&self.root_folder()?, "", 0, &mut found)?;
@@ -99,12 +99,12 @@ impl Folder {
         Ok(found)
     }
 
-    /// The whole path of a document, for those who do not know where the folder is. It need not exist.
+    /// The absolute path of a document. It need not exist.
     pub fn whole_path(&self, path: &str) -> Result<PathBuf, FolderError> {
         Ok(self.root.join(steps(path)?.iter().collect::<PathBuf>()))
     }
 
-    /// The path as seen from the folder, of one that is whole and leads into it.
+    /// The relative path for an absolute one inside the folder.
     pub fn relative(&self, path: &str) -> Option<String> {
         Path::new(path).strip_prefix(&self.root).ok()?.to_str().map(str::to_owned)
     }
@@ -115,7 +115,7 @@ impl Folder {
         String::from_utf8(self.bytes(path)?).map_err(|_| FileError::NotText { path: self.root.join(path) }.into())
     }
 
-    /// A picture beside a document, and what kind it is.
+    /// A picture next to a document, and its media type.
     pub fn picture(&self, path: &str) -> Result<(&'static str, Vec<u8>), FolderError> {
         let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         let mime = match extension.as_deref() {
@@ -123,24 +123,24 @@ impl Folder {
             Some("jpg" | "jpeg") => "image/jpeg",
             Some("gif") => "image/gif",
             Some("webp") => "image/webp",
-            // It can hold scripts: whoever shows it must see to it that they are not run.
+            // SVG can contain scripts: the caller must make sure that they do not run.
             Some("svg") => "image/svg+xml",
             _ => return Err(no_document(path, "only PNG, JPEG, GIF, WebP and SVG are pictures")),
         };
         Ok((mime, self.bytes(path)?))
     }
 
-    /// A file that a tool made, in the folder beside a document. What else lies around is nobody's business.
+    /// A file that a tool created, in the folder next to a document. Other files are not served.
     pub fn attachment(&self, path: &str) -> Result<Vec<u8>, FolderError> {
         let is_beside =
             steps(path)?.iter().rev().nth(1).is_some_and(|step| step.to_string_lossy().ends_with(".assets"));
         if !is_beside {
-            return Err(no_document(path, "only files beside a document, in its `.assets`, can be had"));
+            return Err(no_document(path, "only files in the `.assets` folder of a document are served"));
         }
         self.bytes(path)
     }
 
-    /// What is another after a document was written: which file it is, how long, and when it changed.
+    /// What changes when a document is written: file, size and time.
     pub fn stamp(&self, path: &str) -> Result<Stamp, FolderError> {
         use std::os::unix::fs::MetadataExt;
         must_be_document(path)?;
@@ -159,21 +159,21 @@ impl Folder {
         Ok(bytes)
     }
 
-    /// Puts the results of a run into a document as it is on disk now.
+    /// Writes the results of a run into a document as it is on disk now.
     pub fn save(&self, path: &str, report: &Report, force: bool) -> Result<Saved, FolderError> {
-        // Only to see that it may be; who can put a link there in the next moment can write the file themselves.
+        // Only a check: anyone who can insert a link at this moment can write the file anyway.
         self.check_writable(path)?;
         Ok(save(&self.whole_path(path)?, None, report, force)?)
     }
 
-    /// Finds out whether a document can be written, before anything is done whose results would be lost.
+    /// Checks that a document can be written, before a run whose results would be lost.
     pub fn check_writable(&self, path: &str) -> Result<(), FolderError> {
         must_be_document(path)?;
         drop(self.find(path)?);
         let whole = self.whole_path(path)?;
         let assets = whole.with_file_name(assets_folder(&whole));
         if std::fs::symlink_metadata(assets).is_ok_and(|there| there.is_symlink()) {
-            return Err(no_document(path, "the folder of its pictures is a link, and links are not followed"));
+            return Err(no_document(path, "the folder of its pictures is a symbolic link, and those are not followed"));
         }
         Ok(check_writable(&whole, None)?)
     }
@@ -182,13 +182,13 @@ impl Folder {
         Ok(fs::open(&self.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Walks to a file, and opens it.
+    /// Opens a file step by step.
     fn find(&self, path: &str) -> Result<File, FolderError> {
         let steps = steps(path)?;
-        let (name, folders) = steps.split_last().ok_or_else(|| no_document(path, "this is no path"))?;
+        let (name, folders) = steps.split_last().ok_or_else(|| no_document(path, "it is not a valid path"))?;
         let failed = |error: Errno| match error {
-            Errno::LOOP | Errno::MLINK => no_document(path, "links are not followed"),
-            Errno::NOENT | Errno::NOTDIR => no_document(path, "nothing is there"),
+            Errno::LOOP | Errno::MLINK => no_document(path, "symbolic links are not followed"),
+            Errno::NOENT | Errno::NOTDIR => no_document(path, "it does not exist"),
             other => FileError::Read { path: self.root.join(path), source: other.into() }.into(),
         };
         let unreadable = |source: io::Error| FileError::Read { path: self.root.clone(), source };
@@ -196,12 +196,12 @@ impl Folder {
         for step in folders {
             folder = open_folder(&folder, step).map_err(failed)?;
         }
-        // A pipe without a writer would hold us up for ever.
+        // Opening a pipe without a writer would block forever.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = fs::openat(&folder, name, flags, Mode::empty()).map_err(failed)?;
         let kind = fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(failed)?;
         if kind != FileType::RegularFile {
-            return Err(no_document(path, "it is no file"));
+            return Err(no_document(path, "it is not a file"));
         }
         Ok(File::from(file))
     }
@@ -211,7 +211,7 @@ fn open_folder(parent: &OwnedFd, step: &OsString) -> rustix::io::Result<OwnedFd>
     fs::openat(parent, step, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The steps of a path that stays where it begins.
+/// The steps of a path that stays inside the folder.
 fn steps(path: &str) -> Result<Vec<OsString>, FolderError> {
     let mut steps = Vec::new();
     for component in Path::new(path).components() {
@@ -220,12 +220,12 @@ fn steps(path: &str) -> Result<Vec<OsString>, FolderError> {
             Component::Normal(step) if !step.to_string_lossy().starts_with('.') => steps.push(step.to_owned()),
             Component::Normal(_) => return Err(no_document(path, "hidden files and folders are not shown")),
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return Err(no_document(path, "a path begins at the folder of documents and stays in it"));
+                return Err(no_document(path, "a path is relative to the documents folder and stays inside it"));
             }
         }
     }
     if path.contains('\0') || steps.is_empty() {
-        return Err(no_document(path, "this is no path"));
+        return Err(no_document(path, "it is not a valid path"));
     }
     Ok(steps)
 }
@@ -233,7 +233,7 @@ fn steps(path: &str) -> Result<Vec<OsString>, FolderError> {
 fn collect(folder: &OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing>) -> io::Result<()> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
-        // A name that is no text could not be asked for.
+        // A name that is not UTF-8 could not be requested.
         let Ok(name) = entry.file_name().to_str() else { continue };
         if name.starts_with('.') || found.len() > MAX_LISTED {
             continue;
@@ -243,14 +243,14 @@ fn collect(folder: &OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing
             Ok(stat) => stat,
             Err(Errno::NOENT) => continue,
             Err(error) => {
-                found.push(Listing::of_problem(path, format!("it cannot be looked at: {}", io::Error::from(error))));
+                found.push(Listing::of_problem(path, format!("it cannot be accessed: {}", io::Error::from(error))));
                 continue;
             }
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
         let is_listed = kind == FileType::Directory || kind == FileType::RegularFile && is_document(name);
         if is_listed && found.len() == MAX_LISTED {
-            let what = format!("from here on nothing is listed: there are more than {MAX_LISTED} documents");
+            let what = format!("the list ends here: there are more than {MAX_LISTED} documents");
             found.push(Listing::of_problem(path, what));
         } else if is_listed && kind == FileType::RegularFile {
             let modified_at = Timestamp::from_second(stat.st_mtime).ok().map(|at| at.to_string());
@@ -263,18 +263,15 @@ fn collect(folder: &OwnedFd, prefix: &str, depth: usize, found: &mut Vec<Listing
     Ok(())
 }
 
-/// The documents of a folder in a folder. One that cannot be read hides no others.
+/// The documents of a subfolder. One that cannot be read hides no others.
 fn collect_inner(parent: &OwnedFd, name: &str, path: &str, depth: usize, found: &mut Vec<Listing>) {
     let place = format!("{path}/");
     if depth > MAX_DEPTH {
-        found.push(Listing::of_problem(
-            place,
-            format!("folders inside of more than {MAX_DEPTH} others are not looked into"),
-        ));
+        found.push(Listing::of_problem(place, format!("folders deeper than {MAX_DEPTH} levels are not searched")));
         return;
     }
     let collected = match open_folder(parent, &name.into()) {
-        // It is gone by now, or is something else.
+        // It was removed or replaced in the meantime.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK) => return,
         Err(error) => Err(error.into()),
         Ok(inner) => collect(&inner, &place, depth, found),
@@ -330,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_looked_into_is_told_with_the_reason() {
+    fn a_skipped_folder_is_listed_with_the_reason() {
         let (place, folder) = folder();
         let deep: PathBuf = (0..MAX_DEPTH + 2).map(|level| format!("d{level}")).collect();
         std::fs::create_dir_all(place.path().join("notes").join(deep)).unwrap();
@@ -341,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_list_ends_is_told() {
+    fn the_end_of_a_long_list_is_marked() {
         let (place, folder) = folder();
         for number in 0..MAX_LISTED {
             std::fs::write(place.path().join(format!("notes/work/{number}.md")), "").unwrap();
@@ -414,11 +411,11 @@ mod tests {
         assert!(folder.check_writable("b.md").is_ok());
         symlink(place.path(), place.path().join("notes/b.assets")).unwrap();
         let refused = folder.check_writable("b.md").unwrap_err();
-        assert!(refused.to_string().contains("links are not followed"), "{refused}");
+        assert!(refused.to_string().contains("is a symbolic link"), "{refused}");
     }
 
     #[test]
-    fn a_pipe_that_looks_like_a_document_holds_nobody_up() {
+    fn a_pipe_named_like_a_document_blocks_nothing() {
         let (place, folder) = folder();
         fs::mkfifoat(fs::CWD, place.path().join("notes/pipe.md"), Mode::RUSR | Mode::WUSR).unwrap();
         assert!(matches!(folder.read("pipe.md"), Err(FolderError::NoDocument { .. })));

@@ -1,16 +1,16 @@
-//! What the fuzz targets feed, and what must hold for it.
+//! The input of fuzz targets, and what must be true for it.
 
 use crate::apply::{ApplyOptions, apply};
 use crate::binding::Bindings;
 use crate::document::Document;
+use crate::line_context::line_context;
 use crate::outline::outline;
-use crate::place::place;
 use crate::plan::{Plan, Selection};
 use crate::run::{Finished, Report};
 use crate::toolbox::Server;
 use crate::yaml;
 
-/// Any bytes as YAML: what is read is JSON.
+/// Any bytes as YAML: what is parsed is JSON.
 pub fn read_fuzz_yaml(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(node) = yaml::parse(text) {
@@ -27,7 +27,7 @@ pub fn read_fuzz_document(data: &[u8]) {
     let document = Document::parse(text);
     let bindings = Bindings::of(&document, &[]);
     let map = outline(&document, &servers, &bindings);
-    place(&document, &servers, &bindings, text.lines().count() / 2 + 1);
+    line_context(&document, &servers, &bindings, text.lines().count() / 2 + 1);
     let Ok(plan) = Plan::new(&document, &servers, &bindings, &Selection::default(), false) else { return };
     assert_eq!(map.blocks().count(), plan.steps.len());
     let finished = plan.steps.iter().map(Finished::of_refused).collect();

@@ -1,7 +1,7 @@
-//! Markdown documents that run tools: what is in them, what may run where, and where results go.
+//! Markdown documents that run tools: parsing, bindings, planning, running, and writing results.
 //!
 //! A fenced block whose language is a server's name (or `mcp`, or `assistant`) names a tool and its parameters in YAML.
-//! Running a document calls the tools and puts each result under its block, between two marks. Everything else of the
+//! Running a document calls the tools and writes each result below its block, between two marks. Everything else in the
 //! document stays as it is, byte for byte.
 //!
 //! ````markdown
@@ -14,21 +14,21 @@
 //! <!-- /mcp-result id=0f8e9d0c1b2a3948 -->
 //! ````
 //!
-//! # The way of a document
+//! # From a document to its results
 //!
-//! 1. [`read`] a file, or take a text from anywhere; [`Document::parse`] it.
-//! 2. [`Bindings::of`] it: which section is bound to which server, by itself or by the registry ([`bindings_for`] it).
-//!    [`outline`] draws them as a map.
-//! 3. [`Plan::new`]: which blocks are run ([`Selection`]), at which servers, and what stands in the way.
-//! 4. [`run`] the plan with a [`Toolbox`]: whoever knows servers and calls tools. It tells its [`Progress`], and can be
-//!    stopped. A [`Report`] comes out; the document is not touched.
-//! 5. [`apply`] the report to a text, or [`save`] it into a file as it is on disk by then.
+//! 1. [`read`] a file, or use any text; [`Document::parse`] it.
+//! 2. [`Bindings::of`]: which section is bound to which server, in the document or in the registry ([`bindings_for`]).
+//!    [`outline`] shows them.
+//! 3. [`Plan::new`]: which blocks run ([`Selection`]), on which servers, and what keeps them from running.
+//! 4. [`run`] the plan with a [`Toolbox`], which knows servers and calls tools. It reports its [`Progress`], can be
+//!    stopped, and returns a [`Report`]; the document is not changed.
+//! 5. [`apply`] the report to a text, or [`save`] it into a file as it is on disk then.
 //!
-//! [`place`] tells what holds in one line. A [`Folder`] is what others may see of the documents on disk.
+//! [`line_context`] describes one line. A [`Folder`] limits which documents on disk clients may access.
 //!
 //! # Options of a block
 //!
-//! Behind the language, `display` (`inline`, `block`, `collapsed`) and `format` (`text`, `json`, `markdown`) say how the
+//! After the language, `display` (`inline`, `block`, `collapsed`) and `format` (`text`, `json`, `markdown`) define how the
 //! result is shown: ```` ```github tool=search display=collapsed ````. Among the parameters they are arguments of the
 //! tool unless its schema forbids arguments of these names.
 
@@ -40,9 +40,9 @@ mod document;
 mod file;
 mod folder;
 mod fuzz_input;
+mod line_context;
 mod lines;
 mod outline;
-mod place;
 mod plan;
 mod problem;
 mod region;
@@ -67,9 +67,9 @@ pub use document::{Document, Fence, Heading, MAX_DOCUMENT_BYTES};
 pub use file::{FileError, Saved, assets_folder, check_writable, read, save, write_attachments};
 pub use folder::{Folder, FolderError, Listing, Stamp};
 pub use fuzz_input::{read_fuzz_document, read_fuzz_yaml};
+pub use line_context::{LineBlock, LineContext, line_context};
 pub use offload::{Interrupt, NotDone, PoolCounts};
 pub use outline::{Outline, OutlineBlock, OutlineSection, outline};
-pub use place::{Place, PlaceBlock, place};
 pub use plan::{Plan, Selection, SelectionError, Step};
 pub use problem::{Fault, Problem, ProblemKind};
 pub use region::Note;

@@ -1,4 +1,5 @@
-//! Where the lines of a text begin. Lines end with `\n`; a `\r` before it belongs to the line's end.
+//! The lines of a text. Lines end with `
+//! `; a `\r` before it belongs to the line ending.
 
 use std::ops::Range;
 
@@ -20,7 +21,7 @@ impl Lines {
         self.starts.partition_point(|start| *start <= offset)
     }
 
-    /// How many lines there are. An empty one after the last newline is none.
+    /// The number of lines. An empty one after the last newline does not count.
     pub(crate) fn count(&self) -> usize {
         match self.starts.last() {
             Some(last) if *last == self.length && self.starts.len() > 1 => self.starts.len() - 1,
@@ -48,7 +49,7 @@ impl Lines {
     }
 }
 
-/// A line without the white space and the quote marks that it begins with.
+/// A line without leading white space and quote marks.
 pub(crate) fn without_container(line: &str) -> &str {
     line.trim_start_matches([' ', '\t', '>'])
 }

@@ -1,4 +1,4 @@
-//! A document as a map: its sections, the server that each is bound to and why, and its blocks.
+//! The outline of a document: sections, the server of each and why, and blocks.
 
 use std::fmt::Write as _;
 
@@ -12,32 +12,32 @@ use crate::plan::{Plan, Selection};
 use crate::problem::{Fault, Problem};
 use crate::toolbox::Server;
 
-/// A document as a map.
+/// The outline of a document.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outline {
-    /// What stands before the first heading, then the sections, from the top.
+    /// The text before the first heading, then the sections, from top to bottom.
     pub sections: Vec<OutlineSection>,
-    /// What is odd about the document.
+    /// Remarks about the document.
     pub remarks: Vec<Fault>,
-    /// One word for what the document says and which of its blocks would run where: another one if any of that is
-    /// another. Results do not count, so a run does not change it.
+    /// Identifies the content of the document and the servers of its blocks. Results do not count, so a run does not
+    /// change it.
     pub version: String,
 }
 
 /// A section of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OutlineSection {
-    /// The heading's level; 0 for what stands before the first heading.
+    /// The level of the heading; 0 for the text before the first heading.
     pub level: usize,
-    /// The heading's words.
+    /// The text of the heading.
     pub heading: String,
     /// Its line, from 1.
     pub line: usize,
-    /// What it is bound to.
+    /// Its binding.
     pub bound: Option<Bound>,
-    /// The server that an `mcp` block here would run at.
+    /// The server on which an `mcp` block here would run.
     pub server: Option<String>,
-    /// The blocks in it that can be run, those of its children not included.
+    /// Its blocks, without those of its children.
     pub blocks: Vec<OutlineBlock>,
 }
 
@@ -48,28 +48,28 @@ pub struct OutlineBlock {
     pub number: usize,
     /// Its line, from 1.
     pub line: usize,
-    /// Who is to do what it says.
+    /// Who runs it.
     pub addressee: Addressee,
-    /// What it is bound to: perhaps more closely than its section.
+    /// Its binding, which may differ from that of its section.
     pub bound: Option<Bound>,
-    /// What it runs, for people: `server.tool`, or `assistant`.
+    /// What it runs, for display: `server.tool`, or `assistant`.
     pub title: String,
-    /// Why it would not be run, as far as that is known without asking any server.
+    /// Why it cannot run, as far as that is known without contacting a server.
     pub problem: Option<Problem>,
-    /// Why its parameters were not checked against the tool's schema, or not completely, where somebody tried.
+    /// Why its parameters were not, or not completely, checked against the schema of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_checked: Option<String>,
 }
 
 impl Outline {
-    /// All blocks, each with the section it stands in.
+    /// All blocks with their sections.
     pub fn blocks(&self) -> impl Iterator<Item = (&OutlineSection, &OutlineBlock)> {
         self.sections.iter().flat_map(|section| section.blocks.iter().map(move |block| (section, block)))
     }
 }
 
 impl OutlineBlock {
-    /// The server that is to do what it says, if there is one.
+    /// The server that runs it, if any.
     pub fn server<'a>(&'a self, section: &'a OutlineSection) -> Option<&'a str> {
         let bound = self.bound.as_ref().map(|bound| bound.binding.server.as_str());
         match &self.addressee {
@@ -81,14 +81,13 @@ impl OutlineBlock {
 }
 
 impl OutlineSection {
-    /// Why the server is the one that it is, in words. Assistants are not meant: in a section that is bound to nothing
-    /// they may use all servers.
+    /// Why it is that server, as text. Does not apply to assistants: in an unbound section they may use all servers.
     pub fn why(&self) -> String {
         why(self.bound.as_ref(), self.server.as_deref())
     }
 }
 
-/// Why a place has the server that it has, in words.
+/// Why a place has its server, as text.
 pub(crate) fn why(bound: Option<&Bound>, server: Option<&str>) -> String {
     match (bound, server) {
         (Some(bound), _) => bound.to_string(),
@@ -97,10 +96,10 @@ pub(crate) fn why(bound: Option<&Bound>, server: Option<&str>) -> String {
     }
 }
 
-/// Draws the map of a document.
+/// Builds the outline of a document.
 pub fn outline(document: &Document, servers: &[Server], bindings: &Bindings<'_>) -> Outline {
     let (blocks, mut remarks) = block::blocks(document, servers);
-    // Nothing of a document that has too much is planned; the remarks say why.
+    // A document beyond a limit is not planned; the remarks have the reason.
     let plan = Plan::new(document, servers, bindings, &Selection::default(), true);
     let steps = plan.map(|plan| plan.steps).unwrap_or_default();
     remarks.extend(bindings.faults.iter().cloned());
@@ -138,7 +137,7 @@ pub fn outline(document: &Document, servers: &[Server], bindings: &Bindings<'_>)
     Outline { sections, remarks, version }
 }
 
-/// What stands for a document as its users wrote it, and for where its blocks run.
+/// Hashes the document without results, and the servers of its blocks.
 fn version(document: &Document, sections: &[OutlineSection]) -> String {
     let mut digest = Sha256::new();
     digest.update(document.without_results());
@@ -157,5 +156,5 @@ fn version(document: &Document, sections: &[OutlineSection]) -> String {
 fn unknown_servers(servers: &[Server], bindings: &Bindings<'_>) -> Vec<Fault> {
     let table = ServerTable::of(servers);
     let unknown = bindings.servers().filter(|(name, _)| table.named(name).is_none());
-    unknown.map(|(name, origin)| Fault { line: origin.line(), what: format!("no server is called `{name}`") }).collect()
+    unknown.map(|(name, origin)| Fault { line: origin.line(), what: format!("there is no server `{name}`") }).collect()
 }

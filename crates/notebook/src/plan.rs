@@ -1,4 +1,4 @@
-//! What a run would do: which blocks, at which servers, and what stands in the way.
+//! The plan of a run: which blocks, on which servers, and what keeps them from running.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,64 +14,64 @@ use crate::schema::{self, Checked};
 use crate::toolbox::{Lookup, Question, Request, Server, ToolTable, Toolbox};
 use crate::yaml;
 
-/// Which blocks of a document are meant. What is empty leaves nothing out.
+/// Selects blocks of a document. Empty members select all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// By their numbers, from 1.
+    /// By number, from 1.
     pub blocks: Vec<usize>,
-    /// Those in the sections that are called this: `Tools`, or `## Tools`.
+    /// By section: `Tools`, or `## Tools`.
     pub section: Option<String>,
-    /// The one that a line of the document is in, or in whose result.
+    /// By a line in the block or its result.
     pub line: Option<usize>,
 }
 
-/// Why nothing can be planned.
+/// Why a selection is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectionError {
     /// There is no such block.
-    #[error("there is no block {number}; the document has {count} that can be run")]
+    #[error("there is no block {number}; the document has {count} blocks that can be run")]
     NoBlock {
-        /// The one that was meant.
+        /// The requested number.
         number: usize,
-        /// How many there are.
+        /// The number of blocks.
         count: usize,
     },
     /// There is no such section.
     #[error("there is no section `{name}`")]
     NoSection {
-        /// The one that was meant.
+        /// The requested section.
         name: String,
     },
-    /// In this line there is no block.
-    #[error("line {line} is in no block that can be run")]
+    /// There is no block on this line.
+    #[error("line {line} is not in a block that can be run")]
     NoBlockAt {
-        /// The one that was meant.
+        /// The requested line.
         line: usize,
     },
-    /// The document has more of something than a document may have, so not all of its blocks are known.
+    /// The document exceeds a limit, so not all of its blocks are known.
     #[error("{0}")]
     TooMuch(Fault),
 }
 
-/// What a run would do. It does not refer to the document, so it can be made on another thread.
+/// The plan of a run. It does not borrow from the document, so it can be built on another thread.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The blocks to be run, from the top.
+    /// The blocks to run, from top to bottom.
     pub steps: Vec<Step>,
-    /// What is odd about the document, but keeps nothing from being run.
+    /// Remarks about the document that do not prevent the run.
     pub remarks: Vec<Fault>,
 }
 
-/// One block to be run.
+/// One block to run.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// The block's number, from 1.
     pub number: usize,
     /// The block.
     pub fence: Fence,
-    /// What its section is bound to.
+    /// Its binding.
     pub bound: Option<Bound>,
-    /// Which of those that say the same it is, from 0, and how many there are.
+    /// Its index among blocks of the same content, and their number.
     pub(crate) place: usize,
     pub(crate) count: usize,
     title: String,
@@ -84,12 +84,12 @@ enum Task {
     Ask { question: Question, display_options: DisplayOptions },
 }
 
-/// A step that can be taken.
+/// A step that can run.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
     pub(crate) action: Action,
     pub(crate) display_options: DisplayOptions,
-    /// Why the parameters were not checked, or not completely.
+    /// Why the parameters were not, or not completely, checked.
     pub(crate) not_checked: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) enum Action {
 }
 
 impl Plan {
-    /// Finds out what a run would do. Results that somebody edited are replaced only if `force` is set.
+    /// Plans a run. Results that were edited by hand are replaced only with `force`.
     pub fn new(
         document: &Document,
         servers: &[Server],
@@ -137,10 +137,10 @@ impl Plan {
     }
 }
 
-/// Blocks that say the same, counted.
+/// Counts blocks of the same content.
 struct SameBlocks<'a> {
     counts: HashMap<(&'a str, &'a str), usize>,
-    /// By the line of a block, how many before it say the same.
+    /// By line, how many blocks before it have the same content.
     places: HashMap<usize, usize>,
 }
 
@@ -162,7 +162,7 @@ impl<'a> SameBlocks<'a> {
     }
 }
 
-/// What a block says that is to be run, for people.
+/// What a block runs, for display.
 fn title(fence: &Fence, written: Option<&Result<Arc<Written>, Problem>>) -> String {
     match written {
         Some(Ok(written)) => format!("{}.{}", fence.language(), written.tool),
@@ -171,7 +171,7 @@ fn title(fence: &Fence, written: Option<&Result<Arc<Written>, Problem>>) -> Stri
 }
 
 impl Task {
-    /// What is to be run, for people.
+    /// What it runs, for display.
     fn title(&self) -> String {
         match self {
             Self::Call { server, written } => format!("{server}.{}", written.tool),
@@ -181,7 +181,7 @@ impl Task {
 }
 
 impl Step {
-    /// The server to be asked, if that is known.
+    /// The server, if known.
     pub fn server(&self) -> Option<&str> {
         match self.task.as_ref().ok()? {
             Task::Call { server, .. } => Some(server),
@@ -189,17 +189,17 @@ impl Step {
         }
     }
 
-    /// What is to be run, for people: `server.tool`, or `assistant`.
+    /// What it runs, for display: `server.tool`, or `assistant`.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// What stands in the way, as far as that is known without asking any server.
+    /// Why it cannot run, as far as that is known without contacting a server.
     pub fn problem(&self) -> Option<&Problem> {
         self.task.as_ref().err()
     }
 
-    /// The tool that is to be called, and the server that has it.
+    /// The tool and its server.
     pub(crate) fn tool(&self) -> Option<(&str, &str)> {
         match self.task.as_ref().ok()? {
             Task::Call { server, written } => Some((server, &written.tool)),
@@ -207,7 +207,7 @@ impl Step {
         }
     }
 
-    /// Looks the tool up and checks the parameters, on a thread for that.
+    /// Finds the tool and checks the parameters, on a thread for that.
     pub(crate) async fn ready<T: Toolbox>(&self, context: &RunContext<'_, T>) -> Result<Ready, Problem> {
         let (server, written) = match self.task.as_ref().map_err(Clone::clone)? {
             Task::Ask { question, display_options } => match context.assistant_unavailable().await {
@@ -224,7 +224,7 @@ impl Step {
         if ready.is_ok() {
             return ready;
         }
-        // A call may have changed which tools the server has, or what they take.
+        // A call may have changed the tools of the server, or their schemas.
         match context.tools_since_calls(server, &tools).await {
             Some(newer) => self.checked(server, written, newer.table(), context).await,
             None => ready,
@@ -247,7 +247,7 @@ impl Step {
         let Checked { arguments, display_options, faults, not_checked } = checked;
         if !faults.is_empty() {
             let faults = faults.into_iter().map(|fault| Fault { line: fault.line, what: fault.what }).collect();
-            return Err(Problem { trouble: ProblemKind::BadArguments, faults });
+            return Err(Problem { kind: ProblemKind::BadArguments, faults });
         }
         let (server, tool) = (server.to_owned(), written.tool.clone());
         let request = Request { server, tool, arguments, line: self.fence.first_line };
@@ -299,7 +299,7 @@ fn selected<'b, 'a>(
     Ok(chosen.collect())
 }
 
-/// Sections without those inside of others. They come from the top, and none overlaps another but for those.
+/// Sections without nested ones. They are ordered, and overlap only by nesting.
 fn outermost(sections: Vec<Range<usize>>) -> Vec<Range<usize>> {
     let mut kept: Vec<Range<usize>> = Vec::new();
     for section in sections {
@@ -310,27 +310,27 @@ fn outermost(sections: Vec<Range<usize>>) -> Vec<Range<usize>> {
     kept
 }
 
-/// Why nothing may be put under a block.
+/// Why nothing may be written below a block.
 fn untouchable(fence: &Fence, force: bool) -> Option<Problem> {
     if !fence.is_closed {
-        let what = "the block has no closing fence, so no result can be put under it";
+        let what = "the block has no closing fence, so no result can be written below it";
         return Some(Problem::new(ProblemKind::Unclosed, fence.first_line, what));
     }
     match fence.result.as_ref()? {
         Found::Torn { line } => {
             let what =
-                "this result has lost its closing mark `<!-- /mcp-result ... -->`; restore it or delete the result";
+                "this result has no closing mark `<!-- /mcp-result ... -->`; restore the mark or delete the result";
             Some(Problem::new(ProblemKind::TornResult, *line, what))
         }
         Found::Whole(region) if region.is_edited && !force => {
-            let what = "the result under this block was edited and is kept; `--force` replaces it";
+            let what = "the result below this block was edited by hand, so it is kept; `--force` replaces it";
             Some(Problem::new(ProblemKind::EditedResult, fence.first_line, what))
         }
         Found::Whole(_) => None,
     }
 }
 
-/// What a block is to do. Without something written for a tool, it is for the assistant.
+/// The task of a block. Without a tool, it is for the assistant.
 fn task(
     block: &Block<'_>,
     servers: &ServerTable<'_>,
@@ -365,7 +365,7 @@ fn known_server<'a>(bound: &'a Bound, servers: &ServerTable<'_>, line: usize) ->
     if servers.named(name).is_some() {
         return Ok(name);
     }
-    let what = format!("{} is bound to `{name}`, but no server is called that", bound.binding.section);
+    let what = format!("{} is bound to `{name}`, but there is no such server", bound.binding.section);
     Err(Problem::new(ProblemKind::NoServer, line, what))
 }
 

@@ -1,15 +1,15 @@
-//! What keeps a block from being run.
+//! What keeps a block from running.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something wrong in a line of the document.
+/// A problem on a line of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, in a sentence.
+    /// The problem as a sentence.
     pub what: String,
 }
 
@@ -19,7 +19,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A text with at most so many characters; the last one says that there were more.
+/// A text with a maximum number of characters; an ellipsis marks the cut.
 pub(crate) fn clipped(mut text: String, most: usize) -> String {
     if let Some((end, _)) = text.char_indices().nth(most) {
         text.truncate(end);
@@ -29,50 +29,51 @@ pub(crate) fn clipped(mut text: String, most: usize) -> String {
     text
 }
 
-/// Which sort of trouble a block is in.
+/// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
-    /// It has no closing fence, so nothing can be put under it.
+    /// It has no closing fence, so nothing can be written below it.
     Unclosed,
-    /// The result under it has lost its closing mark.
+    /// The result below it has no closing mark.
     TornResult,
-    /// Somebody wrote into the result under it.
+    /// The result below it was edited by hand.
     EditedResult,
-    /// Its YAML is not what it should be.
+    /// Its YAML is invalid.
     BadYaml,
-    /// Its parameters do not fit the tool's schema.
+    /// Its parameters do not match the schema of the tool.
     BadArguments,
-    /// There is no such server, or it is disabled or known to be down, or there is none at all.
+    /// The server does not exist, is disabled, or is not connected.
     NoServer,
     /// The server has no such tool.
     NoTool,
     /// Its section is bound to another server.
     Refused,
-    /// It is for an assistant, and there is none.
+    /// It is for an assistant, and none is configured.
     NoAssistant,
 }
 
-/// Why a block is not run.
+/// Why a block cannot run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Which sort of trouble it is.
-    pub trouble: ProblemKind,
-    /// What is wrong, and where.
+    /// The kind. Its name in JSON is part of the REST API.
+    #[serde(rename = "trouble")]
+    pub kind: ProblemKind,
+    /// The problems and their lines.
     pub faults: Vec<Fault>,
 }
 
 impl Problem {
-    pub(crate) fn new(trouble: ProblemKind, line: usize, what: impl Into<String>) -> Self {
-        Self { trouble, faults: vec![Fault { line, what: what.into() }] }
+    pub(crate) fn new(kind: ProblemKind, line: usize, what: impl Into<String>) -> Self {
+        Self { kind, faults: vec![Fault { line, what: what.into() }] }
     }
 
-    /// Whether it can be told in the document: not if what is there now must not be touched.
+    /// Whether it may be written into the document: not if the existing result must be kept.
     pub(crate) fn is_shown(&self) -> bool {
-        // An answer that is there already is worth more than the news that nobody can be asked.
+        // An existing answer is worth more than the message that no assistant is available.
         let keeps =
             [ProblemKind::Unclosed, ProblemKind::TornResult, ProblemKind::EditedResult, ProblemKind::NoAssistant];
-        !keeps.contains(&self.trouble)
+        !keeps.contains(&self.kind)
     }
 }
 

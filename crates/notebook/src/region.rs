@@ -1,7 +1,7 @@
-//! The regions in which results stand: how they are marked, found and compared.
+//! The regions of results: how they are marked, found and compared.
 //!
-//! A region is everything between two comments that carry the same id. The id is a digest of what was written between
-//! them, so edits show, and no content can contain the mark that ends it.
+//! A region is the text between two comments with the same id. The id is a digest of the text, so edits are detected,
+//! and no content can contain its own closing mark.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,40 +15,40 @@ const CLOSING: &str = "<!-- /mcp-result ";
 const END_OF_MARK: &str = " -->";
 const DIGITS_OF_ID: usize = 16;
 
-/// What a region says about the call that it came from.
+/// The metadata of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Whether the tool did what it was asked to.
+    /// Whether the call failed.
     pub is_error: bool,
     /// When it ended, as RFC 3339.
     pub at: String,
     /// How long it took.
     pub took_ms: u64,
-    /// How many tokens it used, if it says so.
+    /// How many tokens it used, if reported.
     pub tokens: Option<u64>,
 }
 
-/// A result as it stands in a document.
+/// A result in a document.
 #[derive(Debug, Clone)]
 pub(crate) struct Region {
-    /// From the beginning of the line of its first mark to the end of its last, without the newline.
+    /// From the start of the line of its first mark to the end of its last, without the newline.
     pub(crate) span: Range<usize>,
     pub(crate) id: String,
     pub(crate) note: Note,
     pub(crate) is_edited: bool,
 }
 
-/// What begins with a mark.
+/// What starts with a mark.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     Whole(Region),
-    /// Its end is missing, so nobody knows what belongs to it.
+    /// Its closing mark is missing, so its extent is unknown.
     Torn {
         line: usize,
     },
 }
 
-/// The lines of a text that begin and end results, by the results' ids.
+/// The lines of opening and closing marks, by id.
 pub(crate) struct Marks<'a> {
     opening: HashMap<&'a str, Vec<usize>>,
     closing: HashMap<&'a str, Vec<usize>>,
@@ -72,7 +72,7 @@ impl<'a> Marks<'a> {
         marks
     }
 
-    /// The line that ends a result. A copy of it further down has an end of its own, which is not this one's.
+    /// The line of the closing mark. A copy of the result further down has its own.
     fn end_of(&self, id: &str, line: usize) -> Option<usize> {
         let after = |lines: &HashMap<&str, Vec<usize>>| {
             let lines = lines.get(id)?;
@@ -83,7 +83,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// What begins in a line, if that is a result.
+/// The result that starts on a line, if any.
 pub(crate) fn find(text: &str, lines: &Lines, marks: &Marks<'_>, line: usize) -> Option<Found> {
     let first = &text[lines.content(text, line)];
     let mark = without_container(first);
@@ -96,12 +96,12 @@ pub(crate) fn find(text: &str, lines: &Lines, marks: &Marks<'_>, line: usize) ->
     Some(Found::Whole(Region { span, id, note, is_edited }))
 }
 
-/// Whether a line begins a result.
+/// Whether a line is an opening mark.
 pub(crate) fn is_opening(line: &str) -> bool {
     parse_opening(without_container(line).trim_end()).is_some()
 }
 
-/// A result between its marks, line by line.
+/// A result with its marks, line by line.
 pub(crate) fn marked(body: &[String], note: &Note) -> (String, Vec<String>) {
     let id = id_of(body);
     let status = if note.is_error { "error" } else { "ok" };
@@ -111,7 +111,7 @@ pub(crate) fn marked(body: &[String], note: &Note) -> (String, Vec<String>) {
     (id, marked)
 }
 
-/// Neither the container's prefix nor white space at the ends of lines count: editors change both unasked.
+/// The prefix of the container and trailing white space do not count: editors change both.
 fn id_of(body: &[impl AsRef<str>]) -> String {
     let mut digest = Sha256::new();
     for line in body {
@@ -139,7 +139,7 @@ fn parse_opening(mark: &str) -> Option<(String, Note)> {
     Some((id.to_owned(), note))
 }
 
-/// A line as it was before it was put into its container.
+/// A line without the prefix of its container.
 fn inside<'a>(line: &'a str, prefix: &str) -> &'a str {
     match line.strip_prefix(prefix) {
         Some(inside) => inside,

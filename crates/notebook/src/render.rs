@@ -1,7 +1,7 @@
-//! From a result to the lines that stand in the document.
+//! Renders a result as lines of the document.
 //!
-//! Whatever a tool says is foreign text: it stands in fences and spans that it cannot close, or as Markdown only if
-//! that ends where it ends.
+//! The output of a tool is untrusted text: it is put into fences and spans that it cannot close, or rendered as
+//! Markdown only if that is self-contained.
 
 mod assets;
 mod content;
@@ -14,14 +14,14 @@ pub use assets::Attachment;
 pub(crate) use content::{Content, Piece, parse_result};
 use markdown::{escaped, fenced, html_escaped, is_contained, link_target, span, tame};
 
-/// Longer texts become files.
+/// Longer texts become attachments.
 const MAX_TEXT_RESULT_BYTES: usize = 256 * 1024;
 
 const MAX_INLINE_CHARS: usize = 100;
 const MAX_EXPANDED_LINES: usize = 40;
 const MAX_EXPANDED_BYTES: usize = 8 * 1024;
 
-/// How something is to be shown.
+/// How a result is rendered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style<'a> {
     /// What was run: `server.tool`.
@@ -29,9 +29,9 @@ pub(crate) struct Style<'a> {
     pub(crate) display_options: DisplayOptions,
     /// The folder for attachments, as the document names it.
     pub(crate) folder: &'a str,
-    /// Whether it was not even called.
+    /// Whether it was not called at all.
     pub(crate) is_refused: bool,
-    /// Whether Markdown may be shown as such.
+    /// Whether Markdown may be rendered.
     pub(crate) trusts_markdown: bool,
 }
 
@@ -60,11 +60,11 @@ pub(crate) fn rendered(content: &Content, note: &Note, style: &Style<'_>) -> Ren
     Rendered { lines, attachments }
 }
 
-/// One part of a result: how it looks as a block, and in a line if it fits there.
+/// One part of a result: as a block, and on one line if it fits.
 struct Part {
     lines: Vec<String>,
     in_line: Option<String>,
-    /// Whether what follows it needs an empty line before it.
+    /// Whether the next part needs an empty line before it.
     is_open: bool,
     is_text: bool,
 }
@@ -82,7 +82,7 @@ fn part(piece: &Piece, style: &Style<'_>, attachments: &mut Vec<Attachment>) -> 
             let format = style.display_options.format.or(format_of(mime));
             let mut part = text_part(text, format, style, attachments);
             part.lines.insert(0, format!("{}:", span(&tame(uri).replace('\n', " "))));
-            // The name is a paragraph; Markdown under it would become part of it.
+            // The name is a paragraph; Markdown below it would become part of it.
             if part.is_open {
                 part.lines.insert(1, String::new());
             }
@@ -209,7 +209,7 @@ fn with_note(mut lines: Vec<String>, note: String, parts: &[Part]) -> Vec<String
         lines[0].push_str(&note);
         return lines;
     }
-    // After a fence a new paragraph needs no room; after anything else it does.
+    // After a fence a new paragraph needs no empty line; after anything else it does.
     if parts.last().is_none_or(|part| part.is_open || part.in_line.as_ref() == lines.last()) {
         lines.push(String::new());
     }

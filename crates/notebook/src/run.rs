@@ -1,6 +1,6 @@
-//! Running a plan: block after block, or several at once, until the end or until somebody stops it.
+//! Runs a plan: one block after the other or several at a time, until the end or until it is stopped.
 //!
-//! Nothing here touches the document. What came out is put into it afterwards, see [`apply`](crate::apply).
+//! The document is not changed here. The results are written afterwards, see [`apply`](crate::apply).
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -18,15 +18,15 @@ use crate::region::Note;
 use crate::render::{Content, Piece, parse_result};
 use crate::toolbox::{Extent, Failure, Request, Toolbox};
 
-/// Bytes of the results of one run. It is over when there are more: they are all held until they are written.
+/// The limit of bytes of all results of a run, which are kept in memory until they are written. The run ends beyond it.
 const MOST_RESULT_BYTES: usize = 64 * 1024 * 1024;
 
 /// How a plan is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunOptions {
-    /// How many blocks may run at once. One means: in order.
+    /// How many blocks may run at the same time. With 1, they run in order.
     pub jobs: usize,
-    /// Only look tools up and check parameters; call nothing.
+    /// Only find tools and check parameters; call nothing.
     pub is_dry: bool,
 }
 
@@ -36,79 +36,79 @@ impl Default for RunOptions {
     }
 }
 
-/// What happens while a plan is run.
+/// An event of a run.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// This block will be run. Said of all before the first begins.
+    /// A block will run. Reported for all before the first starts.
     Pending(&'a Step),
-    /// This one is being run.
+    /// A block is running.
     Executing(&'a Step),
-    /// This one is over.
+    /// A block finished.
     Finished(&'a Finished),
 }
 
-/// How it went with a block.
+/// The outcome of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// There is a result.
+    /// It has a result.
     Done,
-    /// It was called, and there is an error.
+    /// It was called, and failed.
     Failed,
     /// It was not called: see its problem.
     Refused,
-    /// It was stopped, or its turn never came. The document keeps what it has.
+    /// It was stopped, or never started. The document keeps its result.
     Stopped,
-    /// It could be called; this run only looked.
+    /// It could be called; this is a dry run.
     Ready,
 }
 
-/// What became of a block.
+/// The outcome of a block, with details.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finished {
     /// The block's number, from 1.
     pub number: usize,
-    /// Its line in the text that was planned with.
+    /// Its line in the planned text.
     pub line: usize,
     /// `server.tool`, or `assistant`.
     pub title: String,
-    /// How it went.
+    /// The outcome.
     pub status: Status,
     /// How long the call took.
     pub took_ms: Option<u64>,
-    /// Why it failed or was stopped, in words.
+    /// Why it failed or was stopped.
     pub message: Option<String>,
     /// Why it was refused.
     pub problem: Option<Problem>,
-    /// What was, or would be, called.
+    /// The call that was made, or would be.
     pub request: Option<Request>,
-    /// Why the parameters were not checked against the tool's schema, or not completely. The server decides then.
+    /// Why the parameters were not, or not completely, checked against the schema of the tool. The server checks them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_checked: Option<String>,
     #[serde(skip)]
     pub(crate) shown: Option<BlockResult>,
     #[serde(skip)]
     pub(crate) source: Source,
-    /// Blocks that have not begun shall not: they could not be called either.
+    /// Whether the run ends, because the remaining blocks could not be called either.
     pub ends_run: bool,
 }
 
-/// What of it stands in the document.
+/// The result in the document.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockResult {
     pub(crate) content: Content,
     pub(crate) note: Note,
     pub(crate) display_options: DisplayOptions,
-    /// Nothing was called: a result that is there stays.
+    /// Whether an existing result is kept, because nothing was called.
     pub(crate) gives_way: bool,
 }
 
-/// By what a block is found again in a text that has changed.
+/// Identifies a block in a changed text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) info: String,
     pub(crate) content: String,
-    /// Which of those that say the same, from 0, and how many there were.
+    /// Its index among blocks of the same content, and their number.
     pub(crate) place: usize,
     pub(crate) count: usize,
 }
@@ -121,38 +121,37 @@ impl Source {
 }
 
 impl Finished {
-    /// What becomes of a step that is not carried out, whatever stands in its way.
+    /// The outcome of a step that is refused.
     pub(crate) fn of_refused(step: &Step) -> Self {
         let line = step.fence.first_line;
-        let refusal = || Problem::new(ProblemKind::NoTool, line, "there is no such tool");
+        let refusal = || Problem::new(ProblemKind::NoTool, line, "the tool does not exist");
         let problem = step.problem().cloned().unwrap_or_else(refusal);
         Self { source: Source::of(step), ..refused(step, problem, Timestamp::UNIX_EPOCH) }
     }
 }
 
-/// What became of all blocks of a plan, in their order.
+/// The outcomes of all blocks of a plan, in order.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// One for every step.
     pub finished: Vec<Finished>,
-    /// What is odd about the document, but kept nothing from being run.
+    /// Remarks about the document that did not prevent the run.
     pub remarks: Vec<Fault>,
 }
 
 impl Report {
-    /// How many went a certain way.
+    /// The number of blocks with an outcome.
     pub fn count(&self, status: Status) -> usize {
         self.finished.iter().filter(|finished| finished.status == status).count()
     }
 
-    /// Whether everything that was to be run was, without an error.
+    /// Whether every block ran without an error.
     pub fn is_success(&self) -> bool {
         self.finished.iter().all(|finished| matches!(finished.status, Status::Done | Status::Ready))
     }
 }
 
-/// Runs a plan until its end, or until `stop` is ready: calls under way are dropped then, and those that are over
-/// count.
+/// Runs a plan until its end, or until `stop` is ready: then running calls are dropped, and finished ones count.
 pub async fn run(
     plan: &Plan,
     toolbox: &impl Toolbox,
@@ -182,7 +181,7 @@ pub async fn run(
         if under_way.is_empty() {
             break;
         }
-        // Whoever stops is heard first, even if one call after the other is answered at once.
+        // Check for a stop first, even if calls return immediately.
         match select(stop.as_mut(), under_way.next()).await {
             Either::Left(((), _)) => break,
             Either::Right((Some((place, Stage::Ready(prepared))), _)) => {
@@ -193,7 +192,7 @@ pub async fn run(
                 progress(Progress::Finished(&finished_step));
                 result_bytes += finished_step.shown.as_ref().map_or(0, |shown| shown.content.bytes());
                 if finished_step.ends_run {
-                    over.get_or_insert("its turn did not come: the run had to end before");
+                    over.get_or_insert("not run: the run ended before this block");
                 } else if result_bytes > MOST_RESULT_BYTES {
                     over.get_or_insert(RESULTS_TOO_LARGE);
                 }
@@ -203,7 +202,7 @@ pub async fn run(
         }
     }
     drop(under_way);
-    let why = over.unwrap_or("stopped before it was over");
+    let why = over.unwrap_or("stopped before it finished");
     let stopped = |step: &Step| ended(step, Status::Stopped, Some(why.to_owned()));
     let mut all = Vec::with_capacity(finished.len());
     for (over, step) in finished.into_iter().zip(&plan.steps) {
@@ -217,17 +216,17 @@ pub async fn run(
     Report { finished: all, remarks: plan.remarks.clone() }
 }
 
-/// Why blocks are not run once the results of others are too large.
-const RESULTS_TOO_LARGE: &str = "its turn did not come: the results of the blocks before it have more than 64 MiB";
+/// Why blocks are not run after the limit of results is reached.
+const RESULTS_TOO_LARGE: &str = "not run: the results of the previous blocks have more than 64 MiB";
 
-/// How far a block is.
+/// The stage of a block.
 enum Stage<'a> {
-    /// Nothing stands in its way.
+    /// It can run.
     Ready(Prepared<'a>),
     Over(Finished),
 }
 
-/// A block that can be carried out.
+/// A block that can run.
 struct Prepared<'a> {
     step: &'a Step,
     source: Source,
@@ -235,7 +234,7 @@ struct Prepared<'a> {
     request: Option<Request>,
 }
 
-/// Looks what stands in the way of a block; one that is refused is never carried out.
+/// Checks whether a block can run; a refused one never runs.
 async fn prepare<'a, T: Toolbox>(
     step: &'a Step,
     source: Source,
@@ -314,14 +313,14 @@ async fn carry_out<T: Toolbox>(prepared: Prepared<'_>, context: &RunContext<'_, 
 
 fn refused(step: &Step, problem: Problem, now: Timestamp) -> Finished {
     let shown = problem.is_shown().then(|| {
-        // Lines of the document move when results are put into it; those of the block do not.
+        // Lines of the document move when results are written; lines of the block do not.
         let line = |fault: &Fault| match fault.line.checked_sub(step.fence.first_line) {
             Some(0) | None => fault.what.clone(),
             Some(line) => format!("line {line} of the block: {}", fault.what),
         };
         let words = problem.faults.iter().map(line).collect::<Vec<_>>().join("\n");
         let content = Content { pieces: vec![Piece::Text(words)], is_error: true, tokens: None };
-        let gives_way = problem.trouble == ProblemKind::NoServer;
+        let gives_way = problem.kind == ProblemKind::NoServer;
         BlockResult { note: note(&content, now, 0), content, display_options: DisplayOptions::default(), gives_way }
     });
     Finished { shown, problem: Some(problem), ..ended(step, Status::Refused, None) }
@@ -346,7 +345,7 @@ fn ended(step: &Step, status: Status, message: Option<String>) -> Finished {
 }
 
 fn note(content: &Content, now: Timestamp, took_ms: u64) -> Note {
-    // Seconds are enough for people.
+    // Seconds are precise enough for people.
     let at = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
     Note { is_error: content.is_error, at, took_ms, tokens: content.tokens }
 }
@@ -356,5 +355,5 @@ fn first_words(content: &Content) -> String {
         Piece::Text(text) => Some(text.as_str()),
         _ => None,
     });
-    text.unwrap_or("the tool says that it failed").to_owned()
+    text.unwrap_or("the tool reports a failure").to_owned()
 }

@@ -1,4 +1,4 @@
-//! From a text to what is in it: one walk over the events of `pulldown-cmark`.
+//! Scans a text in one pass over the events of `pulldown-cmark`.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use crate::region::{self, Found, Marks, Region};
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// What a document may have. Each of these takes far more memory than the bytes that it is written with.
+/// The limits of a document. Each of these items takes far more memory than its bytes in the text.
 const MOST_HEADINGS: usize = 200_000;
 const MOST_FENCES: usize = 50_000;
 const MOST_IDS: usize = 200_000;
-/// One more than there may be places that are bound, so that too many are noticed.
+/// One more than the limit of bound places, so that an excess is noticed.
 const MOST_COMMENTS: usize = crate::binding::MAX_BINDING_PLACES + 1;
 
-/// Finds out what is in a text.
+/// Scans a text.
 pub(crate) fn scan(text: String) -> Document {
     let lines = Lines::of(&text);
     let front_matter = find_front_matter(&text, &lines);
@@ -56,10 +56,10 @@ pub(crate) fn scan(text: String) -> Document {
 }
 
 fn too_many(line: usize, what: &str, most: usize) -> Fault {
-    Fault { line, what: format!("the document has more than {most} {what}, so none of its blocks is run") }
+    Fault { line, what: format!("the document has more than {most} {what}, so no block is run") }
 }
 
-/// YAML between `---` at the very beginning and the next `---` or `...`.
+/// YAML between `---` at the very start and the next `---` or `...`.
 fn find_front_matter(text: &str, lines: &Lines) -> Option<FrontMatter> {
     let line = |number| text[lines.content(text, number)].trim_end();
     if line(1).trim_start_matches(BYTE_ORDER_MARK) != "---" {
@@ -69,7 +69,7 @@ fn find_front_matter(text: &str, lines: &Lines) -> Option<FrontMatter> {
     Some(FrontMatter { yaml: lines.start(2)..lines.start(end), line: 2 })
 }
 
-/// A block of any kind: what ids may name.
+/// A block of any kind, which ids may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Paragraph,
@@ -83,11 +83,11 @@ enum Kind {
 struct Part {
     kind: Kind,
     range: Range<usize>,
-    /// How many parts are around it.
+    /// The number of enclosing parts.
     depth: usize,
-    /// The part before it in the same one.
+    /// The previous part in the same parent.
     previous: Option<usize>,
-    /// The list item that it is in or is, or the outermost part around it.
+    /// The enclosing list item, or the outermost part.
     holder: usize,
 }
 
@@ -99,18 +99,18 @@ struct Walk<'a> {
     fences: Vec<Fence>,
     comments: Vec<Comment>,
     parts: Vec<Part>,
-    /// The parts that are open, each with the last one that is directly in it.
+    /// The open parts, each with its last child.
     open: Vec<(usize, Option<usize>)>,
-    /// The last part that is in no other.
+    /// The last top-level part.
     last_outermost: Option<usize>,
-    /// How many of the open parts are lists' items and quotes.
+    /// How many of the open parts are list items and quotes.
     containers: usize,
-    /// The lines in which results begin.
+    /// The lines of opening marks.
     marks: Vec<usize>,
-    /// Where the text of the heading or code block that is open was last seen.
+    /// The position of the text in the open heading or code block.
     inner: Option<Range<usize>>,
     words: String,
-    /// That there is more of something than a document may have.
+    /// A limit that the document exceeds.
     excess: Option<Fault>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Walk<'a> {
 
     fn see(&mut self, words: &str, range: &Range<usize>) {
         self.words.push_str(words);
-        // The parser closes some headings with an empty text that stands nowhere.
+        // The parser closes some headings with an empty text without a position.
         if range.is_empty() {
             return;
         }
@@ -161,7 +161,7 @@ impl<'a> Walk<'a> {
             Tag::Heading { .. } => Kind::Heading,
             Tag::CodeBlock(_) | Tag::HtmlBlock => Kind::Literal,
             Tag::BlockQuote(_) | Tag::List(_) => Kind::Other,
-            // Links and emphasis: part of how a heading is written.
+            // Links and emphasis are part of the raw text of a heading.
             _ => return self.see("", &range),
         };
         if matches!(tag, Tag::Item | Tag::BlockQuote(_)) {
@@ -263,7 +263,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What a line under this one has in the place of a character of its prefix: quotes go on, lists are indented.
+/// The prefix character for the next line: quotes continue, lists are indented.
 fn under(character: char) -> char {
     match character {
         '>' | '\t' => character,
@@ -282,7 +282,7 @@ fn binding_comment(html: &str, line: usize) -> Option<Comment> {
     (!server.is_empty() && !server.contains("-->")).then(|| Comment { server: server.to_owned(), inherit, line })
 }
 
-/// The results in a document, and the lines of those that lost their ends.
+/// The results in a document, and the lines of those without a closing mark.
 fn find_regions(text: &str, lines: &Lines, marks: &[usize]) -> (Vec<Region>, Vec<usize>) {
     let mut regions: Vec<Region> = Vec::new();
     let mut torn = Vec::new();
@@ -304,7 +304,7 @@ fn find_regions(text: &str, lines: &Lines, marks: &[usize]) -> (Vec<Region>, Vec
     (regions, torn)
 }
 
-/// The lines of every region, and how many lines of regions there are before it.
+/// The lines of every region, and the number of region lines before it.
 fn count_lines(lines: &Lines, regions: &[Region]) -> Vec<(Range<usize>, usize)> {
     let mut before = 0;
     let mut counted = Vec::with_capacity(regions.len());
@@ -317,7 +317,7 @@ fn count_lines(lines: &Lines, regions: &[Region]) -> Vec<(Range<usize>, usize)> 
     counted
 }
 
-/// The result of a block: the one that begins in the next line that is not empty.
+/// The result of a block: the one that starts on the next line that is not empty.
 fn result_under(text: &str, lines: &Lines, fence: &Fence, regions: &[Region], torn: &[usize]) -> Option<Found> {
     let is_empty = |number: &usize| without_container(&text[lines.content(text, *number)]).trim().is_empty();
     let next = (fence.last_line + 1..=lines.count()).find(|number| !is_empty(number))?;
@@ -329,7 +329,7 @@ fn result_under(text: &str, lines: &Lines, fence: &Fence, regions: &[Region], to
     Some(Found::Whole(regions[place].clone()))
 }
 
-/// Words without the `^id` at their end, and the id.
+/// Text without the `^id` at its end, and the id.
 pub(crate) fn without_id(words: &str) -> (&str, Option<&str>) {
     let words = words.trim_end();
     let Some((before, id)) = words.rsplit_once('^') else { return (words, None) };
@@ -338,7 +338,7 @@ pub(crate) fn without_id(words: &str) -> (&str, Option<&str>) {
     if is_id && stands_apart { (before.trim_end(), Some(id)) } else { (words, None) }
 }
 
-/// What every `^id` names: the list item or the block that it ends, or the one before it if it stands alone.
+/// What every `^id` names: the list item or block that it ends, or the one before it if it stands alone.
 fn find_ids(
     text: &str,
     lines: &Lines,
@@ -374,17 +374,17 @@ fn find_ids(
     found
 }
 
-/// The parts around places that are asked for from the top to the bottom.
+/// Finds the enclosing parts of positions, which must be requested from top to bottom.
 struct Around<'a> {
-    /// In the order in which they begin.
+    /// Ordered by start.
     parts: &'a [Part],
     next: usize,
-    /// Those that began and may not have ended, each inside the one before it.
+    /// Those that have started and may not have ended, each inside the previous one.
     open: Vec<usize>,
 }
 
 impl Around<'_> {
-    /// The innermost part that contains what ends at a place.
+    /// The innermost part that contains what ends at a position.
     fn innermost(&mut self, end: usize) -> Option<usize> {
         while let Some(part) = self.parts.get(self.next).filter(|part| part.range.start < end) {
             while self.open.pop_if(|last| self.parts[*last].depth >= part.depth).is_some() {}

@@ -1,6 +1,6 @@
-//! Whether parameters fit a tool's input schema, and if not, in which line.
+//! Checks parameters against the input schema of a tool, and reports the lines of errors.
 //!
-//! Schemas come from servers and parameters from anybody, so checks run on threads of their own, with the bounds of
+//! Schemas come from servers and parameters from anyone, so checks run on their own threads, with the limits of
 //! `schema::Limits` and a deadline. What could not be checked is reported, and the server decides.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -15,24 +15,24 @@ use crate::problem::Problem;
 use crate::toolbox::ToolSchema;
 use crate::yaml::{Fault, Node};
 
-/// How long one check may take, and how long it may wait for the others.
+/// The time limit of one check, including its wait for others.
 const CHECK_DEADLINE: Duration = Duration::from_secs(1);
 const MAX_QUEUE_WAIT: Duration = Duration::from_secs(10);
-/// How long all checks of one run may take together.
+/// The time limit of all checks of one run.
 const CHECK_TIME_OF_RUN: Duration = Duration::from_secs(30);
 
-/// Where all checks of this process run.
+/// The threads for all checks of this process.
 static POOL: LazyLock<Pool> = LazyLock::new(|| {
     let slots = PoolLimits::half_of_the_processors();
     Pool::new(PoolLimits { slots, deadline: CHECK_DEADLINE, longest_wait: MAX_QUEUE_WAIT })
 });
 
-/// What the checks of this process do.
+/// The counters of the checks of this process.
 pub(crate) fn check_counts() -> PoolCounts {
     POOL.counts()
 }
 
-/// How long the parameters of one run may still be checked.
+/// The remaining time for checks of one run.
 #[derive(Debug)]
 pub(crate) struct CheckTime {
     left: Mutex<Duration>,
@@ -55,29 +55,29 @@ impl CheckTime {
     }
 }
 
-/// Parameters that were looked at.
+/// Checked parameters.
 pub(crate) struct Checked {
     /// A JSON object.
     pub(crate) arguments: String,
     pub(crate) display_options: DisplayOptions,
-    /// What is wrong with them.
+    /// The problems.
     pub(crate) faults: Vec<Fault>,
-    /// Why they were not checked, or not completely.
+    /// Why they were not, or not completely, checked.
     pub(crate) not_checked: Option<String>,
 }
 
-/// Whether arguments fit a schema.
+/// Whether arguments match a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArgumentCheck {
-    /// They do.
+    /// They match.
     Fit,
-    /// They do not, for these reasons.
+    /// They do not match, for these reasons.
     Misfit(Vec<String>),
-    /// That is not known, for this reason. The server decides.
+    /// It is unknown, for this reason. The server decides.
     NotChecked(String),
 }
 
-/// Tells parameters and wishes of a block apart, and checks the parameters. Dropping the future ends the check.
+/// Separates parameters and display hints of a block, and checks the parameters. Dropping the future ends the check.
 pub(crate) async fn check(
     schema: Option<Arc<ToolSchema>>,
     written: Arc<Written>,
@@ -95,7 +95,7 @@ pub(crate) async fn check(
         time.spend(begun.elapsed());
         checked
     });
-    // To tell parameters and wishes apart takes no longer than to read them.
+    // Separating parameters and hints takes no longer than parsing them.
     checked.await.unwrap_or_else(|error| unchecked(&kept, has_schema.then(|| error.to_string())))
 }
 
@@ -104,7 +104,7 @@ fn unchecked(written: &Written, why: Option<String>) -> Result<Checked, Problem>
     Ok(Checked { arguments: parameters.to_json(), display_options, faults: Vec::new(), not_checked: why })
 }
 
-/// Checks arguments that stand in no document. Dropping the future ends the check.
+/// Checks arguments outside of a document. Dropping the future ends the check.
 pub async fn check_arguments(schema: Value, arguments: Value) -> ArgumentCheck {
     let checked = POOL.run(move |interrupt| {
         match schema::check(&schema, &arguments, Limits::default(), &|| interrupt.is_set()) {
@@ -151,7 +151,7 @@ fn outcome(schema: &Value, parameters: &Node, json: &str, is_over: &dyn Fn() -> 
     }
 }
 
-/// What a schema says about a property of this name at its top level.
+/// What a schema says about a top-level property of this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PropertyRule {
     /// The schema lists it, or allows any property.
@@ -168,7 +168,7 @@ impl PropertyRule {
             return if *schema == Value::Bool(false) { Self::Forbidden } else { Self::Allowed };
         };
         let listed = schema.get("properties").and_then(Value::as_object);
-        // Other schemas and patterns may allow the name; the check of the arguments decides then.
+        // Subschemas and patterns may allow the name; the check of the arguments decides then.
         let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
         let is_composed = has(&["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"]);
         let says_no = |keyword: &str| schema.get(keyword) == Some(&Value::Bool(false));
@@ -194,11 +194,11 @@ fn fault(violation: &Violation, instance: &Value, parameters: &Node) -> Fault {
     Fault { line, what: format!("{}{}", described(violation, instance), display_hint(violation)) }
 }
 
-/// Where a display hint must be written if the schema takes its name for an argument's.
+/// Where a display hint must be written if the schema treats its name as an argument.
 fn display_hint(violation: &Violation) -> &'static str {
     match violation.path.first().or(violation.unexpected.as_ref()).map(String::as_str) {
-        Some("display") => "; to choose how the result is shown, write `display=...` behind the language of the block",
-        Some("format") => "; to choose how the result is shown, write `format=...` behind the language of the block",
+        Some("display") => "; to choose how the result is shown, write `display=...` after the language of the block",
+        Some("format") => "; to choose how the result is shown, write `format=...` after the language of the block",
         _ => "",
     }
 }
@@ -209,7 +209,7 @@ fn described(violation: &Violation, instance: &Value) -> String {
     format!("{place}{message}{}", hint(violation, instance))
 }
 
-/// The line of the key whose value is wrong: a text of several lines begins below its key.
+/// The line of the key whose value is wrong: a multi-line text starts below its key.
 fn line_of_key(parameters: &Node, path: &[String]) -> Option<usize> {
     let (last, before) = path.split_last()?;
     parameters.nearest(before.iter().map(String::as_str)).entry(last).map(|entry| entry.line)
@@ -228,7 +228,7 @@ fn hint(violation: &Violation, instance: &Value) -> &'static str {
         Some(Value::Number(_) | Value::Bool(_)) if wants("string") => "; quote it to make it text",
         Some(Value::String(word)) if wants("boolean") && is_yes_or_no(word) => "; write true or false",
         Some(Value::String(word)) if word.parse::<f64>().is_ok() && (wants("number") || wants("integer")) => {
-            "; take the quotes away to make it a number"
+            "; remove the quotes to make it a number"
         }
         _ => "",
     }
@@ -284,7 +284,7 @@ mod tests {
             ("city: 5", vec![(1, "quote it")]),
             ("days: 3", vec![(1, "city")]),
             ("city: Rome\ndays: three", vec![(2, "`days`")]),
-            ("city: Rome\ndays: '3'", vec![(2, "take the quotes away")]),
+            ("city: Rome\ndays: '3'", vec![(2, "remove the quotes")]),
             ("city: Rome\n\ndays: 0", vec![(3, "minimum")]),
             ("city: Rome\nverbose: yes", vec![(2, "true or false")]),
             ("city: Rome\nunit: K", vec![(2, "unit")]),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_schema_that_doubles_is_given_up_and_said_so() {
+    async fn an_exponential_schema_is_reported_as_not_checked() {
         let mut definitions = serde_json::Map::new();
         definitions.insert("d0".to_owned(), json!({ "type": "object" }));
         for level in 1..=45 {
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_refer_to_themselves_come_to_an_end() {
+    fn recursive_schemas_terminate() {
         let parameters = parse("a: {a: {a: {a: 1}}}").expect("YAML");
         for schema in [
             json!({ "$ref": "#" }),

@@ -1,4 +1,4 @@
-//! What documents need from outside: which servers there are, and somebody who calls their tools.
+//! What documents need from outside: the servers, their tools, and calls.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::problem::clipped;
 
-/// So many tools are named to who wants one that is missing, and so many characters of each.
+/// How many tools an error about a missing tool names, and how many characters of each.
 const MOST_NAMED: usize = 12;
 const LONGEST_NAMED: usize = 100;
 
-/// A server, as far as documents care.
+/// A server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// Its name.
@@ -24,29 +24,29 @@ pub struct Server {
     pub is_enabled: bool,
 }
 
-/// The input schema of a tool, as far as it was read.
+/// The input schema of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolSchema {
-    /// As its server wrote it. It is read when parameters are checked, on a thread for that.
+    /// As its server sent it. It is parsed when parameters are checked, on a thread for that.
     Text(String),
-    /// Read already.
+    /// Already parsed.
     Tree(Value),
 }
 
 impl ToolSchema {
-    /// The schema as a tree, or why there is none: not all JSON can be held by one.
+    /// The schema as a tree, or why there is none: a tree cannot represent all JSON.
     pub(crate) fn read(&self) -> Result<Cow<'_, Value>, String> {
         match self {
             Self::Tree(schema) => Ok(Cow::Borrowed(schema)),
             Self::Text(text) => match serde_json::from_str(text) {
                 Ok(schema) => Ok(Cow::Owned(schema)),
-                Err(error) => Err(format!("the tool's schema cannot be read: {error}")),
+                Err(error) => Err(format!("the schema of the tool cannot be read: {error}")),
             },
         }
     }
 }
 
-/// The names of the tools of one server that a document wants to call.
+/// The names of the tools of one server that a document calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WantedTools(Arc<HashSet<String>>);
 
@@ -56,25 +56,25 @@ impl FromIterator<String> for WantedTools {
     }
 }
 
-/// What is known of the tools of a server. Schemas are kept of those only that a document wants.
+/// The known tools of a server. Only schemas of wanted tools are stored.
 #[derive(Debug)]
 pub struct ToolTable {
     wanted: WantedTools,
     found: HashMap<String, Option<Arc<ToolSchema>>>,
-    /// Some of the server's tools, to be named, and how many there are.
+    /// Some names of tools for messages, and the number of all tools.
     some: Vec<String>,
     count: usize,
     is_complete: bool,
 }
 
 impl ToolTable {
-    /// Without any tools yet. It is complete if the server has no others than those that are added: what was known of a
-    /// server that is away need not be all it has.
+    /// A table without tools. It is complete if the server has no others than those that are added: the last known
+    /// tools of an unreachable server may not be all.
     pub fn new(wanted: &WantedTools, is_complete: bool) -> Self {
         Self { wanted: wanted.clone(), found: HashMap::new(), some: Vec::new(), count: 0, is_complete }
     }
 
-    /// Adds a tool by the name that its server gives it. Its schema is asked for only if the tool is wanted.
+    /// Adds a tool by its name on the server. The schema is only requested if the tool is wanted.
     pub fn add(&mut self, name: &str, schema: impl FnOnce() -> Option<ToolSchema>) {
         self.count += 1;
         if self.some.len() < MOST_NAMED {
@@ -85,7 +85,7 @@ impl ToolTable {
         }
     }
 
-    /// What is known of a tool that is wanted.
+    /// Looks up a wanted tool.
     pub(crate) fn find(&self, tool: &str) -> Lookup<'_> {
         match self.found.get(tool) {
             Some(Some(schema)) => Lookup::Found(Arc::clone(schema)),
@@ -95,28 +95,28 @@ impl ToolTable {
     }
 }
 
-/// What is known about a tool.
+/// The result of a lookup.
 #[derive(Debug, Clone)]
 pub(crate) enum Lookup<'a> {
     /// The server has it, with this input schema.
     Found(Arc<ToolSchema>),
     /// The server has other tools, but not this one.
     Missing {
-        /// Some of those it has.
+        /// Some of its tools.
         some: &'a [String],
-        /// How many it has.
+        /// The number of its tools.
         count: usize,
     },
-    /// The server does not say what it takes, or cannot be asked now. The call will tell.
+    /// The server does not provide a schema, or is unreachable. The call will report errors.
     Unknown,
 }
 
-/// A call that a block asks for.
+/// A call of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Request {
     /// The server's name.
     pub server: String,
-    /// The name that the server gives the tool.
+    /// The name of the tool on the server.
     pub tool: String,
     /// A JSON object.
     pub arguments: String,
@@ -124,10 +124,10 @@ pub struct Request {
     pub line: usize,
 }
 
-/// What a block asks the assistant.
+/// A question of a block to the assistant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Question {
-    /// The words in the block.
+    /// The text of the block.
     pub words: String,
     /// The only server whose tools it may use, if the section is bound.
     pub server: Option<String>,
@@ -135,12 +135,12 @@ pub struct Question {
     pub line: usize,
 }
 
-/// What the assistant answers.
+/// The answer of the assistant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Its words, in Markdown.
+    /// The text, in Markdown.
     pub markdown: String,
-    /// How many tokens that took.
+    /// The tokens it cost.
     pub tokens: Option<u64>,
 }
 
@@ -148,42 +148,42 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// How far it got.
+    /// How far the call got.
     pub extent: Extent,
-    /// What happened, in a sentence.
+    /// The reason as a sentence.
     pub message: String,
 }
 
-/// How far something got that has no result.
+/// How far a call without a result got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// It was tried, and went wrong. The document tells.
+    /// It was made and failed. The document gets the error.
     Failed,
-    /// It was never tried: what the document has is worth more than that news.
+    /// It was not made: the existing result is worth more than that message.
     NotTried,
-    /// Neither was it, nor will any other be: the run is over.
+    /// It was not made, and no other will be: the run ends.
     RunOver,
-    /// Somebody stopped it. The document keeps what it has.
+    /// It was stopped. The document keeps its result.
     Stopped,
 }
 
 impl Failure {
-    /// It went wrong.
+    /// A failed call.
     pub fn new(message: impl Into<String>) -> Self {
         Self { extent: Extent::Failed, message: message.into() }
     }
 
-    /// It was not tried.
+    /// A call that was not made.
     pub fn not_tried(message: impl Into<String>) -> Self {
         Self { extent: Extent::NotTried, message: message.into() }
     }
 
-    /// It was not tried, and trying others would be in vain.
+    /// A call that was not made, in a run that ends.
     pub fn run_over(message: impl Into<String>) -> Self {
         Self { extent: Extent::RunOver, message: message.into() }
     }
 
-    /// It was stopped.
+    /// A stopped call.
     pub fn stopped(message: impl Into<String>) -> Self {
         Self { extent: Extent::Stopped, message: message.into() }
     }
@@ -191,22 +191,24 @@ impl Failure {
 
 /// Servers, their tools, and calls. Dropping the future of a call must cancel it.
 pub trait Toolbox: Sync {
-    /// All servers, in their order.
+    /// All servers, in order.
     fn servers(&self) -> Vec<Server>;
 
-    /// The tools of a server; nothing if it cannot be asked now. A run asks once for each server, and again only where
-    /// calls may have changed the answer.
+    /// The tools of a server; None if it is unreachable. A run requests them once for each server, and again only if
+    /// calls may have changed them.
     fn tools(&self, server: &str, wanted: &WantedTools) -> impl Future<Output = Option<ToolTable>> + Send;
 
-    /// Makes a call. The answer is the server's `result` as JSON, whether or not it says `isError`.
+    /// Makes a call. Returns the server's `result` as JSON, with or without `isError`.
     fn call(&self, request: &Request) -> impl Future<Output = Result<String, Failure>> + Send;
 
-    /// Asks the assistant. An error must not name lines of the document: it ends up there, and results move lines.
+    /// Asks the assistant. An error must not contain line numbers of the document: it is written there, and results
+    /// move lines.
     fn ask(&self, _question: &Question) -> impl Future<Output = Result<Answer, Failure>> + Send {
         ready(Err(Failure::new("there is no assistant to answer this block")))
     }
 
-    /// Why nobody can be asked, if that is known beforehand. Blocks for the assistant are not run then. A run asks once.
+    /// Why no assistant is available, if that is known in advance. Blocks for the assistant are not run then. A run
+    /// asks once.
     fn assistant_unavailable(&self) -> impl Future<Output = Option<String>> + Send {
         ready(None)
     }
@@ -216,7 +218,7 @@ pub trait Toolbox: Sync {
         ready(None)
     }
 
-    /// What time it is.
+    /// The current time.
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }

@@ -1,7 +1,7 @@
-//! YAML with the lines that things stand in: the parameters of a block, and front matter.
+//! YAML with line numbers: the parameters of a block, and front matter.
 //!
-//! Plain scalars mean what YAML 1.2's core schema says (`no` is a word, `0o17` a number). Numbers are kept as they are
-//! written, so that none is rounded on the way to a tool.
+//! Plain scalars follow the core schema of YAML 1.2 (`no` is a string, `0o17` a number). Numbers stay as written, so
+//! that none is rounded on the way to a tool.
 
 mod scalar;
 
@@ -12,24 +12,24 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
 use crate::problem::clipped;
 use scalar::Scalar;
 
-/// Longer texts are not read.
+/// Longer texts are refused.
 const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Values, keys included, and bytes in them. Aliases may repeat what is large, so repetitions count.
+/// The limits of values, including keys, and of their bytes. Aliases may repeat large values, so repetitions count.
 const MAX_NODES: usize = 100_000;
 const MAX_BYTES: usize = 2 * MAX_TEXT_BYTES;
 
-/// The same for all blocks of a document together: many small blocks must not stand for more than one large one may.
+/// The same for all blocks of a document together: many small blocks must not expand to more than one large one may.
 const MOST_NODES_OF_DOCUMENT: usize = 500_000;
 const MOST_BYTES_OF_DOCUMENT: usize = 16 * 1024 * 1024;
 
-/// More levels than anybody writes, and few enough for the stack.
+/// The limit of nesting, so that the stack suffices.
 const MAX_DEPTH: usize = 100;
 
-/// Characters of an error. It may be repeated for every block of a document, and quotes what somebody wrote.
+/// The limit of characters of an error. It may be repeated for every block of a document, and quotes the document.
 const LONGEST_FAULT: usize = 300;
 
-/// A value and the line it begins in, from 1.
+/// A value and its first line, from 1.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub(crate) line: usize,
@@ -40,14 +40,14 @@ pub(crate) struct Node {
 pub(crate) enum Value {
     Null,
     Bool(bool),
-    /// A number as JSON writes it.
+    /// A number in the syntax of JSON.
     Number(String),
     Text(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
-/// A key, where it stands, and what it means.
+/// A key, its line, and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -55,14 +55,14 @@ pub(crate) struct Entry {
     pub(crate) node: Node,
 }
 
-/// What is wrong, and in which line.
+/// A problem and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) line: usize,
     pub(crate) what: String,
 }
 
-/// What all texts that belong to one document may still have.
+/// The remaining budget of all texts of one document.
 #[derive(Debug)]
 pub(crate) struct Budget {
     nodes: usize,
@@ -76,9 +76,9 @@ impl Budget {
 
     fn take(&mut self, size: Size, line: usize) -> Result<(), Fault> {
         let too_many = |most: usize, what: &str| {
-            fault(line, format!("the blocks of this document have too many values: together more than {most}{what}"))
+            fault(line, format!("the blocks of this document have too many values: more than {most}{what} in total"))
         };
-        // What did not fit is not taken, so that smaller blocks below still fit.
+        // What exceeds the budget is not taken from it, so that smaller blocks below still fit.
         let nodes = self.nodes.checked_sub(size.nodes).ok_or_else(|| too_many(MOST_NODES_OF_DOCUMENT, ""))?;
         self.bytes = self.bytes.checked_sub(size.bytes).ok_or_else(|| too_many(MOST_BYTES_OF_DOCUMENT, " bytes"))?;
         self.nodes = nodes;
@@ -86,15 +86,15 @@ impl Budget {
     }
 }
 
-/// Reads one YAML document that stands alone. Nothing at all is `Null`.
+/// Parses a single YAML document. An empty one is `Null`.
 pub(crate) fn parse(text: &str) -> Result<Node, Fault> {
     parse_within(text, &mut Budget::of_document())
 }
 
-/// Reads one of the YAML documents that share a budget.
+/// Parses one of the YAML documents that share a budget.
 pub(crate) fn parse_within(text: &str, budget: &mut Budget) -> Result<Node, Fault> {
     if text.len() > MAX_TEXT_BYTES {
-        let what = format!("this is {} bytes of YAML; at most {MAX_TEXT_BYTES} are read", text.len());
+        let what = format!("the YAML has {} bytes; the limit is {MAX_TEXT_BYTES}", text.len());
         return Err(fault(1, what));
     }
     let events = Parser::new_from_str(text);
@@ -105,7 +105,7 @@ pub(crate) fn parse_within(text: &str, budget: &mut Budget) -> Result<Node, Faul
         match event {
             Event::StreamEnd => break,
             Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
-            _ if root.is_some() => return Err(fault(line, "there must be one YAML document, not several")),
+            _ if root.is_some() => return Err(fault(line, "expected one YAML document, found several")),
             event => root = Some(reader.node(event, line, 0)?),
         }
     }
@@ -113,7 +113,7 @@ pub(crate) fn parse_within(text: &str, budget: &mut Budget) -> Result<Node, Faul
 }
 
 impl Node {
-    /// The node at the end of a path of keys and places, or the last on the way that there is.
+    /// The node at the end of a path of keys and indexes, or the last existing one on the way.
     pub(crate) fn nearest<'a>(&'a self, path: impl IntoIterator<Item = &'a str>) -> &'a Self {
         let mut here = self;
         for step in path {
@@ -134,7 +134,7 @@ impl Node {
         entries.iter().find(|entry| entry.key == key)
     }
 
-    /// The same as JSON.
+    /// The value as JSON.
     pub(crate) fn to_json(&self) -> String {
         let mut json = String::new();
         self.write_json(&mut json);
@@ -197,8 +197,8 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// The line to be blamed. What is missing is missed after the end, but the last line is where something can be
-    /// done; and a tab that indents is in the line that is indented, not in the one before it.
+    /// The line of an error. Missing text is noticed after the end, but can be fixed on the last line; and a tab in the
+    /// indentation belongs to the indented line, not to the one before.
     fn line_of(&self, error: &ScanError) -> usize {
         let last = self.text.trim_end().lines().count().max(1);
         let line = error.marker().line().clamp(1, last);
@@ -212,7 +212,7 @@ impl<'a> Reader<'a, '_> {
 
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Fault> {
         if depth > MAX_DEPTH {
-            return Err(fault(line, "this is nested too deeply"));
+            return Err(fault(line, "the YAML is nested too deeply"));
         }
         let (anchor, value) = match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -232,14 +232,18 @@ impl<'a> Reader<'a, '_> {
             }
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor) else {
-                    return Err(fault(line, "an alias must not stand in what it names"));
+                    return Err(fault(line, "an alias must not refer to a node that contains it"));
                 };
                 if depth + levels(node) > MAX_DEPTH {
-                    return Err(fault(line, "this is nested too deeply"));
+                    return Err(fault(line, "the YAML is nested too deeply"));
                 }
                 let size = Size::of(node);
                 self.count(size, line)?;
-                return self.anchors.get(&anchor).cloned().ok_or_else(|| fault(line, "an alias names nothing"));
+                return self
+                    .anchors
+                    .get(&anchor)
+                    .cloned()
+                    .ok_or_else(|| fault(line, "an alias refers to an unknown anchor"));
             }
             _ => return Err(fault(line, "a value is missing")),
         };
@@ -255,10 +259,10 @@ impl<'a> Reader<'a, '_> {
         self.nodes += size.nodes;
         self.bytes += size.bytes;
         if self.nodes > MAX_NODES {
-            return Err(fault(line, format!("these are too many values: more than {MAX_NODES}")));
+            return Err(fault(line, format!("the YAML has too many values: more than {MAX_NODES}")));
         }
         if self.bytes > MAX_BYTES {
-            return Err(fault(line, format!("these values are too long: more than {MAX_BYTES} bytes")));
+            return Err(fault(line, format!("the values are too long: more than {MAX_BYTES} bytes")));
         }
         self.budget.take(size, line)
     }
@@ -284,7 +288,7 @@ impl<'a> Reader<'a, '_> {
             let key = match (&event, self.node(event.clone(), line, depth + 1)?.value) {
                 (Event::Scalar(written, ..), _) => written.to_string(),
                 (_, Value::Text(text) | Value::Number(text)) => text,
-                _ => return Err(fault(line, "a key must be a word")),
+                _ => return Err(fault(line, "a key must be a scalar")),
             };
             if !keys.insert(key.clone()) {
                 return Err(fault(line, format!("`{key}` is given twice")));
@@ -296,7 +300,7 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// How much there is in a value.
+/// The size of a value.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     nodes: usize,
@@ -319,7 +323,7 @@ impl Size {
     }
 }
 
-/// How many lists and maps are inside each other.
+/// The nesting depth.
 fn levels(node: &Node) -> usize {
     match &node.value {
         Value::List(nodes) => 1 + nodes.iter().map(levels).max().unwrap_or_default(),
@@ -334,21 +338,21 @@ fn scalar_value(text: &str, is_plain: bool, tag: Option<&Tag>, line: usize) -> R
         None if is_plain => Scalar::of(text),
         None | Some((true, "str") | (false, "")) => Scalar::Text,
         Some((true, "null" | "bool" | "int" | "float")) => Scalar::of(text),
-        Some((_, other)) => return Err(fault(line, format!("the tag `{other}` means nothing here"))),
+        Some((_, other)) => return Err(fault(line, format!("the tag `{other}` is not supported"))),
     };
     match scalar {
         Scalar::Null => Ok(Value::Null),
         Scalar::Bool(it) => Ok(Value::Bool(it)),
         Scalar::Number(digits) => Ok(Value::Number(digits)),
         Scalar::Text => Ok(Value::Text(text.to_owned())),
-        Scalar::NoJson => Err(fault(line, format!("`{text}` is no number that JSON knows; quote it to make it text"))),
+        Scalar::NoJson => Err(fault(line, format!("`{text}` is not a number in JSON; quote it to make it text"))),
     }
 }
 
 fn refuse_tag(tag: Option<&Tag>, expected: &str, line: usize) -> Result<(), Fault> {
     match tag {
         Some(tag) if !(tag.is_yaml_core_schema() && tag.suffix == expected) => {
-            Err(fault(line, format!("the tag `{}` means nothing here", tag.suffix)))
+            Err(fault(line, format!("the tag `{}` is not supported", tag.suffix)))
         }
         _ => Ok(()),
     }
@@ -356,7 +360,7 @@ fn refuse_tag(tag: Option<&Tag>, expected: &str, line: usize) -> Result<(), Faul
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, parse};
+    use super::{Fault, MAX_BYTES, MAX_NODES, MAX_TEXT_BYTES, parse};
 
     fn json(yaml: &str) -> String {
         parse(yaml).unwrap_or_else(|fault| panic!("{yaml}: {fault:?}")).to_json()
@@ -400,7 +404,7 @@ mod tests {
             ("a: 1\nb: [1, 2\nc: 3", 3, ""),
             ("a: 1\n\tb: 2", 2, ""),
             ("a: 1\n\na: 2", 3, "twice"),
-            ("a: .inf", 1, "no number"),
+            ("a: .inf", 1, "not a number"),
             ("a: 1\n---\nb: 2", 3, "one YAML document"),
             ("a: &x [*x]", 1, "alias"),
             ("a: !secret b", 1, "tag"),
@@ -423,6 +427,23 @@ mod tests {
         assert!(parse(&bomb).expect_err("a bomb").what.contains("too many"));
         let deep = format!("a: {}{}", "[".repeat(200), "]".repeat(200));
         assert!(parse(&deep).expect_err("deep").what.contains("deeply"));
+    }
+
+    #[test]
+    fn one_text_has_bounds_of_its_own_for_its_length_its_values_and_their_bytes() {
+        let refused = |text: &str| parse(text).expect_err("it is beyond a bound").what;
+        assert!(parse(&"#".repeat(MAX_TEXT_BYTES)).is_ok());
+        let long = refused(&"#".repeat(MAX_TEXT_BYTES + 1));
+        assert_eq!(long, format!("the YAML has {} bytes; the limit is {MAX_TEXT_BYTES}", MAX_TEXT_BYTES + 1));
+        // The list counts as well.
+        assert!(parse(&"- 1\n".repeat(MAX_NODES - 1)).is_ok());
+        let many = refused(&"- 1\n".repeat(MAX_NODES));
+        assert_eq!(many, format!("the YAML has too many values: more than {MAX_NODES}"));
+        // The value counts where it stands, for its anchor, and for its alias: three times.
+        let repeated = |bytes: usize| format!("- &a {}\n- *a\n", "x".repeat(bytes));
+        assert!(parse(&repeated(MAX_BYTES / 3)).is_ok());
+        let large = refused(&repeated(MAX_BYTES / 3 + 1));
+        assert_eq!(large, format!("the values are too long: more than {MAX_BYTES} bytes"));
     }
 
     proptest::proptest! {

@@ -1,4 +1,4 @@
-//! Another parser of CommonMark finds the same fenced blocks.
+//! Another CommonMark parser finds the same fenced blocks.
 
 use comrak::nodes::NodeValue;
 use comrak::{Arena, Options, parse_document};
@@ -77,7 +77,7 @@ proptest! {
 
     #[test]
     fn what_is_a_fenced_block_is_not_a_matter_of_taste(lines in prop::collection::vec(prop::sample::select(LINES), 0..12)) {
-        // What begins with a rule is front matter to us.
+        // A leading rule is front matter to us.
         let text = format!("words\n\n{}", lines.join("\n"));
         prop_assert_eq!(ours(&text), theirs(&text), "{}", text);
     }

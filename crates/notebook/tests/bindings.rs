@@ -1,6 +1,6 @@
-//! Which server a place in a document is bound to, for every kind of binding, nesting and override.
+//! The binding of a place in a document, for every kind of binding, nesting and override.
 
-use notebook::{Binding, Bindings, Document, Origin, Plan, Section, Selection, outline, place};
+use notebook::{Binding, Bindings, Document, Origin, Plan, Section, Selection, line_context, outline};
 
 use crate::fixture::{run_text, servers};
 
@@ -191,8 +191,8 @@ fn what_is_wrong_in_front_matter_is_reported_with_its_line() {
     for (yaml, line, part) in [
         ("mcp:\n  - heading: A", 3, "server"),
         ("mcp:\n  - server: x\n    heading: A\n    block: b", 3, "not for several"),
-        ("mcp:\n  - server: x\n    start: 5\n    end: 5", 3, "end after"),
-        ("mcp:\n  - server: x\n    start: 0\n    end: 5", 3, "from 1"),
+        ("mcp:\n  - server: x\n    start: 5\n    end: 5", 3, "come after"),
+        ("mcp:\n  - server: x\n    start: 0\n    end: 5", 3, "start at 1"),
         ("mcp:\n  - server: x\n    lines: some", 4, "10-20"),
         ("mcp:\n  - server: x\n    end: 5", 3, "first and a last"),
         ("mcp:\n  - server: x\n    colour: red", 4, "colour"),
@@ -200,7 +200,7 @@ fn what_is_wrong_in_front_matter_is_reported_with_its_line() {
         ("mcp:\n  - server: x\n    block: nothing", 3, "no block"),
         ("mcp:\n  - server: x\n    inherit: perhaps", 4, "true or false"),
         ("mcp: [x, y]", 2, "already"),
-        ("title: x\nmcp: [a", 3, "no YAML"),
+        ("title: x\nmcp: [a", 3, "not valid YAML"),
         ("mcp: 5", 2, "server"),
     ] {
         let document = Document::parse(format!("---\n{yaml}\n---\n# A\n"));
@@ -210,7 +210,7 @@ fn what_is_wrong_in_front_matter_is_reported_with_its_line() {
 }
 
 #[test]
-fn a_map_tells_the_server_of_every_section_and_why() {
+fn a_map_has_the_server_of_every_section_with_the_reason() {
     let text = "Words\n\n# A\n<!-- mcp: other -->\n\n## B\n\n```echo\ntool: say\n```\n\n# C\n\n```mcp\ntool: say\n```\n<!-- mcp: nobody -->\n\n# D\n";
     let document = Document::parse(text);
     let bindings = Bindings::of(&document, &[registered(heading("D"), "echo", true)]);
@@ -273,7 +273,7 @@ fn bindings_at_too_many_places_are_an_error_of_the_document() {
         let plan = Plan::new(&document, &servers(), &bindings, &Selection::default(), false).unwrap();
         let problem = plan.steps[0].problem().unwrap().to_string();
         let line = text.lines().position(|line| line == "```echo").unwrap() + 1;
-        let allowed = place(&document, &servers(), &bindings, line).allowed_servers;
+        let allowed = line_context(&document, &servers(), &bindings, line).allowed_servers;
         if is_too_many {
             assert!(problem.contains("more than 100000 places"), "{problem}");
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Documents on disk: replaced in one step, whatever happens.
+//! Documents on disk are replaced in one step, whatever happens.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -52,7 +52,7 @@ fn links_are_followed_and_modes_are_kept() {
 }
 
 #[test]
-fn images_stand_beside_the_document_and_not_beside_a_link_to_it() {
+fn images_are_next_to_the_document_and_not_next_to_a_link_to_it() {
     let folder = tempfile::tempdir().unwrap();
     let (here, there) = (folder.path().join("here"), folder.path().join("there"));
     fs::create_dir(&here).unwrap();
@@ -135,7 +135,7 @@ fn a_copy_leaves_the_document_alone() {
 }
 
 #[test]
-fn what_was_written_meanwhile_is_kept() {
+fn concurrent_edits_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.md");
     fs::write(&path, format!("new words\n\n{TEXT}and more")).unwrap();
@@ -146,7 +146,7 @@ fn what_was_written_meanwhile_is_kept() {
 }
 
 #[test]
-fn what_cannot_be_read_or_written_is_left_as_it_is() {
+fn unreadable_and_unwritable_files_are_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.md");
     assert!(matches!(save(&path, None, &report(), false), Err(FileError::Read { .. })));
@@ -158,7 +158,7 @@ fn what_cannot_be_read_or_written_is_left_as_it_is() {
     assert!(matches!(save(&path, Some(&nowhere), &report(), false), Err(FileError::Write { .. })));
 }
 
-/// Not a test: what `a_writer_that_is_killed_...` starts and kills. It writes one text after the other.
+/// Not a test: the process that `a_writer_that_is_killed_...` starts and kills. It writes one text after the other.
 #[test]
 fn writer_to_be_killed() {
     let Some(path) = std::env::var_os("NOTEBOOK_TEST_WRITE") else { return };
@@ -168,7 +168,7 @@ fn writer_to_be_killed() {
         for text in &texts {
             let report = run_text(text).1;
             save(path, None, &report, false).unwrap();
-            // Whoever edits puts the words back, in one step, too.
+            // An editor restores the text, in one step, too.
             let beside = path.with_extension("beside");
             fs::write(&beside, text).unwrap();
             fs::rename(&beside, path).unwrap();
@@ -195,7 +195,7 @@ fn a_writer_that_is_killed_leaves_the_old_or_the_new_text() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // Seen to be at work; then at another moment in every round.
+        // Wait until it works, then kill it at a different moment in every round.
         let first = fs::metadata(&path).unwrap().modified().unwrap();
         while fs::metadata(&path).map_or(first, |file| file.modified().unwrap()) == first {
             std::thread::yield_now();

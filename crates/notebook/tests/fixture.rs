@@ -1,4 +1,4 @@
-//! A small world to run documents in: servers, tools that say all sorts of things, and a clock that stands still.
+//! A fake toolbox: servers, tools with all kinds of results, and a fixed clock.
 
 use std::sync::Mutex;
 
@@ -10,12 +10,12 @@ use notebook::{
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
-/// Servers whose tools are here.
+/// A toolbox with fake tools.
 #[derive(Default)]
 pub(crate) struct FakeToolbox {
-    /// What was called, in order.
+    /// The calls, in order.
     pub(crate) calls: Mutex<Vec<Request>>,
-    /// What the assistant was asked.
+    /// The questions to the assistant.
     pub(crate) questions: Mutex<Vec<Question>>,
 }
 
@@ -143,7 +143,7 @@ impl Toolbox for FakeToolbox {
     }
 }
 
-/// Runs all blocks of a text and puts the results into it.
+/// Runs all blocks of a text and writes the results into it.
 pub(crate) fn run_text(text: &str) -> (Applied, Report) {
     run_with(text, &FakeToolbox::default(), &[], &Selection::default(), false)
 }
@@ -164,7 +164,7 @@ pub(crate) fn run_with(
     (applied, report)
 }
 
-/// Enough to find what is common, quickly; `PROPTEST_CASES` finds the rest.
+/// Enough cases to find common errors quickly; set `PROPTEST_CASES` for more.
 pub(crate) fn many_cases() -> Config {
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { Config::default().cases } else { 1000 };
     Config { cases, failure_persistence: None, ..Config::default() }

@@ -1,6 +1,6 @@
-//! Documents of all kinds, ugly ones included: a run changes nothing but results, and a second run nothing at all.
+//! Documents of all kinds: a run changes nothing but results, and a second run changes nothing.
 //!
-//! `golden/NAME.md` is a document, `golden/expected/NAME.md` what it is after a run. `BLESS=1` writes the latter anew.
+//! `golden/NAME.md` is a document, `golden/expected/NAME.md` the document after a run. `BLESS=1` rewrites the latter.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What documents do, seen from outside.
+//! Behaviour of documents through the public API.
 #![expect(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
 mod agreement;

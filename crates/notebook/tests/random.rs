@@ -1,4 +1,4 @@
-//! Documents that nobody would write: whatever is in them, a run touches nothing but results.
+//! Random documents: whatever they contain, a run changes nothing but results.
 
 use notebook::{Document, PlacementOutcome};
 use proptest::collection::vec;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::fixture::run_text;
 
-/// What documents are made of, line by line. Containers and line endings come on top.
+/// Lines of random documents. Containers and line endings are added.
 const LINES: &[&str] = &[
     "",
     "",
@@ -134,12 +134,12 @@ fn document() -> impl Strategy<Value = String> {
         })
 }
 
-/// Found by `a_second_run_changes_nothing`: the error above a contradiction named its line, which the error itself moved.
+/// Found by `a_second_run_changes_nothing`: the error above a conflict named its line, which the error itself moved.
 #[test]
 fn an_error_about_a_binding_below_it_stays_the_same_in_a_second_run() {
     let text = "```assistant\nwhy?\n```\n# One\n<!-- mcp: other no-inherit -->\n<!-- mcp: echo -->";
     let (once, report) = run_text(text);
-    assert!(once.text.contains("`# One` is bound to `other` already"), "{}", once.text);
+    assert!(once.text.contains("`# One` is already bound to `other`"), "{}", once.text);
     assert_eq!(report.remarks.iter().map(|remark| remark.line).collect::<Vec<_>>(), [6], "the line is told beside it");
     assert_eq!(run_text(&once.text).0.text, once.text);
 }

@@ -1,4 +1,4 @@
-//! Results among the words of users: replaced where they are ours, kept where they are not, put where they belong.
+//! Results among the text of users: replaced if they are ours, kept if edited, written to the right place.
 
 use notebook::{ApplyOptions, Document, PlacementOutcome, ProblemKind, Selection, Status, apply};
 
@@ -33,13 +33,13 @@ fn a_result_below_empty_lines_is_still_the_result() {
 }
 
 #[test]
-fn what_somebody_wrote_into_a_result_is_kept_and_nothing_is_called() {
+fn an_edited_result_is_kept_and_its_block_not_called() {
     let ran = run_text(&format!("{BLOCK}\n")).0.text;
     let edited = ran.replace("`hello`", "`hello`, and I like it");
     let (text, fates_kept, calls) = fates(&edited, false);
     assert_eq!((text.as_str(), fates_kept, calls), (edited.as_str(), vec![PlacementOutcome::Nothing], 0));
     let report = run_text(&edited).1;
-    assert_eq!(report.finished[0].problem.as_ref().unwrap().trouble, ProblemKind::EditedResult);
+    assert_eq!(report.finished[0].problem.as_ref().unwrap().kind, ProblemKind::EditedResult);
     let (text, fates_forced, calls) = fates(&edited, true);
     assert_eq!((text, fates_forced, calls), (ran, vec![PlacementOutcome::Written], 1));
 }
@@ -55,7 +55,7 @@ fn a_result_without_its_end_is_never_guessed_at() {
 }
 
 #[test]
-fn blocks_in_results_are_not_run_even_if_their_own_block_is_gone() {
+fn blocks_in_results_do_not_run_even_without_their_own_block() {
     let ran = run_text("```echo\ntool: hostile\n```\n\n```echo\ntool: markdown\nformat: markdown\n```\n").0.text;
     let orphaned = ran
         .replace("```echo\ntool: markdown\nformat: markdown\n```\n", "")
@@ -65,7 +65,7 @@ fn blocks_in_results_are_not_run_even_if_their_own_block_is_gone() {
 }
 
 #[test]
-fn a_torn_result_cannot_be_closed_by_what_a_tool_says() {
+fn a_torn_result_cannot_be_closed_by_tool_output() {
     let mark = "<!-- mcp-result id=0123456789abcdef status=ok at=x ms=1 -->";
     let text = format!("{mark}\n\nwords\n\n```echo\ntool: hostile\n```\n");
     let (applied, report) = run_text(&text);
@@ -74,7 +74,7 @@ fn a_torn_result_cannot_be_closed_by_what_a_tool_says() {
 }
 
 #[test]
-fn results_find_their_blocks_in_a_text_that_changed_meanwhile() {
+fn results_find_their_blocks_in_an_edited_text() {
     let other = BLOCK.replace("hello", "other");
     let before = format!("# A\n\n{BLOCK}\n\n# B\n\n{other}\n\n{BLOCK}\n");
     let report = run_text(&before).1;
@@ -85,7 +85,7 @@ fn results_find_their_blocks_in_a_text_that_changed_meanwhile() {
         (applied.text, fates)
     };
     use PlacementOutcome::{BlockChanged, Written};
-    // Words were added, and sections changed places.
+    // Text was added, and sections changed places.
     let (text, fates) = put(&format!("new\n\n# B\n\n{other}\n\n{BLOCK}\n\nwords\n\n# A\n\n{BLOCK}"));
     assert_eq!(fates, [Written; 3]);
     assert_eq!(text.matches("\n`hello` ").count(), 2);
@@ -93,7 +93,7 @@ fn results_find_their_blocks_in_a_text_that_changed_meanwhile() {
     let (text, fates) = put(&format!("{BLOCK}\n\n{}\n\n{BLOCK}\n", other.replace("other", "third")));
     assert_eq!(fates, [Written, BlockChanged, Written]);
     assert!(!text.contains("`other`"));
-    // One of two that say the same is gone, and nobody knows which.
+    // One of two equal blocks was removed, and it is unknown which.
     let (_, fates) = put(&format!("{other}\n\n{BLOCK}\n"));
     assert_eq!(fates, [BlockChanged, Written, BlockChanged]);
     assert_eq!(put("").1, [BlockChanged; 3]);

@@ -1,4 +1,4 @@
-//! Runs: which blocks, in which order, how many at once, what is told meanwhile, and how they are stopped.
+//! Runs: selection, order, parallelism, progress, and stopping.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,11 +59,11 @@ fn faults_are_reported_with_the_lines_of_the_document() {
         "---\ntitle: x\n---\n\n> - ```echo\n>   # words first\n>   tool: say\n>   words: 5\n>   loud: maybe\n>   ```\n";
     let finished = &run_text(text).1.finished[0];
     let problem = finished.problem.as_ref().unwrap();
-    assert_eq!((finished.status, problem.trouble), (Status::Refused, ProblemKind::BadArguments));
+    assert_eq!((finished.status, problem.kind), (Status::Refused, ProblemKind::BadArguments));
     let mut lines: Vec<usize> = problem.faults.iter().map(|fault| fault.line).collect();
     lines.sort_unstable();
     assert_eq!(lines, [8, 9]);
-    for (block, trouble, line) in [
+    for (block, kind, line) in [
         ("tool: say\nwords: [1,\n", ProblemKind::BadYaml, 6),
         ("tool: say\nother: x\nwords: y", ProblemKind::BadArguments, 6),
         ("tool: say", ProblemKind::BadArguments, 5),
@@ -73,11 +73,11 @@ fn faults_are_reported_with_the_lines_of_the_document() {
     ] {
         let report = run_text(&format!("words\n\nwords\n```echo\n{block}\n```\n")).1;
         let problem = report.finished[0].problem.as_ref().unwrap();
-        assert_eq!((problem.trouble, problem.faults[0].line), (trouble, line), "{block}: {problem}");
+        assert_eq!((problem.kind, problem.faults[0].line), (kind, line), "{block}: {problem}");
     }
 }
 
-/// A server with one tool, of which nothing is known but its schema, or not even that.
+/// A server with one tool, with or without a schema.
 struct OneTool(Option<ToolSchema>);
 
 impl Toolbox for OneTool {
@@ -117,13 +117,13 @@ fn format_and_display_in_the_body_are_arguments_unless_the_schema_forbids_them()
         assert_eq!(arguments.as_deref(), Some(r#"{"display":"collapsed","format":"json"}"#), "{schema}");
         assert!(!is_collapsed, "{schema}");
     }
-    // Who says nothing about further parameters gets them, and they count as hints as well.
+    // A schema that leaves further properties open gets them as arguments, and they also count as hints.
     for schema in [Some(ToolSchema::Tree(lists_other.clone())), None] {
         let (arguments, is_collapsed, _) = run(schema, block);
         assert_eq!(arguments.as_deref(), Some(r#"{"display":"collapsed","format":"json"}"#));
         assert!(is_collapsed);
     }
-    // What is no hint is not refused where it may be an argument.
+    // An invalid hint is accepted where it may be an argument.
     let other = "```echo\ntool: t\ndisplay: 4k\nformat: [csv]\n```\n";
     for schema in [Some(ToolSchema::Tree(lists_other)), Some(ToolSchema::Tree(json!({ "type": "object" }))), None] {
         let (arguments, _, report) = run(schema, other);
@@ -134,20 +134,20 @@ fn format_and_display_in_the_body_are_arguments_unless_the_schema_forbids_them()
     assert_eq!((arguments.as_deref(), is_collapsed), (Some("{}"), true));
     let (_, _, report) = run(Some(ToolSchema::Tree(forbids_more)), other);
     assert_eq!(report.finished[0].status, Status::Refused);
-    // Behind the language they are hints, whatever the schema says; in the body of the same block, arguments.
+    // After the language they are hints, whatever the schema says; in the body of the same block, arguments.
     let both = "```echo display=collapsed format=text\ntool: t\ndisplay: wide\nformat: csv\n```\n";
     let (arguments, is_collapsed, _) = run(Some(ToolSchema::Tree(json!({ "type": "object" }))), both);
     assert_eq!((arguments.as_deref(), is_collapsed), (Some(r#"{"display":"wide","format":"csv"}"#), true));
 }
 
 #[test]
-fn an_argument_that_does_not_fit_says_where_a_hint_is_written() {
+fn an_invalid_argument_is_reported_with_its_position() {
     let schema = json!({ "type": "object", "additionalProperties": { "type": "integer" } });
     let block = "```echo\ntool: t\ndisplay: collapsed\n```\n";
     let report = run_with(block, &OneTool(Some(ToolSchema::Tree(schema))), &[], &Selection::default(), false).1;
     let problem = report.finished[0].problem.as_ref().unwrap();
-    assert_eq!((problem.trouble, problem.faults[0].line), (ProblemKind::BadArguments, 3));
-    assert!(problem.to_string().contains("write `display=...` behind the language"), "{problem}");
+    assert_eq!((problem.kind, problem.faults[0].line), (ProblemKind::BadArguments, 3));
+    assert!(problem.to_string().contains("write `display=...` after the language"), "{problem}");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn run_slowly(slow: &Slow, jobs: usize, stop: impl Future<Output = ()> + Send) -
 }
 
 #[test]
-fn progress_is_told_block_by_block_and_a_failure_does_not_end_the_run() {
+fn progress_is_reported_per_block_and_a_failure_does_not_end_the_run() {
     let (report, told) = run_slowly(&Slow::new(3), 1, std::future::pending());
     let expected = [
         "pending 1",
@@ -284,7 +284,7 @@ fn one_after_the_other_unless_more_are_allowed() {
 }
 
 #[test]
-fn who_stops_a_run_keeps_what_is_done_and_cancels_the_rest() {
+fn stopping_a_run_keeps_finished_results_and_cancels_the_rest() {
     let slow = Slow::new(1);
     let stop = async {
         slow.began.notified().await;
@@ -312,7 +312,7 @@ fn a_run_can_be_given_to_another_thread() {
     assert!(report.is_success());
 }
 
-/// Answers so many calls; the next one says why there will be no more of them.
+/// Answers a number of calls; the next one ends the run.
 struct Limited {
     left: Mutex<usize>,
     then: Failure,
@@ -357,13 +357,13 @@ fn what_was_not_run_keeps_the_result_it_has() {
         assert_eq!(again.text, done.text);
         assert!(!report.is_success());
     }
-    // What was tried is told.
+    // Attempted calls are reported.
     let (again, _) = run(&done.text, 1, Failure::new("it broke"));
     assert_eq!((again.text.matches("good").count(), again.text.matches("it broke").count()), (1, 2));
 }
 
 #[test]
-fn a_run_that_can_make_no_more_calls_ends_and_says_why_once() {
+fn a_run_without_remaining_calls_ends_with_one_reason() {
     let toolbox = Limited { left: Mutex::new(1), then: Failure::run_over("no more calls") };
     let (applied, report) = run_with(THREE, &toolbox, &[], &Selection::default(), false);
     let statuses: Vec<Status> = report.finished.iter().map(|over| over.status).collect();
@@ -371,13 +371,13 @@ fn a_run_that_can_make_no_more_calls_ends_and_says_why_once() {
     assert_eq!(applied.text.matches("no more calls").count(), 1);
 }
 
-/// Servers of which it is counted how often they are asked for their tools. A call of `more` brings another tool.
+/// Counts how often the tools of servers are requested. A call of `more` adds a tool.
 #[derive(Default)]
 struct Counting {
     loads: Mutex<Vec<String>>,
     reaches: AtomicUsize,
     has_more: AtomicUsize,
-    /// What tools take.
+    /// The schema of the tools.
     schema: Option<String>,
     result_bytes: usize,
 }
@@ -443,12 +443,12 @@ fn tools_that_a_call_brings_are_found_by_the_blocks_below() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_read_is_told_as_not_checked() {
+fn an_unreadable_schema_is_reported_as_not_checked() {
     let counting = Counting { schema: Some(r#"{"description":"\ud800"}"#.to_owned()), ..Counting::default() };
     let report = run_counting("```echo\ntool: t1\na: 1\n```\n", &counting, false);
     let finished = &report.finished[0];
     let why = finished.not_checked.as_deref().unwrap_or_default();
-    assert!(why.contains("the tool's schema cannot be read"), "{finished:?}");
+    assert!(why.contains("the schema of the tool cannot be read"), "{finished:?}");
     assert_eq!(finished.status, Status::Done, "the server decides");
 }
 

@@ -1,8 +1,8 @@
-//! Runs work that takes a processor on a bounded number of threads beside the runtime's.
+//! Runs CPU-bound work on a bounded number of threads outside the async runtime.
 //!
-//! Work whose cost is not proportional to its bytes would hold up everything else on a runtime thread. A [`Pool`] gives
-//! it a thread of its own: at most as many at once as the pool has slots, each until its deadline. The work is asked to
-//! end when nobody waits for it any more: dropping the future sets the [`Interrupt`].
+//! Work whose cost is not proportional to its size would block everything else on a runtime thread. A [`Pool`] runs it
+//! on another thread: at most as many at a time as the pool has slots, each until its deadline. Dropping the future
+//! sets the [`Interrupt`], which asks the work to stop.
 //!
 //! Work must not wait for other work of the same pool: it would hold the slot that the other needs.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-/// Threads for work of one kind.
+/// A pool for work of one kind.
 #[derive(Debug)]
 pub struct Pool {
     slots: Arc<Semaphore>,
@@ -21,19 +21,19 @@ pub struct Pool {
     cancelled: AtomicU64,
 }
 
-/// What a pool does, and did.
+/// Counters of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolCounts {
-    /// How much work runs now.
+    /// The number of running work items.
     pub running: usize,
-    /// How much work was given up since the start, because nobody waited for it any more.
+    /// How much work was cancelled since the start because nobody waited for it.
     pub cancelled: u64,
 }
 
-/// The bounds of a pool.
+/// The limits of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// How much work runs at once.
+    /// How much work runs at the same time.
     pub slots: usize,
     /// How long work may run before its interrupt is set.
     pub deadline: Duration,
@@ -42,14 +42,14 @@ pub struct PoolLimits {
 }
 
 impl PoolLimits {
-    /// Half of the processors, at least one: the other half serves calls, whatever is computed.
+    /// Half of the CPUs, at least one: the other half stays free for calls.
     pub fn half_of_the_processors() -> usize {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         (processors / 2).max(1)
     }
 }
 
-/// Whether work should end.
+/// Asks work to stop.
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     is_abandoned: Arc<AtomicBool>,
@@ -57,24 +57,24 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Whether nobody waits for the work any more, or its time is over.
+    /// Whether nobody waits for the work any more, or its deadline passed.
     pub fn is_set(&self) -> bool {
         self.is_abandoned.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
 }
 
-/// Why work was not done.
+/// Why work was not finished.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotDone {
     /// All slots are taken by other work.
-    #[error("too much other work of this kind is under way; none of it ended within {0:?}")]
+    #[error("too much work of this kind is queued; none of it finished within {0:?}")]
     Busy(Duration),
     /// The work panicked, or the runtime is shutting down.
-    #[error("the work could not be finished: {0}")]
+    #[error("the work did not finish: {0}")]
     Failed(String),
 }
 
-/// Whoever waits for work. Unless the work is over, dropping this sets the flag and counts.
+/// A waiter. Dropping it before the work is done sets the flag and counts.
 struct Waiting<'a> {
     is_abandoned: Arc<AtomicBool>,
     cancelled: &'a AtomicU64,
@@ -90,7 +90,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Work that runs. It is counted until it ends, be it by a panic.
+/// Counts running work until it ends, also by a panic.
 struct Running(Arc<AtomicUsize>);
 
 impl Running {
@@ -107,19 +107,19 @@ impl Drop for Running {
 }
 
 impl Pool {
-    /// A pool without threads yet; they are those on which a Tokio runtime runs blocking work.
+    /// A pool. Its threads are those of Tokio for blocking work.
     pub fn new(limits: PoolLimits) -> Self {
         let slots = Arc::new(Semaphore::new(limits.slots.max(1)));
         Self { slots, limits, running: Arc::default(), cancelled: AtomicU64::new(0) }
     }
 
-    /// What it does, and did.
+    /// The current counters.
     pub fn counts(&self) -> PoolCounts {
         let (running, cancelled) = (self.running.load(Ordering::Relaxed), self.cancelled.load(Ordering::Relaxed));
         PoolCounts { running, cancelled }
     }
 
-    /// Runs work when there is a slot for it. Dropping the future takes it out of the queue, or interrupts it.
+    /// Runs work when a slot is free. Dropping the future removes it from the queue, or interrupts it.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Interrupt) -> T + Send + 'static,
@@ -137,7 +137,7 @@ impl Pool {
             let running = Running::begin(running);
             let interrupt = Interrupt { is_abandoned, deadline: Instant::now() + deadline };
             let done = work(&interrupt);
-            // The slot is free when the work has ended, not when its future was dropped.
+            // The slot is free when the work has ended, not when its future is dropped.
             drop((running, slot));
             done
         });
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_is_done_elsewhere_and_its_result_comes_back() {
+    async fn work_runs_on_another_thread_and_returns_its_result() {
         let here = std::thread::current().id();
         let there = Pool::new(limits(1)).run(|_| std::thread::current().id()).await.unwrap();
         assert_ne!(here, there);

@@ -1,12 +1,12 @@
-//! Sixteen bytes of a string at a time: which of them need a closer look.
+//! Scans a string sixteen bytes at a time for bytes that need a closer look.
 //!
-//! Long strings are what big messages are made of, so this is the inner loop of the whole relay. On x86-64 it uses
-//! SSE2, which every such machine has; elsewhere plain arithmetic on two words does the same.
+//! Long strings make up most of a large message, so this is the inner loop of the whole relay. On x86-64 it uses SSE2,
+//! which every such machine has; other machines use plain arithmetic on two words.
 
-/// Bytes looked at together.
+/// The number of bytes in a block.
 pub(crate) const SIZE: usize = 16;
 
-/// A bit for every byte that cannot simply stand in a JSON string: quote, backslash, control character.
+/// A bit for every byte that cannot occur unescaped in a JSON string: quote, backslash, control character.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn specials(block: &[u8; SIZE]) -> u32 {
@@ -32,7 +32,7 @@ pub(crate) fn specials(block: &[u8; SIZE]) -> u32 {
     }
 }
 
-/// A bit for every byte that cannot simply stand in a JSON string: quote, backslash, control character.
+/// A bit for every byte that cannot occur unescaped in a JSON string: quote, backslash, control character.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 pub(crate) fn specials(block: &[u8; SIZE]) -> u32 {
@@ -44,7 +44,7 @@ pub(crate) fn specials(block: &[u8; SIZE]) -> u32 {
 fn portable(block: &[u8; SIZE]) -> u32 {
     /// One bit per byte, from the top bit of each.
     fn gather(tops: u64) -> u32 {
-        // Multiplying moves the eight top bits side by side into the highest byte.
+        // The multiplication moves the eight top bits next to each other into the highest byte.
         ((tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
     }
     const ONES: u64 = 0x0101_0101_0101_0101;

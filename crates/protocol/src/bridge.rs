@@ -1,19 +1,21 @@
-//! What crosses from a legacy conversation to a modern one or back, translated. Pure, and it touches only the members
-//! it must: every other byte of a message leaves as it came.
+//! Translates messages between legacy and modern revisions. Pure; it changes only the members it must, and copies every
+//! other byte unchanged.
 //!
-//! Every function is for messages that [`crate::Envelope::scan`] has found valid; whatever else they are given, they
-//! do not panic.
+//! Every function expects messages that [`crate::Envelope::scan`] found valid. Other input gives a wrong result, but
+//! never a panic.
 //!
 //! # Layout
+//!
 //! - [`change`]: edits to one message, collected and applied once
-//! - [`meta`]: what requests tell about their client; [`problem`]: the answer to one that does not
-//! - [`result`], [`error`], [`definition`]: what servers answer
-//! - [`input`]: requests that take several rounds; [`elicitation`]: what is asked in them; [`label`]: by whom
-//! - [`listen`]: subscriptions to what changes; [`task`]: a wish that only one lifecycle understands
-//! - [`headers`], [`header_params`]: what a request over HTTP repeats in its headers
+//! - [`meta`]: the members of `_meta` that describe the client; [`problem`]: checks them, and the error if they are
+//!   invalid
+//! - [`result`], [`error`], [`definition`]: responses of servers
+//! - [`input`]: requests that take several rounds; [`elicitation`]: the server requests in them; [`label`]: the name of
+//!   the server in texts for people
+//! - [`listen`]: subscriptions to changes; [`task`]: the request for a task, which only one lifecycle understands
+//! - [`headers`], [`header_params`]: the parts of a request that are repeated in HTTP headers
 
 mod annotations;
-pub mod base64;
 pub mod change;
 pub mod definition;
 pub mod elicitation;

@@ -1,7 +1,7 @@
 //! The JSON-RPC envelope of one message, as spans into its line.
 //!
-//! One pass validates the whole message and remembers where the few things stand that routing needs. Whoever forwards
-//! the message replaces those spans (see [`crate::splice`]) and leaves every other byte alone.
+//! One pass validates the whole message and records the positions of the few members that routing needs. To forward the
+//! message, these spans are replaced (see [`crate::splice`]); every other byte stays unchanged.
 
 use std::fmt;
 
@@ -14,69 +14,80 @@ use crate::text;
 pub struct Envelope {
     /// Request, notification or response.
     pub kind: Kind,
-    /// What routing needs of `params`.
+    /// The parts of `params` that routing needs.
     pub params: Params,
 }
 
-/// What a message is, with the spans that tell it.
+/// The kind of a message, with its spans.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// Wants an answer.
+    /// A request.
     Request {
-        /// The id token: a string or a number, in the sender's own spelling.
+        /// The id token: a string or a number, as the sender wrote it.
         id: Span,
-        /// The method name token, quotes included.
+        /// The method token, including quotes.
         method: Span,
     },
-    /// Wants none.
+    /// A notification.
     Notification {
-        /// The method name token, quotes included.
+        /// The method token, including quotes.
         method: Span,
     },
-    /// Answers a request of ours.
+    /// A response to one of our requests.
     Response {
-        /// The id token; `null` when the sender could not tell which request failed.
+        /// The id token; `null` if the sender could not tell which request failed.
         id: Span,
         /// The value of `result`, or of `error`.
         outcome: Result<Span, Span>,
     },
 }
 
+/// A valid request. It has an id, so it can be answered.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestEnvelope {
+    /// The id token: a string or a number, as the sender wrote it.
+    pub id: Span,
+    /// The method token, including quotes.
+    pub method: Span,
+    /// The parts of `params` that routing needs.
+    pub params: Params,
+}
+
 /// The members of `params` that name, page, correlate or cancel something.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Params {
-    /// The whole value of `params`, whatever it is.
+    /// The whole value of `params`, whatever its type.
     pub span: Option<Span>,
-    /// `params` is an object, so the other fields mean something.
+    /// Whether `params` is an object; otherwise the other fields are empty.
     pub is_object: bool,
     /// `params.name`
     pub name: Option<Span>,
     /// `params.cursor`
     pub cursor: Option<Span>,
-    /// `params.requestId`, which a cancellation carries
+    /// `params.requestId` of a cancellation
     pub request_id: Option<Span>,
-    /// `params.progressToken`, which a progress notification carries
+    /// `params.progressToken` of a progress notification
     pub progress_token: Option<Span>,
     /// `params.uri`
     pub uri: Option<Span>,
     /// `params.taskId`
     pub task_id: Option<Span>,
-    /// The whole value of `params._meta`, where it is an object
+    /// The whole value of `params._meta`, if it is an object
     pub meta: Option<Span>,
-    /// `params._meta.progressToken`, with which a request asks for progress
+    /// `params._meta.progressToken`: the request asks for progress
     pub wanted_progress: Option<Span>,
-    /// `params._meta["io.modelcontextprotocol/protocolVersion"]`, with which a request says that it is a modern one
+    /// `params._meta["io.modelcontextprotocol/protocolVersion"]`: the request is a modern one
     pub version: Option<Span>,
-    /// `params._meta["io.modelcontextprotocol/subscriptionId"]`, which tells what a notification belongs to
+    /// `params._meta["io.modelcontextprotocol/subscriptionId"]`: the subscription of a notification
     pub subscription: Option<Span>,
 }
 
-/// Why a line is not a message, and whose answer it might have been.
+/// Why a line is not a message, and the id of the request it may respond to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EnvelopeError {
     /// What is wrong.
     pub reason: Reason,
-    /// The id, where one was read before the trouble began.
+    /// The id, if it was read before the error.
     pub id: Option<Span>,
 }
 
@@ -93,11 +104,11 @@ pub enum Reason {
         /// Index into the line.
         at: usize,
     },
-    /// It is JSON, but no object.
+    /// It is JSON, but not an object.
     NotAnObject,
-    /// It is an array: several messages at once, allowed in one revision only.
+    /// It is an array (a batch), which only one revision allows.
     Batch,
-    /// It is an object, but breaks a rule of JSON-RPC.
+    /// It is an object, but not a valid JSON-RPC message.
     Invalid(&'static str),
 }
 
@@ -114,7 +125,7 @@ impl fmt::Display for Reason {
 }
 
 impl Envelope {
-    /// Reads one message. The line may carry white space around it, but no second value.
+    /// Parses one message. White space around it is allowed, a second value is not.
     pub fn scan(line: &[u8]) -> Result<Self, EnvelopeError> {
         let mut found = Found::default();
         let outcome = found.read(&mut Cursor::new(line), line);
@@ -129,6 +140,14 @@ impl Envelope {
             Shape::Other => Err(fault(Reason::NotAnObject)),
         }
     }
+
+    /// The message as a request, if it is one.
+    pub fn into_request(self) -> Option<RequestEnvelope> {
+        match self {
+            Self { kind: Kind::Request { id, method }, params } => Some(RequestEnvelope { id, method, params }),
+            Self { kind: Kind::Notification { .. } | Kind::Response { .. }, .. } => None,
+        }
+    }
 }
 
 enum Shape {
@@ -137,7 +156,7 @@ enum Shape {
     Other,
 }
 
-/// The members of the envelope as they turn up.
+/// The members of the envelope found so far.
 #[derive(Default)]
 struct Found {
     jsonrpc: Option<Span>,
@@ -146,8 +165,8 @@ struct Found {
     result: Option<Span>,
     error: Option<Span>,
     params: Params,
-    /// A member that decides where a message goes stands there twice. Parsers disagree on which one counts, so a
-    /// message that means one thing to us and another to its receiver could be built from it.
+    /// A member that decides where a message goes occurs twice. Parsers disagree on which one counts, so such a message
+    /// could mean one thing to us and another to its receiver.
     twice: bool,
 }
 
@@ -239,7 +258,7 @@ impl Found {
             (None, Some(id)) if is_id(id, line) || id.of(line) == b"null" => match (self.result, self.error) {
                 (Some(result), None) => Kind::Response { id, outcome: Ok(result) },
                 (None, Some(error)) => Kind::Response { id, outcome: Err(error) },
-                // Some writers name both and leave one empty.
+                // Some senders write both members, one of them null.
                 (Some(result), Some(error)) if error.of(line) == b"null" => Kind::Response { id, outcome: Ok(result) },
                 (Some(result), Some(error)) if result.of(line) == b"null" => Kind::Response { id, outcome: Err(error) },
                 (Some(_), Some(_)) => {
@@ -254,7 +273,7 @@ impl Found {
     }
 }
 
-/// Takes an object, handing each key to `member`, which must take the value.
+/// Reads an object, and calls `member` with each key; `member` must read the value.
 #[inline]
 fn walk(
     cursor: &mut Cursor<'_>,
@@ -282,15 +301,15 @@ fn is_string(span: Span, line: &[u8]) -> bool {
     line[span.start] == b'"'
 }
 
-/// Any number and any string may be an id; `null`, booleans and containers may not.
+/// Ids are numbers and strings; not `null`, booleans, objects or arrays.
 pub fn is_id(span: Span, line: &[u8]) -> bool {
     matches!(line[span.start], b'"' | b'-' | b'0'..=b'9')
 }
 
-/// The id in a line that was cut off, or that broke, behind it or before it.
+/// The id in a line that is truncated or invalid, found from either end.
 ///
-/// An answer too long to pass on, or broken in the middle, still has an owner who waits for it. Servers write the id
-/// first or last, so a look at both ends finds it.
+/// A response that is too long, or invalid in the middle, still belongs to a request that waits for it. Servers write
+/// the id first or last, so looking at both ends finds it.
 pub fn salvage_id<'t>(head: &'t [u8], tail: &'t [u8]) -> Option<&'t [u8]> {
     let mut found = Found::default();
     if let Err(Malformed { .. }) = found.read(&mut Cursor::new(head), head)
@@ -352,6 +371,16 @@ mod tests {
 
         let line = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}"#;
         assert_eq!(Envelope::scan(line).unwrap().params.progress_token.unwrap().of(line), b"5");
+    }
+
+    #[test]
+    fn only_a_message_with_method_and_id_is_a_request() {
+        let line = br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+        let request = Envelope::scan(line).unwrap().into_request().unwrap();
+        assert_eq!((request.id.of(line), request.method.of(line)), (&b"7"[..], &b"\"ping\""[..]));
+        for line in [r#"{"jsonrpc":"2.0","method":"ping"}"#, r#"{"jsonrpc":"2.0","id":7,"result":{}}"#] {
+            assert!(Envelope::scan(line.as_bytes()).unwrap().into_request().is_none(), "{line}");
+        }
     }
 
     #[test]

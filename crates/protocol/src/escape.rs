@@ -1,28 +1,28 @@
-//! Text that others wrote, made safe for a terminal or a log: what would steer it, or turn a line around, is shown and
-//! not obeyed.
+//! Makes text of others safe for a terminal or a log: control characters and direction marks are displayed instead of
+//! taking effect.
 //!
-//! `␛` stands for an escape, `␊` for the end of a line within a line, `⟨U+202E⟩` for what has no picture. JSON needs none
-//! of this, because it has escapes of its own.
+//! `␛` stands for an escape, `␊` for a line end within a line, `⟨U+202E⟩` for an invisible character. JSON does not
+//! need this, because it has its own escapes.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `text` on as many lines as it has: ends of lines and tabs stay.
+/// Escapes `text`, but keeps line ends and tabs.
 pub fn multi_line(text: &str) -> Cow<'_, str> {
     let is_kept = |letter: char| matches!(letter, '\n' | '\t');
     if !text.chars().any(|letter| is_unseen(letter) && !is_kept(letter)) {
         return Cow::Borrowed(text);
     }
-    // The end of a line on Windows is one here, too; alone, it would write over what is there.
+    // A Windows line end counts as one line end; a carriage return alone would overwrite the line.
     Cow::Owned(with_signs(&text.replace("\r\n", "\n"), is_kept))
 }
 
-/// `text` on one line, whatever is in it.
+/// Escapes `text` to one line.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if text.chars().any(is_unseen) { Cow::Owned(with_signs(text, |_| false)) } else { Cow::Borrowed(text) }
 }
 
-/// JSON that says the same: such characters can only be in its strings, where they can be written as escapes.
+/// Equivalent JSON: such characters can only occur in its strings, where they can be written as escapes.
 pub fn json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -49,8 +49,8 @@ fn with_signs(text: &str, is_kept: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Writes the sign for a character that is not to be obeyed.
-pub fn push_sign(shown: &mut String, letter: char) {
+/// Appends the sign for a character that must not take effect.
+pub(crate) fn push_sign(shown: &mut String, letter: char) {
     let picture = match letter {
         '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(letter)),
         '\u{7f}' => Some('\u{2421}'),
@@ -62,8 +62,8 @@ pub fn push_sign(shown: &mut String, letter: char) {
     }
 }
 
-/// Whether a character is not seen, but changes how others are: controls, directions, lines of another kind, tags. Those
-/// that join letters (in Persian, in Hindi, in emoji) are not among them.
+/// Whether a character is invisible, but changes how others are displayed: controls, directions, special line ends,
+/// tags. Joiners (in Persian, in Hindi, in emoji) are not among them.
 pub fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same_with_other_letters() {
+    fn escaped_json_has_the_same_value() {
         let text = "{\"a\": \"x\u{202e}\u{7f}\u{e0041}\"}\n";
         assert_eq!(json(text), "{\"a\": \"x\\u202e\\u007f\\udb40\\udc41\"}\n");
     }
 
     proptest! {
         #[test]
-        fn nothing_unseen_is_left_whatever_comes(text in any::<String>()) {
+        fn no_invisible_character_remains_unescaped(text in any::<String>()) {
             prop_assert!(!one_line(&text).chars().any(is_unseen));
             prop_assert!(!multi_line(&text).chars().any(|letter| is_unseen(letter) && !matches!(letter, '\n' | '\t')));
             prop_assert!(!json(&text).chars().any(|letter| is_unseen(letter) && !matches!(letter, '\n' | '\t' | '\r')));

@@ -1,17 +1,17 @@
-//! Server-sent events: the framing of streams over HTTP.
+//! Server-sent events: the framing of event streams over HTTP.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 /// One event of a stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What kind it is; empty for a plain message.
+    /// The type; empty for a plain message.
     pub kind: String,
-    /// What it carries. Several lines are joined by newlines.
+    /// The data. Several lines are joined by newlines.
     pub data: Bytes,
-    /// Where to resume the stream after it.
+    /// The id from which to resume the stream.
     pub id: Option<String>,
-    /// How many milliseconds to wait before connecting again.
+    /// The delay before reconnecting, in milliseconds.
     pub retry: Option<u64>,
 }
 
@@ -19,17 +19,17 @@ pub struct Event {
 #[derive(Debug, Default)]
 pub struct Events {
     buffer: BytesMut,
-    /// No line end in the first this many bytes.
+    /// The start of the buffer that was already searched for a line end.
     searched: usize,
-    /// The last line ended in a carriage return; a line feed right behind it belongs to it.
+    /// Whether the last line ended with a carriage return; a line feed right after it belongs to it.
     after_return: bool,
-    /// The event under construction, and whether any of its fields has come.
+    /// The incomplete event, and whether it has any field.
     event: Event,
     is_open: bool,
     data: Data,
 }
 
-/// The data of the event under construction. One line stays where it is in memory; several are gathered.
+/// The data of the incomplete event. One line stays where it is in memory; several are copied together.
 #[derive(Debug, Default)]
 enum Data {
     #[default]
@@ -75,18 +75,18 @@ impl Data {
 }
 
 impl Events {
-    /// Adds what has arrived.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Bytes of the event under construction, for whoever limits it.
+    /// The size of the incomplete event in bytes, for limits.
     pub fn pending(&self) -> usize {
         self.buffer.len() + self.data.len()
     }
 
-    /// The next complete event, if one has arrived. One without data but with an id or a delay is an event too: it only
-    /// says where and when to resume.
+    /// The next complete event. An event without data, but with an id or a delay, counts: it says where and when to
+    /// resume.
     pub fn next_event(&mut self) -> Option<Event> {
         while let Some(line) = self.next_line() {
             if !line.is_empty() {
@@ -131,15 +131,15 @@ impl Events {
             b"event" => self.event.kind = text(),
             b"id" if !value.contains(&0) => self.event.id = Some(text()),
             b"retry" => self.event.retry = text().parse().ok(),
-            // A comment, or a field nobody knows.
+            // A comment, or an unknown field.
             _ => return,
         }
         self.is_open = true;
     }
 }
 
-/// Reads a stream whole and in small pieces, for the fuzz target `sse` and the test that replays its corpus. Panics if
-/// something comes out that must not.
+/// Splits a stream as a whole and in small pieces, for the fuzz target `sse` and the test that replays its corpus.
+/// Panics if the events are inconsistent.
 pub fn check_stream(data: &[u8]) {
     let mut whole = Events::default();
     whole.push(data);
@@ -147,7 +147,7 @@ pub fn check_stream(data: &[u8]) {
     assert!(whole.pending() <= data.len(), "no more is pending than has come");
     let told: usize = expected.iter().map(|event| event.data.len()).sum();
     assert!(told <= data.len(), "events say no more than has come");
-    // The first byte decides how it is cut up.
+    // The first byte decides how the stream is split.
     let piece = 1 + usize::from(data.first().copied().unwrap_or_default());
     let (mut pieces, mut got) = (Events::default(), Vec::new());
     for part in data.chunks(piece) {

@@ -1,32 +1,31 @@
-//! What JSON may look like, as functions over positions.
+//! The JSON grammar, as functions over positions.
 //!
-//! Each takes the text and a position and returns the position right behind what it read, or where the text stopped
-//! being JSON. Passing positions by value keeps them in registers, and the walk over a large structured message is
-//! little else than moving one.
+//! Each function takes the text and a position, and returns the position after what it read, or the position of the
+//! first error. Positions passed by value stay in registers, which makes walking a large message fast.
 
 use crate::block;
 use crate::scan::Malformed;
 
 pub(crate) type Position = Result<usize, Malformed>;
 
-/// Behind any white space.
+/// Skips white space.
 #[inline(always)]
 pub(crate) fn blank(text: &[u8], mut at: usize) -> usize {
-    // Few writers put blanks between tokens, so the first look usually decides.
+    // Few writers put white space between tokens, so the first check usually suffices.
     while let Some(b' ' | b'\t' | b'\n' | b'\r') = text.get(at) {
         at += 1;
     }
     at
 }
 
-/// Behind `byte`, which may have white space in front.
+/// Reads `byte`, and white space before it.
 #[inline(always)]
 pub(crate) fn this(byte: u8, text: &[u8], at: usize) -> Position {
     let at = blank(text, at);
     if text.get(at) == Some(&byte) { Ok(at + 1) } else { Err(Malformed { at }) }
 }
 
-/// Behind the value that starts at `at`.
+/// Reads the value at `at`.
 #[inline]
 pub(crate) fn value(text: &[u8], at: usize) -> Position {
     match text.get(at) {
@@ -36,7 +35,7 @@ pub(crate) fn value(text: &[u8], at: usize) -> Position {
     }
 }
 
-/// Behind an object or array, walked without recursion so that depth costs a bit each and never the stack.
+/// Reads an object or array without recursion: depth costs one bit per level and no stack.
 fn container(text: &[u8], mut at: usize) -> Position {
     let mut open = Nesting::default();
     'value: loop {
@@ -61,7 +60,7 @@ fn container(text: &[u8], mut at: usize) -> Position {
             }
             _ => at = scalar(text, at)?,
         }
-        // A value just ended: close whatever ends with it, or go on to its next sibling.
+        // A value ended: close the containers that end here, or continue with the next sibling.
         loop {
             let Some(in_object) = open.innermost() else { return Ok(at) };
             at = blank(text, at);
@@ -83,19 +82,19 @@ fn container(text: &[u8], mut at: usize) -> Position {
     }
 }
 
-/// Behind a key and its colon.
+/// Reads a key and its colon.
 #[inline(always)]
 fn key(text: &[u8], at: usize) -> Position {
     this(b':', text, string(text, at)?)
 }
 
-/// Behind a string.
+/// Reads a string.
 #[inline(always)]
 pub(crate) fn string(text: &[u8], at: usize) -> Position {
     if text.get(at) != Some(&b'"') {
         return Err(Malformed { at });
     }
-    // Keys and most values end within one block.
+    // Keys and most values are shorter than one block.
     if let Some(block) = text[at + 1..].first_chunk() {
         let specials = block::specials(block);
         let index = specials.trailing_zeros() as usize;
@@ -126,7 +125,7 @@ fn rest_of_string(text: &[u8], mut at: usize) -> Position {
         }
         at += block::SIZE;
     }
-    // Close to the end of the text there is no whole block left.
+    // Near the end of the text there is no whole block left.
     loop {
         match text.get(at) {
             Some(b'"') => return Ok(at + 1),
@@ -137,7 +136,7 @@ fn rest_of_string(text: &[u8], mut at: usize) -> Position {
     }
 }
 
-/// Behind the escape whose backslash is at `at`.
+/// Reads the escape whose backslash is at `at`.
 #[inline]
 fn escape(text: &[u8], at: usize) -> Position {
     match text.get(at + 1) {
@@ -175,7 +174,7 @@ fn number(text: &[u8], mut at: usize) -> Position {
     Ok(at)
 }
 
-/// Behind at least one digit.
+/// Reads at least one digit.
 #[inline(always)]
 fn digits(text: &[u8], start: usize) -> Position {
     let mut at = start;
@@ -193,7 +192,7 @@ fn word(expected: &[u8], text: &[u8], at: usize) -> Position {
 /// Which of the open containers are objects, one bit each; the first 64 levels need no allocation.
 #[derive(Default)]
 struct Nesting {
-    /// The innermost levels, the deepest in the lowest bit.
+    /// The innermost levels; the deepest is the lowest bit.
     near: u64,
     depth: usize,
     /// Full words of 64 outer levels.

@@ -1,20 +1,22 @@
-//! Bytes of the Model Context Protocol: what a message says, found without taking it apart.
+//! The bytes of the Model Context Protocol: finds the parts of a message without parsing it into a tree.
 //!
 //! # Layout
-//! - [`scan`]: a validating cursor over JSON text that yields spans instead of values
-//! - [`envelope`]: the JSON-RPC envelope of one message, as spans into its line
-//! - [`splice`]: a message with a few spans replaced, ready to be written without copying the rest
-//! - [`lines`]: newline-delimited framing over a growing buffer; [`replace_line_breaks`]: a message over several lines as one
-//! - [`events`]: server-sent events, the framing of streams over HTTP
-//! - [`escape`]: text that others wrote, made safe for a terminal or a log
-//! - [`text`]: JSON string tokens, decoded and encoded
-//! - [`reply`]: the messages we write ourselves
-//! - [`revision`]: the protocol revisions and how one is agreed on
-//! - [`trace`]: which trace a request belongs to
-//! - [`bridge`]: what crosses from one kind of conversation to the other, translated
 //!
-//! Nothing here does I/O, reads a clock or spawns anything. Payloads are never parsed into a tree:
-//! what passes through is validated byte by byte and handed on as it came.
+//! - [`scan`]: a validating cursor over JSON text that returns spans instead of values
+//! - [`envelope`]: the JSON-RPC envelope of one message, as spans into its line
+//! - [`splice`]: a message with a few spans replaced, written without copying the rest
+//! - [`lines`]: newline-delimited framing over a growing buffer; [`replace_line_breaks`]: joins a message of several
+//!   lines
+//! - [`events`]: server-sent events, the framing of streams over HTTP
+//! - [`escape`]: makes text of others safe for a terminal or a log
+//! - [`text`]: JSON string tokens, decoded and encoded
+//! - [`reply`]: the messages that we create
+//! - [`revision`]: the protocol revisions, and how one is negotiated
+//! - [`trace`]: the trace context of a request
+//! - [`bridge`]: translates messages between legacy and modern revisions
+//!
+//! Nothing here does I/O, reads a clock or spawns anything. Payloads are never parsed into a tree: messages are
+//! validated byte by byte and passed on unchanged.
 
 mod block;
 pub mod bridge;
@@ -31,7 +33,7 @@ pub mod splice;
 pub mod text;
 pub mod trace;
 
-pub use envelope::{Envelope, EnvelopeError, Kind, Params};
+pub use envelope::{Envelope, EnvelopeError, Kind, Params, RequestEnvelope};
 pub use line_breaks::replace_line_breaks;
 pub use lines::{Line, Lines};
 pub use revision::{Lifecycle, Revision};

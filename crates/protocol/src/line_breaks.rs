@@ -1,11 +1,11 @@
-//! Turns a message that was written over several lines into one line, as pipes need it.
+//! Joins a message of several lines into one line, which pipes require.
 
 use memchr::{memchr2, memchr3};
 
-/// Replaces each line break between two tokens by a blank, which means the same there.
+/// Replaces each line break between two tokens by a space, which means the same there.
 ///
-/// A raw line break inside a string is not JSON. It stays where it is, so that whoever reads the message next rejects it:
-/// a blank in its place would be a valid string of another meaning.
+/// A raw line break inside a string is not JSON. It stays, so that the next parser rejects the message: a space instead
+/// would make it a valid string with another meaning.
 pub fn replace_line_breaks(message: &mut [u8]) {
     let mut at = 0;
     while let Some(found) = memchr3(b'"', b'\n', b'\r', &message[at..]) {
@@ -19,14 +19,14 @@ pub fn replace_line_breaks(message: &mut [u8]) {
     }
 }
 
-/// The index behind the closing quote of a string whose content begins at `at`.
+/// The index after the closing quote of a string whose content starts at `at`.
 fn end_of_string(message: &[u8], mut at: usize) -> usize {
     while let Some(found) = message.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += found;
         if message[at] == b'"' {
             return at + 1;
         }
-        // Whatever is escaped does not end the string.
+        // An escaped character does not end the string.
         at += 2;
     }
     message.len()

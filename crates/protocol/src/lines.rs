@@ -1,47 +1,47 @@
 //! Newline-delimited framing over a growing buffer.
 //!
-//! A reader fills [`Lines::space`] and takes what is complete with [`Lines::next_line`]. A line leaves as shared bytes
-//! cut out of the buffer, so a 50 MB result is in memory once, and the buffer that held it goes with it.
+//! A reader fills [`Lines::space`] and takes complete lines with [`Lines::next_line`]. A line is split off the buffer
+//! as shared bytes, so a 50 MB result is in memory once, and its buffer is freed with it.
 
 use bytes::{Bytes, BytesMut};
 
-/// What one message may weigh. Far above any sane result; it keeps a runaway server from eating the machine.
+/// The maximum size of a message. Far above any real result; it keeps a faulty server from using up the memory.
 pub const LONGEST_LINE: usize = 512 << 20;
 
-/// How much room a fresh buffer has. Small on purpose: fifty quiet servers have fifty of these.
+/// The capacity of a new buffer. Small on purpose: fifty idle servers have fifty of these.
 const READ_ROOM: usize = 8 << 10;
 
-/// How much room a read gets at least, before the buffer is renewed or grown.
+/// The minimum space for a read, before the buffer is renewed or grown.
 const LEAST_ROOM: usize = 2 << 10;
 
 /// A line longer than this takes its buffer with it.
 const LARGE: usize = 64 << 10;
 
-/// How much of an over-long line is kept to find out whose it was.
+/// How much of each end of an over-long line is kept, to find its id.
 const ENDS_KEPT: usize = 1 << 10;
 
 /// Splits a stream of bytes into lines.
 #[derive(Debug)]
 pub struct Lines {
     buffer: BytesMut,
-    /// No newline in the first this many bytes.
+    /// The start of the buffer that was already searched for a newline.
     searched: usize,
     longest: usize,
     skipping: Option<Skipped>,
 }
 
-/// One step of the stream.
+/// An item of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     /// A line without its end (`\n` or `\r\n`).
     Whole(Bytes),
-    /// A line beyond the limit: its beginning, its end and how long it was. The rest is gone.
+    /// A line beyond the limit: its start, its end and its length. The rest is dropped.
     TooLong {
         /// The first bytes.
         head: Bytes,
         /// The last bytes.
         tail: Bytes,
-        /// Bytes in all.
+        /// The length in bytes.
         length: usize,
     },
 }
@@ -59,21 +59,21 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Lines of at most `longest` bytes.
+    /// Splits into lines of at most `longest` bytes.
     pub fn with_limit(longest: usize) -> Self {
         Self { buffer: BytesMut::new(), searched: 0, longest, skipping: None }
     }
 
-    /// Where the next read goes: append to it, never take from it.
+    /// The buffer for the next read: append to it, never remove from it.
     pub fn space(&mut self) -> &mut BytesMut {
-        // An empty buffer starts over at its beginning, so that a message the size of the last fits into one read.
+        // An empty buffer restarts at its beginning, so that a message as large as the last one fits into one read.
         if self.buffer.is_empty() || self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
             self.buffer.reserve(READ_ROOM);
         }
         &mut self.buffer
     }
 
-    /// The next complete line, if one has arrived. Blank lines are passed over.
+    /// The next complete line. Blank lines are skipped.
     pub fn next_line(&mut self) -> Option<Line> {
         loop {
             let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
@@ -84,7 +84,7 @@ impl Lines {
             let mut line = self.buffer.split_to(self.searched + found + 1);
             self.searched = 0;
             if line.len() > LARGE {
-                // What stands behind the line moves out, so that the large buffer is freed when the line is.
+                // Bytes after the line are moved to a new buffer, so that the large one is freed with the line.
                 self.buffer = BytesMut::from(&self.buffer[..]);
             }
             line.truncate(line.len() - 1);
@@ -100,24 +100,24 @@ impl Lines {
         }
     }
 
-    /// What stands behind the last newline when the stream ends: a message whose sender forgot the newline, or a torn one.
+    /// The bytes after the last newline when the stream ends: a message without its newline, or an incomplete one.
     pub fn rest(&mut self) -> Option<Line> {
         self.buffer.extend_from_slice(b"\n");
         self.next_line()
     }
 
-    /// Bytes of the line that has not ended yet, for whoever limits it.
+    /// The size of the incomplete line in bytes, for limits.
     pub fn pending(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Gives up the line that has not ended yet: of it, only [`Line::TooLong`] is left.
+    /// Drops the incomplete line: only its [`Line::TooLong`] remains.
     pub fn skip_line(&mut self) {
         self.searched = self.buffer.len();
         self.skip();
     }
 
-    /// Keeps memory bounded while a line runs past the limit.
+    /// Keeps memory bounded while a line exceeds the limit.
     fn drop_excess(&mut self) {
         let is_skipping = self.skipping.is_some();
         if is_skipping || self.buffer.len() > self.longest {

@@ -1,32 +1,32 @@
-//! The messages we write ourselves: results, errors, requests and notifications, each a line with its newline.
+//! The messages that we create: results, errors, requests and notifications, each as a line with its newline.
 
 use crate::text;
 
-/// JSON-RPC error codes we use.
+/// The JSON-RPC error codes that we use.
 pub mod code {
     /// The line is not JSON.
     pub const PARSE_ERROR: i32 = -32700;
-    /// The line is JSON, but no JSON-RPC message.
+    /// The line is JSON, but not a JSON-RPC message.
     pub const INVALID_REQUEST: i32 = -32600;
     /// No such method, or (as specified for this program) no such tool.
     pub const METHOD_NOT_FOUND: i32 = -32601;
-    /// The method exists, its parameters do not fit.
+    /// The method exists, but its parameters are invalid.
     pub const INVALID_PARAMS: i32 = -32602;
-    /// The call could not be carried through.
+    /// The call failed.
     pub const INTERNAL_ERROR: i32 = -32603;
-    /// There is no such resource; legacy only, a modern one is [`INVALID_PARAMS`].
+    /// No such resource; legacy only, modern revisions use [`INVALID_PARAMS`].
     pub const RESOURCE_NOT_FOUND: i32 = -32002;
-    /// The user must visit an address first; legacy only.
-    pub const URL_ELICITATION_REQUIRED: i32 = -32042;
-    /// What the headers say is not what the body says; modern only.
+    /// The user must visit a URL first; legacy only.
+    pub(crate) const URL_ELICITATION_REQUIRED: i32 = -32042;
+    /// The headers do not match the body; modern only.
     pub const HEADER_MISMATCH: i32 = -32020;
-    /// The client would have to offer more than it does; modern only.
+    /// The client lacks required capabilities; modern only.
     pub const MISSING_CAPABILITY: i32 = -32021;
-    /// The revision is not spoken here; modern only.
+    /// The revision is not supported; modern only.
     pub const UNSUPPORTED_VERSION: i32 = -32022;
 }
 
-/// A successful answer; `id` and `result` are JSON already.
+/// A success response; `id` and `result` are JSON.
 pub fn result(id: &[u8], result: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(id.len() + result.len() + 40);
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -37,7 +37,7 @@ pub fn result(id: &[u8], result: &[u8]) -> Vec<u8> {
     line
 }
 
-/// A failed answer; `id` is JSON already (`null` if unknown), and so is `data`.
+/// An error response; `id` (`null` if unknown) and `data` are JSON.
 pub fn error(id: &[u8], code: i32, message: &str, data: Option<&[u8]>) -> Vec<u8> {
     let mut line = Vec::with_capacity(id.len() + message.len() + 80);
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -52,12 +52,12 @@ pub fn error(id: &[u8], code: i32, message: &str, data: Option<&[u8]>) -> Vec<u8
     line
 }
 
-/// A request under an id of ours; `params` is JSON already.
+/// A request with one of our ids; `params` is JSON.
 pub fn request(id: u64, method: &str, params: Option<&[u8]>) -> Vec<u8> {
     message(Some(id), method, params)
 }
 
-/// A notification; `params` is JSON already.
+/// A notification; `params` is JSON.
 pub fn notification(method: &str, params: Option<&[u8]>) -> Vec<u8> {
     message(None, method, params)
 }
@@ -77,7 +77,7 @@ fn message(id: Option<u64>, method: &str, params: Option<&[u8]>) -> Vec<u8> {
     line
 }
 
-/// A JSON object from pairs of name and JSON value, for the small objects we write.
+/// A JSON object from names and JSON values, for small objects.
 pub fn object<'m>(members: impl IntoIterator<Item = (&'m str, Vec<u8>)>) -> Vec<u8> {
     let mut object = vec![b'{'];
     for (index, (name, value)) in members.into_iter().enumerate() {

@@ -1,21 +1,22 @@
-//! The protocol revisions, what they decide, and how one is agreed on.
+//! The protocol revisions, what differs between them, and how one is negotiated.
 
 use std::fmt;
 
-/// The revision of requests that carry everything themselves, as it is written in messages.
+/// The modern revision, as it is written in messages.
 pub const SELF_CONTAINED_REVISION: &str = Revision::V2026_07_28.as_str();
 
-/// How a client and a server get to know each other. Both kinds may be served at once, from one catalogue.
+/// Whether a client and a server use a session. Both kinds of clients can be served at once, from one catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lifecycle {
-    /// A session begins with `initialize`, and both sides may send requests in it.
+    /// Legacy: `initialize` starts a session, in which both sides may send requests.
     Session,
-    /// There is no session: every request says who sends it and what that client supports, and only clients send requests.
+    /// Modern: there is no session. Every request states its client and that client's capabilities, and only clients
+    /// send requests.
     SelfContained,
 }
 
 impl Lifecycle {
-    /// The other one.
+    /// The other lifecycle.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -25,7 +26,7 @@ impl Lifecycle {
     }
 }
 
-/// A published revision of the protocol; a later one is greater.
+/// A published revision of the protocol, in order of publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
     /// 2024-11-05
@@ -44,10 +45,10 @@ impl Revision {
     /// Every revision, oldest first.
     pub const ALL: [Self; 5] =
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
-    /// What we ask servers for in `initialize`, and answer clients who ask for something we do not know.
+    /// The revision in our `initialize` requests, and in our answers to clients that ask for an unknown one.
     pub const NEWEST_WITH_SESSIONS: Self = Self::V2025_11_25;
 
-    /// As it is written in messages.
+    /// Its name in messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
@@ -63,28 +64,28 @@ impl Revision {
         if self <= Self::NEWEST_WITH_SESSIONS { Lifecycle::Session } else { Lifecycle::SelfContained }
     }
 
-    /// The revision of that name, if we know it.
+    /// The revision with that name, if it is known.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.as_str() == name)
     }
 
-    /// The revision of that name, if we know it and it has sessions.
+    /// The revision with that name, if it is known and has sessions.
     pub fn named_with_sessions(name: &str) -> Option<Self> {
         Self::named(name).filter(|revision| revision.lifecycle() == Lifecycle::Session)
     }
 
-    /// What to answer a client that asked for `wanted` in `initialize`: the same if we know it and it has sessions, else
-    /// the newest that has.
+    /// The answer to a client that asks for `wanted` in `initialize`: the same if it is known and has sessions,
+    /// otherwise the newest one with sessions.
     pub fn agreed(wanted: &str) -> Self {
         Self::named_with_sessions(wanted).unwrap_or(Self::NEWEST_WITH_SESSIONS)
     }
 
-    /// Every revision we speak, newest first.
+    /// Every supported revision, newest first.
     pub fn supported() -> impl Iterator<Item = &'static str> {
         Self::ALL.into_iter().rev().map(Self::as_str)
     }
 
-    /// Whether several messages may come as one array.
+    /// Whether a message may be an array of several messages (a batch).
     pub fn has_batches(self) -> bool {
         self == Self::V2025_03_26
     }
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_are_ordered_as_their_names_are_and_each_is_found_by_its_own() {
+    fn revisions_are_ordered_like_their_names_and_found_by_name() {
         assert!(Revision::ALL.is_sorted());
         assert!(Revision::ALL.map(Revision::as_str).is_sorted());
         for revision in Revision::ALL {

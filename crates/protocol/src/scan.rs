@@ -1,8 +1,8 @@
-//! A validating cursor over JSON text that yields spans instead of values.
+//! A validating cursor over JSON text that returns spans instead of values.
 //!
-//! It accepts exactly what RFC 8259 calls a JSON text, with no limit on nesting and no opinion on numbers or
-//! surrogates: `1e400`, a 40-digit integer and `"\ud800"` are somebody's payload and pass. UTF-8 is checked by the
-//! caller, once per message. The tests hold it against `serde_json` on generated and mutated documents.
+//! It accepts exactly the JSON texts of RFC 8259, with unlimited nesting, and without interpreting numbers and
+//! surrogates: `1e400`, a 40-digit integer and `"\ud800"` are valid payloads. The caller checks UTF-8, once per
+//! message. Tests compare it with `serde_json` on generated and mutated documents.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use crate::grammar::{blank, string, this, value};
 /// A half-open range of bytes inside one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Index of the first byte.
+    /// The index of the first byte.
     pub start: usize,
-    /// Index after the last byte.
+    /// The index after the last byte.
     pub end: usize,
 }
 
 impl Span {
-    /// The bytes this span covers in the text it was found in.
+    /// The bytes of this span in the text it was found in.
     pub fn of(self, text: &[u8]) -> &[u8] {
         &text[self.start..self.end]
     }
 }
 
-/// The text stopped being JSON here.
+/// A syntax error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Index of the byte that does not fit; the length of the text if it ended too early.
+    /// The index of the first invalid byte; the length of the text if it ended too early.
     pub at: usize,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// A position in JSON text. Every method leaves it right behind what it read.
+/// A position in JSON text. Every method moves it behind what it read.
 pub struct Cursor<'t> {
     text: &'t [u8],
     at: usize,
@@ -51,19 +51,19 @@ impl<'t> Cursor<'t> {
         Self { text, at: 0 }
     }
 
-    /// Starts at a value found earlier in the same text.
+    /// Starts at a value that was found earlier in the same text.
     pub fn at(text: &'t [u8], span: Span) -> Self {
         Self { text: &text[..span.end], at: span.start }
     }
 
-    /// The next byte that is not white space, without taking it.
+    /// The next byte that is not white space, without reading it.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
         self.at = blank(self.text, self.at);
         self.text.get(self.at).copied()
     }
 
-    /// Takes `byte` if it comes next.
+    /// Reads `byte` if it comes next.
     #[inline]
     pub fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
@@ -71,24 +71,24 @@ impl<'t> Cursor<'t> {
         found
     }
 
-    /// Takes `byte` or fails where it should have been.
+    /// Reads `byte`, or fails.
     #[inline]
     pub fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
         self.at = this(byte, self.text, self.at)?;
         Ok(())
     }
 
-    /// Where the cursor stands.
+    /// The current position.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Nothing but white space is left.
+    /// Whether only white space is left.
     pub fn finish(&mut self) -> Result<(), Malformed> {
         if self.peek().is_none() { Ok(()) } else { Err(Malformed { at: self.at }) }
     }
 
-    /// Takes the key of an object member and its colon; the span includes the quotes.
+    /// Reads the key of a member and its colon; the span includes the quotes.
     #[inline]
     pub fn key(&mut self) -> Result<Span, Malformed> {
         let start = blank(self.text, self.at);
@@ -97,7 +97,7 @@ impl<'t> Cursor<'t> {
         Ok(Span { start, end })
     }
 
-    /// Takes one whole value, however deep.
+    /// Reads one whole value, however deep.
     #[inline]
     pub fn value(&mut self) -> Result<Span, Malformed> {
         let start = blank(self.text, self.at);
@@ -106,9 +106,10 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// The value of the last member called `name` in the object at `object`; `None` if there is none or it is no object.
+/// The value of the last member with that name in the object at `object`; `None` if there is none, or if the value is
+/// not an object.
 ///
-/// For text that has been validated already. Walks the object anew, so it is for the quiet paths.
+/// For valid JSON. It walks the whole object, so it is for rare paths.
 pub fn member(text: &[u8], object: Span, name: &str) -> Option<Span> {
     let mut found = None;
     members(text, object, |key, value| {
@@ -119,7 +120,7 @@ pub fn member(text: &[u8], object: Span, name: &str) -> Option<Span> {
     found
 }
 
-/// Calls `each` with the key token and the value of every member; does nothing if `object` is not an object.
+/// Calls `each` with the key token and the value of every member; does nothing if the value is not an object.
 pub fn members(text: &[u8], object: Span, mut each: impl FnMut(Span, Span)) {
     let mut cursor = Cursor::at(text, object);
     if !cursor.take(b'{') || cursor.take(b'}') {
@@ -136,7 +137,7 @@ pub fn members(text: &[u8], object: Span, mut each: impl FnMut(Span, Span)) {
     }
 }
 
-/// The elements of the array at `array`; `None` if it is no array.
+/// The elements of the array at `array`; `None` if the value is not an array.
 pub fn elements(text: &[u8], array: Span) -> Option<Vec<Span>> {
     let mut cursor = Cursor::at(text, array);
     let mut found = Vec::new();
@@ -164,7 +165,7 @@ mod tests {
         cursor.value().and_then(|_| cursor.finish()).is_ok()
     }
 
-    /// `serde_json` as the judge, asked to skip the value so that it has no opinion on numbers either.
+    /// The verdict of `serde_json`, which skips the value here and so does not interpret numbers either.
     fn judge(text: &[u8]) -> bool {
         serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
     }
@@ -248,7 +249,7 @@ mod tests {
         for file in files {
             let text = std::fs::read(&file).unwrap();
             assert_eq!(accepts(&text), judge(&text), "{}", file.display());
-            // Must not panic, whatever it says.
+            // It must not panic, whatever the result.
             let _envelope = crate::Envelope::scan(&text);
         }
     }
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(elements(text, whole), None);
     }
 
-    /// JSON documents with white space, escapes, odd numbers and depth.
+    /// JSON documents with white space, escapes, unusual numbers and depth.
     pub(crate) fn document() -> impl Strategy<Value = String> {
         let blank = prop::sample::select(vec!["", "", "", " ", "\n", "\t ", "\r\n"]);
         let scalar = prop_oneof![

@@ -1,33 +1,33 @@
-//! A message with a few spans replaced, ready to be written without copying the rest.
+//! A message with a few spans replaced, written without copying the rest.
 
 use crate::scan::Span;
 
-/// One span and what stands in its place in the outgoing message.
+/// A span, and its replacement in the outgoing message.
 #[derive(Debug, Clone, Copy)]
 pub struct Edit<'e> {
-    /// What goes.
+    /// The span that is replaced.
     pub span: Span,
-    /// What comes.
+    /// The replacement.
     pub with: &'e [u8],
 }
 
-/// A stretch of the outgoing message.
+/// A piece of the outgoing message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'e> {
-    /// These bytes of the line, untouched.
+    /// These bytes of the line, unchanged.
     Kept(Span),
     /// New bytes.
     New(&'e [u8]),
 }
 
-/// Puts edits into the order in which [`splice`] wants them.
+/// Sorts edits as [`splice`] requires.
 #[inline]
 pub fn in_order<'s, 'e>(edits: &'s mut [Edit<'e>]) -> &'s [Edit<'e>] {
     edits.sort_unstable_by_key(|edit| edit.span.start);
     edits
 }
 
-/// Calls `write` with the pieces of a message of `length` bytes in order. The edits stand in order and do not overlap.
+/// Calls `write` with the pieces of a message of `length` bytes in order. The edits are sorted and do not overlap.
 #[inline]
 pub fn splice<'e>(length: usize, edits: &[Edit<'e>], mut write: impl FnMut(Piece<'e>)) {
     debug_assert!(edits.is_sorted_by_key(|edit| edit.span.start), "edits must stand in order");
@@ -44,17 +44,30 @@ pub fn splice<'e>(length: usize, edits: &[Edit<'e>], mut write: impl FnMut(Piece
     }
 }
 
+/// Appends a message with edits applied to `out`. The edits are sorted and do not overlap.
+#[inline]
+pub fn append_spliced(line: &[u8], edits: &[Edit<'_>], out: &mut Vec<u8>) {
+    splice(line.len(), edits, |piece| match piece {
+        Piece::Kept(span) => out.extend_from_slice(span.of(line)),
+        Piece::New(bytes) => out.extend_from_slice(bytes),
+    });
+}
+
+/// A message with edits applied. The edits are sorted and do not overlap.
+#[inline]
+pub fn spliced(line: &[u8], edits: &[Edit<'_>]) -> Vec<u8> {
+    // Replacements are seldom much longer than what they replace.
+    let mut out = Vec::with_capacity(line.len() + 32);
+    append_spliced(line, edits, &mut out);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn spliced(line: &[u8], edits: &mut [Edit<'_>]) -> String {
-        let mut out = Vec::new();
-        splice(line.len(), in_order(edits), |piece| match piece {
-            Piece::Kept(span) => out.extend_from_slice(span.of(line)),
-            Piece::New(bytes) => out.extend_from_slice(bytes),
-        });
-        String::from_utf8(out).unwrap()
+        String::from_utf8(super::spliced(line, in_order(edits))).unwrap()
     }
 
     fn edit(start: usize, end: usize, with: &[u8]) -> Edit<'_> {

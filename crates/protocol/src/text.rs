@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The text of a string token (quotes included); `None` if it is no string, or holds a lone surrogate and so is no
-/// text at all.
+/// The text of a string token (including quotes); `None` if it is not a string, or if it has a lone surrogate.
 pub fn decode(token: &[u8]) -> Option<Cow<'_, str>> {
     let inner = token.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if !inner.contains(&b'\\') {
@@ -21,7 +20,7 @@ pub fn decode(token: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// The character an escape stands for and the bytes it takes.
+/// The character of an escape, and the length of the escape in bytes.
 fn decode_escape(escape: &[u8]) -> Option<(char, usize)> {
     let simple = match escape.get(1)? {
         b'b' => '\u{8}',
@@ -49,25 +48,25 @@ fn decode_unicode(escape: &[u8]) -> Option<(char, usize)> {
     is_pair.then(|| char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)).map(|c| (c, 12)))?
 }
 
-/// Whether a string token says exactly `text`, however it is written.
+/// Whether a string token has exactly this `text`, however it is escaped.
 #[inline]
 pub fn token_is(token: &[u8], text: &str) -> bool {
     let [b'"', inner @ .., b'"'] = token else { return false };
     if inner == text.as_bytes() {
         return !text.contains('\\');
     }
-    // An escape is always longer than what it stands for.
+    // An escape is always longer than its character.
     inner.len() > text.len() && inner.contains(&b'\\') && decode(token).is_some_and(|decoded| decoded == text)
 }
 
-/// Appends `text` as a string token, quotes included.
+/// Appends `text` as a string token, including quotes.
 pub fn encode(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     encode_inner(text, out);
     out.push(b'"');
 }
 
-/// Appends `text` as it stands between the quotes of a string token.
+/// Appends `text` as the content of a string token, without quotes.
 pub fn encode_inner(text: &str, out: &mut Vec<u8>) {
     for byte in text.bytes() {
         match byte {

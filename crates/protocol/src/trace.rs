@@ -1,5 +1,5 @@
-//! Which trace a request belongs to, as W3C Trace Context says it: `traceparent` and `tracestate`, which stand in a
-//! request's `_meta` or in the headers of HTTP.
+//! The trace of a request as in W3C Trace Context: `traceparent` and `tracestate`, in a request's `_meta` or in HTTP
+//! headers.
 
 use std::fmt;
 
@@ -11,36 +11,36 @@ use crate::scan::{Span, member};
 use crate::splice::Edit;
 use crate::{reply, text};
 
-/// Names the span that caused a request.
+/// The span that caused a request.
 pub const TRACEPARENT: &str = "traceparent";
-/// What tracing systems pass on to themselves.
+/// Data that tracing systems pass on for themselves.
 pub const TRACESTATE: &str = "tracestate";
 
-/// Longer ones may be given up by whoever passes them on.
+/// A longer value may be dropped by proxies.
 const LONGEST_STATE: usize = 512;
 
-/// A span of somebody's, as others refer to it.
+/// A span of a caller, as requests refer to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanContext {
-    /// The trace it is part of.
+    /// The id of its trace.
     pub trace_id: [u8; 16],
-    /// Itself.
+    /// Its own id.
     pub span_id: [u8; 8],
-    /// Whether it is being recorded.
+    /// Whether it is recorded.
     pub is_sampled: bool,
 }
 
-/// What a request says about its trace.
+/// The trace context of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
     /// The span that caused it.
     pub parent: SpanContext,
-    /// What tracing systems pass on to themselves.
+    /// Data that tracing systems pass on for themselves.
     pub state: Option<Box<str>>,
 }
 
 impl SpanContext {
-    /// Reads a `traceparent`. Later versions than ours begin as ours does.
+    /// Parses a `traceparent`. Later versions start like the one we know.
     pub fn parse(traceparent: &str) -> Option<Self> {
         let bytes = traceparent.as_bytes();
         let (head, rest) = bytes.split_at_checked(55)?;
@@ -70,28 +70,28 @@ impl fmt::Display for SpanContext {
 }
 
 impl TraceContext {
-    /// What these two say; nothing if the first makes no sense.
+    /// The trace context of these two values; `None` if the first is invalid.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let parent = SpanContext::parse(traceparent)?;
         let is_kept = |state: &&str| !state.is_empty() && state.len() <= LONGEST_STATE;
         Some(Self { parent, state: tracestate.filter(is_kept).map(Box::from) })
     }
 
-    /// What the `_meta` of a request says, if there is one.
+    /// The trace context in the `_meta` of a request, if there is one.
     pub fn of(line: &[u8], meta: Option<Span>) -> Option<Self> {
         let meta = meta?;
         let context_of = |name| member(line, meta, name).and_then(|value| text::decode(value.of(line)));
         Self::parse(&context_of(TRACEPARENT)?, context_of(TRACESTATE).as_deref())
     }
 
-    /// The same as members of a `_meta`.
+    /// The same as members of `_meta`.
     pub fn members(&self) -> Vec<(&'static str, Vec<u8>)> {
         let state = self.state.as_ref().map(|state| (TRACESTATE, reply::string(state)));
         [(TRACEPARENT, reply::string(&self.parent.to_string()))].into_iter().chain(state).collect()
     }
 }
 
-/// A request that is caused by `span`, under another name if it has one; no other byte is different.
+/// A request with `span` as its cause, and another name if one is given; no other byte changes.
 pub fn caused_by(line: &Bytes, params: &Params, span: &SpanContext, renamed: Option<Edit<'_>>) -> Bytes {
     let mut change = Change::new(line);
     if let Some(edit) = renamed {
@@ -106,7 +106,7 @@ pub fn caused_by(line: &Bytes, params: &Params, span: &SpanContext, renamed: Opt
     change.apply()
 }
 
-/// Hex digits in lower case, as the specification wants them.
+/// Lower-case hex digits, as the specification requires.
 fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let value = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),

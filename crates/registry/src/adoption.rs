@@ -1,5 +1,5 @@
-//! Takes over a PostgreSQL table `tools` that another program made: adds what is missing, refuses what does not fit, and
-//! drops nothing. Rows of others stay as they are; ours are those with a `source_server_id`.
+//! Takes over a PostgreSQL table `tools` that another program created: adds missing columns, refuses a table that does
+//! not fit, and drops nothing. Rows of other programs are not changed; ours are those with a `source_server_id`.
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -10,24 +10,23 @@ use crate::error::{Error, OpenError};
 use crate::location::SchemaName;
 use crate::{ListedTool, RawJson};
 
-/// Whose the table of tools was first.
+/// Which program created the table of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ToolsTable {
-    /// The registry made it.
+    /// The registry did.
     #[default]
     Own,
-    /// Another program did: columns may refuse NULL, and `input_schema` may be JSONB, which does not keep what servers
-    /// wrote. `definition` has it all.
+    /// Another program did: columns may be NOT NULL, and `input_schema` may be JSONB, which does not preserve the text
+    /// of the server. `definition` has the whole text.
     Adopted,
 }
 
-/// Under this key of the registry's own notes is written that the table was taken over.
+/// The key in the registry's metadata that records the takeover.
 const KEY: &str = "adopted_tools";
 
-/// The table.
 const TABLE: &str = "tools";
 
-/// The other tables of the registry, none of which may belong to somebody else.
+/// The other tables of the registry, which must not belong to another program.
 const OWN_TABLES: [&str; 11] = [
     "registry_meta",
     "external_servers",
@@ -45,9 +44,9 @@ const OWN_TABLES: [&str; 11] = [
 /// A column that the registry needs.
 struct Column {
     name: &'static str,
-    /// How it is made where it is missing.
+    /// The definition, if the column is missing.
     definition: &'static str,
-    /// What it may be where it is there.
+    /// The allowed types, if the column exists.
     types: &'static [&'static str],
     /// Whether the registry writes NULL into it.
     is_emptied: bool,
@@ -85,7 +84,7 @@ const COLUMNS: [Column; 18] = [
     column("confidences", "JSONB DEFAULT '[]'", &["jsonb", "json"]),
 ];
 
-/// What our own rows need beside the columns. Rows of others have no server, and are not looked at.
+/// Indexes and constraints for our rows. Rows of other programs have no server, and are not affected.
 const AROUND: &str = "
     ALTER TABLE mcp.tools ADD CONSTRAINT mcp_aggregator_source_server FOREIGN KEY (source_server_id)
         REFERENCES mcp.external_servers (id) ON DELETE CASCADE NOT VALID;
@@ -93,7 +92,7 @@ const AROUND: &str = "
     CREATE INDEX mcp_aggregator_tools_position ON mcp.tools (source_server_id, position);
     CREATE INDEX mcp_aggregator_tools_original_name ON mcp.tools (original_name);";
 
-/// A column as somebody made it.
+/// A column that another program created.
 struct Found {
     name: String,
     kind: String,
@@ -102,15 +101,15 @@ struct Found {
     is_bounded: bool,
 }
 
-/// A table `tools` that somebody made, and that fits.
+/// A table `tools` of another program that fits.
 pub(crate) struct Adopted {
     columns: Vec<Found>,
 }
 
-/// Looks for tables that have the names of ours. Called before anything of ours is there.
+/// Looks for tables with the names of ours. Called before any of our tables exist.
 pub(crate) async fn find(session: &mut Session) -> Result<Option<Adopted>, OpenError> {
     let Some(schema) = session.schema().cloned() else { return Ok(None) };
-    // Tables, views and whatever else has a name there. The name of a schema needs no escapes.
+    // Tables, views and other relations. The name of a schema needs no escapes.
     let relations = format!(
         "SELECT c.relname::text AS name, c.relkind::text AS kind FROM pg_class AS c \
          JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = '{}' ORDER BY c.relname",
@@ -119,12 +118,12 @@ pub(crate) async fn find(session: &mut Session) -> Result<Option<Adopted>, OpenE
     let relation = |row: &mut crate::database::Row| Ok((row.take("name")?, row.take("kind")?));
     let relations: Vec<(String, String)> = session.all(&relations, values![], relation).await?;
     if let Some((taken, _)) = relations.iter().find(|(name, _)| OWN_TABLES.contains(&name.as_str())) {
-        let why = "another program made it; only a table `tools` can be shared".to_owned();
+        let why = "another program created it; only a table `tools` can be shared".to_owned();
         return Err(unfit(&schema, taken, why));
     }
     let Some((_, kind)) = relations.iter().find(|(name, _)| name == TABLE) else { return Ok(None) };
     if kind != "r" {
-        return Err(unfit(&schema, TABLE, "it is no ordinary table, but a view or a partitioned table".to_owned()));
+        return Err(unfit(&schema, TABLE, "it is a view or a partitioned table, not an ordinary table".to_owned()));
     }
     let columns = columns(session, &schema).await?;
     for found in &columns {
@@ -155,21 +154,21 @@ async fn columns(session: &mut Session, schema: &SchemaName) -> Result<Vec<Found
     session.all(&sql, values![], found).await
 }
 
-/// Why a column is in the way, if it is.
+/// Why a column does not fit.
 fn misfit(found: &Found) -> Option<String> {
     let Some(column) = COLUMNS.iter().find(|column| column.name == found.name) else {
         let is_in_the_way = found.is_required && !found.has_default;
         return is_in_the_way
-            .then(|| "must not be NULL and has no default, and the registry has nothing to write into it".to_owned());
+            .then(|| "is NOT NULL and has no default, and the registry has no value for it".to_owned());
     };
     if !column.types.contains(&found.kind.as_str()) {
-        return Some(format!("is of type {}, and the registry needs {}", found.kind, column.types.join(" or ")));
+        return Some(format!("has the type {}, but the registry needs {}", found.kind, column.types.join(" or ")));
     }
     if column.is_emptied && found.is_required {
-        return Some("must not be NULL, and the registry leaves it empty at times".to_owned());
+        return Some("is NOT NULL, but the registry sometimes stores NULL".to_owned());
     }
     let needs_default = column.name == "id" && !found.has_default;
-    needs_default.then(|| "has no default, and the registry leaves numbers to the database".to_owned())
+    needs_default.then(|| "has no default, but the registry lets the database assign numbers".to_owned())
 }
 
 fn unfit(schema: &SchemaName, table: &str, why: String) -> OpenError {
@@ -177,7 +176,7 @@ fn unfit(schema: &SchemaName, table: &str, why: String) -> OpenError {
 }
 
 impl Adopted {
-    /// Adds what is missing, and notes that the table was taken over. Called when all other tables are there.
+    /// Adds what is missing, and records the takeover. Called when all other tables exist.
     pub(crate) async fn extend(self, session: &mut Session) -> Result<(), OpenError> {
         let schema = session.schema().cloned().unwrap_or_default();
         let mut added = Vec::new();
@@ -188,7 +187,7 @@ impl Adopted {
                     added.push(*name);
                     format!("ALTER TABLE mcp.tools ADD COLUMN {name} {definition}")
                 }
-                // Names of tools have no length that everybody keeps to.
+                // Names of tools have no common maximum length.
                 Some(found) if found.is_bounded => format!("ALTER TABLE mcp.tools ALTER COLUMN {name} TYPE TEXT"),
                 Some(_) => continue,
             };
@@ -201,20 +200,20 @@ impl Adopted {
         tracing::info!(
             table = %format!("{}.{TABLE}", schema.as_str()),
             added = added.join(", "),
-            "a table that was there was taken over; its rows stay as they are"
+            "took over an existing table; its rows are not changed"
         );
         Ok(())
     }
 }
 
-/// What the database said.
+/// The message of the database.
 fn cause(error: &Error) -> String {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    let told = causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"));
-    format!("could not be changed: {told}")
+    let causes = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+    format!("could not be changed: {causes}")
 }
 
-/// A migration without what it says of the table `tools`, which is there already and is extended by itself.
+/// A migration without its statements on the table `tools`, which exists already and is extended separately.
 pub(crate) fn without_tools(migration: &str) -> String {
     let is_about_tools = |statement: &&str| {
         let ends = |rest: &str| !rest.starts_with(|letter: char| letter.is_ascii_alphanumeric() || letter == '_');
@@ -224,15 +223,15 @@ pub(crate) fn without_tools(migration: &str) -> String {
     statements.collect::<Vec<_>>().join(";")
 }
 
-/// Whose the table of tools was first.
+/// Which program created the table of tools.
 pub(crate) async fn tools_table(database: &Database) -> Result<ToolsTable, Error> {
-    let mut session = database.read("look at the table of tools").await?;
+    let mut session = database.read("inspect the table of tools").await?;
     let count = "SELECT count(*) AS n FROM mcp.registry_meta WHERE key = $1";
     Ok(if session.number(count, values![KEY]).await? > 0 { ToolsTable::Adopted } else { ToolsTable::Own })
 }
 
 impl ToolsTable {
-    /// What is written into the columns `description` and `input_schema`.
+    /// The values of the columns `description` and `input_schema`.
     pub(crate) fn columns_of(self, tool: &ListedTool) -> (Option<String>, Option<RawJson>) {
         let (description, schema) = (tool.description.clone(), tool.input_schema.clone());
         match self {
@@ -245,7 +244,7 @@ impl ToolsTable {
     }
 }
 
-/// Whether JSONB takes it: no escaped NUL, no half of a pair, no number beyond all numbers.
+/// Whether JSONB accepts the value: no escaped NUL, no lone surrogate, no number out of range.
 fn fits_jsonb(json: &RawJson) -> bool {
     fn has_nul(value: &Json) -> bool {
         match value {
@@ -258,7 +257,7 @@ fn fits_jsonb(json: &RawJson) -> bool {
     serde_json::from_str(json.get()).is_ok_and(|value| !has_nul(&value))
 }
 
-/// The description and the schema of a tool, as its definition has them.
+/// The description and the schema in the definition of a tool.
 pub(crate) fn described(definition: &RawJson) -> (Option<String>, Option<RawJson>) {
     #[derive(Deserialize)]
     struct Definition<'d> {

@@ -1,4 +1,6 @@
-//! Who changed what, and when.
+//! The audit log: who changed what, and when.
+
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,23 +10,43 @@ use crate::error::Error;
 use crate::select::{self, Columns, Filter};
 use crate::{Listed, Page, RetentionPolicy, Store, Timestamp, Transaction};
 
-/// A change to be noted.
+/// On whose behalf something is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// The name of a token, where there are tokens; or which way somebody came, as in `cli`.
+    pub name: Arc<str>,
+}
+
+/// An entry to be written to the audit log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditNote {
-    /// The name of the token, or nothing where there are none.
+    /// The name of the token, or None without tokens.
     pub who: Option<String>,
-    /// What was done, as in `server.register`.
+    /// The action, such as `server.register`.
     pub action: String,
-    /// To what: usually a server's name.
+    /// The target, usually the name of a server.
     pub target: Option<String>,
-    /// What else is worth knowing. Never a secret: it is kept as it is.
+    /// Further details. Never a secret: they are stored as they are.
     pub details: Option<Value>,
 }
 
-/// A change as it was noted.
+impl AuditNote {
+    /// What somebody did.
+    pub fn new(by: &Actor, action: &str, target: Option<&str>, details: Option<Value>) -> Self {
+        Self { who: Some(by.name.to_string()), action: action.to_owned(), target: target.map(str::to_owned), details }
+    }
+
+    /// Writes to the log that it was done.
+    pub fn log(&self) {
+        let (who, target) = (self.who.as_deref().unwrap_or_default(), self.target.as_deref().unwrap_or_default());
+        tracing::info!(who, action = self.action, target, "done");
+    }
+}
+
+/// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AuditRecord {
-    /// Its number; later ones are higher.
+    /// The number; later entries have higher ones.
     pub id: i64,
     /// When.
     pub timestamp: Timestamp,
@@ -34,11 +56,11 @@ pub struct AuditRecord {
     pub action: String,
     /// To what.
     pub target: Option<String>,
-    /// What else is worth knowing.
+    /// Further details.
     pub details: Option<Value>,
 }
 
-/// Which notes are wanted. The default is all of them.
+/// A filter for entries. The default matches all.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     /// Only what this token did.
@@ -55,14 +77,15 @@ const COLUMNS: Columns =
     Columns { columns: "id, timestamp, who, action, target, details", tables: "mcp.audit_log", order: "id DESC" };
 
 impl Store {
-    /// Notes something that changes nothing else here. What does is noted in its own [`Transaction`].
+    /// Writes an entry about something that changes nothing else in the registry. Changes are recorded in their own
+    /// [`Transaction`].
     pub async fn append_audit(&self, note: AuditNote) -> Result<(), Error> {
         let mut transaction = self.transaction("write the audit log").await?;
         transaction.append_audit(note).await?;
         transaction.commit().await
     }
 
-    /// Changes that were noted, the newest first.
+    /// Entries, newest first.
     pub async fn audit(&self, filter: &AuditFilter, page: Page) -> Result<Listed<AuditRecord>, Error> {
         let mut session = self.read("read the audit log").await?;
         let wanted = Filter::default()
@@ -73,18 +96,26 @@ impl Store {
         wanted.page(&mut session, COLUMNS, page, from_row).await
     }
 
-    /// Forgets old notes; says how many.
+    /// Deletes old entries, and returns their number.
     pub async fn prune_audit(&self, keep: RetentionPolicy) -> Result<u64, Error> {
         select::cut(self, "prune the audit log", "mcp.audit_log", "timestamp", keep).await
     }
 }
 
 impl Transaction {
-    /// Notes what this transaction does.
+    /// Writes an entry as part of this transaction.
     pub async fn append_audit(&mut self, note: AuditNote) -> Result<(), Error> {
         let sql = "INSERT INTO mcp.audit_log (timestamp, who, action, target, details) VALUES ($1, $2, $3, $4, $5)";
         let values = values![Timestamp::now(), note.who, note.action, note.target, note.details.as_ref()];
         self.session.execute(sql, values).await.map(drop)
+    }
+
+    /// Commits what somebody changed, together with its row in the audit log.
+    pub async fn commit_audited(mut self, note: AuditNote) -> Result<(), Error> {
+        self.append_audit(note.clone()).await?;
+        self.commit().await?;
+        note.log();
+        Ok(())
     }
 }
 

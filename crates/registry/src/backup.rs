@@ -1,4 +1,4 @@
-//! The whole registry as one JSON value, and back.
+//! Export of the whole registry as one JSON value, and import.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,46 +20,46 @@ use crate::{
 const FORMAT: &str = "mcp-aggregator registry";
 const VERSION: u32 = 1;
 
-/// Whether what is exported has credentials in it.
+/// Whether an export contains credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
-    /// As they are. Who has the export has them.
+    /// In plain text. Anyone who has the export can read them.
     Revealed,
-    /// Masked. A server that is imported so, and is not known yet, needs them again.
+    /// Masked. A new server that is imported needs them again.
     Masked,
 }
 
-/// What happens to servers that are there already.
+/// How an import treats existing servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// They stay as they are.
+    /// They are not changed.
     Kept,
-    /// They become as the import says. What is masked there stays as it is here.
+    /// They are replaced. Masked secrets keep their stored values.
     Replaced,
 }
 
-/// What an import did, by names of servers.
+/// The result of an import, by server name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ImportReport {
-    /// New ones.
+    /// Added servers.
     pub added: Vec<String>,
-    /// Those that are as the import says now.
+    /// Replaced servers.
     pub replaced: Vec<String>,
-    /// Those that were there and were kept.
+    /// Existing servers that were not changed.
     pub kept: Vec<String>,
-    /// Those whose secrets are missing. They are registered, but switched off.
+    /// Servers whose secrets are missing. They are registered, but disabled.
     pub without_secrets: Vec<String>,
-    /// How many settings were set.
+    /// The number of imported settings.
     pub settings: usize,
-    /// How many skills were taken over.
+    /// The number of imported skills.
     pub skills: usize,
-    /// How many bindings were made.
+    /// The number of imported bindings.
     pub bindings: usize,
-    /// How many bindings name a server that is not there, and were left out.
+    /// The number of bindings that name an unknown server and were skipped.
     pub bindings_left_out: usize,
 }
 
-/// What is written and read.
+/// The format of an export.
 #[derive(Serialize, Deserialize)]
 struct Backup {
     format: String,
@@ -78,7 +78,7 @@ struct Backup {
     switched_off: Vec<SwitchedOff>,
 }
 
-/// A tool that nobody lists, finds or calls.
+/// A disabled tool.
 #[derive(Serialize, Deserialize)]
 struct SwitchedOff {
     server: String,
@@ -111,18 +111,18 @@ struct Binding {
     document: String,
     #[serde(flatten)]
     section: Section,
-    /// By name: ids differ from one registry to the next.
+    /// The name of the server: ids differ between registries.
     server: String,
     #[serde(default)]
     inherit_to_children: bool,
 }
 
 impl Store {
-    /// Registered servers, settings, skills, bindings, and which tools are off. What a config file says, what is found out by connecting, and what
-    /// happened is not in it.
+    /// Exports registered servers, settings, skills, bindings and disabled tools. Servers of a config file, discovered
+    /// tools, executions and the audit log are not included.
     pub async fn export(&self, secrets: Secrets) -> Result<Value, Error> {
         let mut servers = self.servers(&ServerFilter::default(), Page::ALL).await?.items;
-        // Their order means something: the first one runs blocks that name none.
+        // Their order matters: the first one runs blocks that name no server.
         servers.sort_by_key(|server| server.registered_at);
         let (settings, skills) = (self.settings().await?, self.skills().await?);
         let bindings = bindings::all(&mut self.read("export bindings").await?).await?;
@@ -136,7 +136,7 @@ impl Store {
             .collect();
         let sql = "SELECT s.name AS server, o.original_name AS tool FROM mcp.tool_switches AS o \
             JOIN mcp.external_servers AS s ON s.id = o.source_server_id ORDER BY s.name, o.original_name";
-        let mut session = self.read("export which tools are off").await?;
+        let mut session = self.read("export disabled tools").await?;
         let off = |row: &mut Row| Ok(SwitchedOff { server: row.take("server")?, tool: row.take("tool")? });
         let switched_off = session.all(sql, values![], off).await?;
         let registered = servers.iter().filter(|server| server.origin == Origin::Registered);
@@ -152,7 +152,7 @@ impl Store {
         }))
     }
 
-    /// Takes in what was exported, all or nothing.
+    /// Imports an export: everything or nothing.
     pub async fn import(&self, backup: &Value, existing: Existing) -> Result<ImportReport, Error> {
         let mut transaction = self.transaction("import a registry").await?;
         let report = transaction.import(backup, existing).await?;
@@ -190,7 +190,7 @@ impl Transaction {
                 }
             }
         }
-        // Of servers that were there already, what is on and off here counts.
+        // For existing servers, the tools that are enabled or disabled here stay so.
         let added: HashSet<&String> = report.added.iter().collect();
         let off = backup.switched_off.into_iter().filter(|off| added.contains(&off.server));
         let sql = "INSERT INTO mcp.tool_switches (source_server_id, original_name) \
@@ -250,7 +250,7 @@ fn exported(server: &ServerRecord, secrets: Secrets) -> Server {
 
 fn parse_backup(backup: &Value) -> Result<Backup, Error> {
     let invalid = |what: String| Error::Invalid { what };
-    // What has another form altogether is told so before its parts are looked at.
+    // A completely different format is reported before its members are checked.
     if !backup.get("format").is_some_and(Value::is_string) {
         let what = "this is not an exported registry: that is an object with `format`, `version` and `servers`, as `mcp-aggregator export` writes it";
         return Err(invalid(what.to_owned()));
@@ -259,7 +259,7 @@ fn parse_backup(backup: &Value) -> Result<Backup, Error> {
         Backup::deserialize(backup).map_err(|error| invalid(format!("this is not an exported registry: {error}")))?;
     if backup.format != FORMAT || backup.version != VERSION {
         let (format, version) = (backup.format, backup.version);
-        return Err(invalid(format!("`{format}` version {version} is not known here, only `{FORMAT}` {VERSION}")));
+        return Err(invalid(format!("`{format}` version {version} is not supported, only `{FORMAT}` {VERSION}")));
     }
     Ok(backup)
 }
@@ -283,7 +283,7 @@ impl Server {
             name: None,
             description: Some(self.description),
             transport: Some(self.transport_type),
-            // Where only the mask is left of a secret, what there is stays.
+            // A masked secret keeps the stored value.
             health_check_url: Some(self.health_check_url)
                 .filter(|url| !url.as_deref().is_some_and(|url| url.contains(MASK))),
             deployment: self.deployment_type,

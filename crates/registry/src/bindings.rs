@@ -1,4 +1,4 @@
-//! Which server the tools of a part of a document come from.
+//! Bindings: which server a part of a document uses.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::{BindingId, Listed, Page, SectionKind, ServerId, Store, Timestamp, Tr
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "section_type", rename_all = "lowercase")]
 pub enum Section {
-    /// What stands under this heading.
+    /// The section of a heading.
     Heading {
         /// The heading's text.
         heading_text: String,
@@ -21,7 +21,7 @@ pub enum Section {
         /// The id, without the `^`.
         block_id: String,
     },
-    /// Lines, the last included.
+    /// A range of lines, including the last.
     Range {
         /// The first line, from 1.
         start_line: u32,
@@ -31,7 +31,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// What sort of part it is.
+    /// The kind of the section.
     pub fn kind(&self) -> SectionKind {
         match self {
             Self::Heading { .. } => SectionKind::Heading,
@@ -41,29 +41,29 @@ impl Section {
     }
 }
 
-/// A binding to be made, or what one is to become.
+/// A binding to be created.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NewBinding {
-    /// The document's path, or a pattern for several.
+    /// The path of the document, or a pattern.
     pub document: String,
     /// Which part of it.
     #[serde(flatten)]
     pub section: Section,
     /// The server.
     pub server_id: ServerId,
-    /// Whether it holds for sections inside this one.
+    /// Whether sections inside inherit the binding.
     pub inherit_to_children: bool,
 }
 
-/// A binding as it is kept.
+/// A stored binding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BindingRecord {
     /// Its id.
     pub id: BindingId,
-    /// What it says.
+    /// The binding.
     #[serde(flatten)]
     pub binding: NewBinding,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
@@ -74,21 +74,21 @@ const ALL_COLUMNS: &str = "id, document, section_type, heading_text, block_id, s
 
 const COLUMNS: Columns = Columns { columns: ALL_COLUMNS, tables: "mcp.section_bindings", order: "document, id" };
 
-/// Longer paths do not fit into an index.
+/// The longest path that fits into an index.
 const MAX_DOCUMENT_PATH_LEN: usize = 1024;
-/// All of them are compared with every document that is opened.
+/// The limit of bindings, because all are compared with every document that is opened.
 const MOST_BINDINGS: u64 = 10_000;
-/// The last line that every database can count.
+/// The highest line number that every database supports.
 const LAST_LINE: u32 = i32::MAX.unsigned_abs();
-/// Characters of a heading or of the id of a block.
+/// The maximum number of characters of a heading or block id.
 const LONGEST_TEXT: usize = 1_000;
 /// How many bindings may name the same document or pattern.
 pub const MAX_BINDINGS_OF_DOCUMENT: u64 = 1_000;
 
 impl Store {
-    /// Makes a binding.
+    /// Creates a binding.
     pub async fn insert_binding(&self, new: NewBinding) -> Result<BindingRecord, Error> {
-        let mut transaction = self.transaction("make a binding").await?;
+        let mut transaction = self.transaction("create a binding").await?;
         let record = transaction.insert_binding(new).await?;
         transaction.commit().await?;
         Ok(record)
@@ -101,8 +101,8 @@ impl Store {
         session.first(&sql, values![id], from_row).await?.ok_or_else(|| not_found(id))
     }
 
-    /// Bindings by document, the oldest first: all, or those that name this document, or those of this server. Which
-    /// patterns fit a document is for the caller to say.
+    /// Bindings ordered by document, the oldest first: all, those with exactly this document or pattern, or those of
+    /// this server. Matching patterns with documents is up to the caller.
     pub async fn bindings(
         &self,
         document: Option<&str>,
@@ -112,23 +112,6 @@ impl Store {
         let mut session = self.read("list bindings").await?;
         let wanted = Filter::default().and("document =", document).and("server_id =", server);
         wanted.page(&mut session, COLUMNS, page, from_row).await
-    }
-
-    /// Makes a binding say something else.
-    pub async fn update_binding(&self, id: BindingId, new: NewBinding) -> Result<BindingRecord, Error> {
-        check(&new)?;
-        let mut session = self.write("change a binding").await?;
-        check_server_exists(&mut session, new.server_id).await?;
-        let sql = format!(
-            "UPDATE mcp.section_bindings SET document = $1, section_type = $2, heading_text = $3, block_id = $4, \
-             start_line = $5, end_line = $6, server_id = $7, inherit_to_children = $8, updated_at = $9 \
-             WHERE id = $10 RETURNING {ALL_COLUMNS}"
-        );
-        let mut values = as_values(&new);
-        values.extend(values![Timestamp::now(), id]);
-        let record = session.first(&sql, values, from_row).await?.ok_or_else(|| not_found(id))?;
-        session.commit().await?;
-        Ok(record)
     }
 
     /// Removes a binding.
@@ -177,7 +160,7 @@ pub(crate) async fn insert(session: &mut Session, new: NewBinding) -> Result<Bin
     Ok(BindingRecord { id, binding: new, created_at: now, updated_at: now })
 }
 
-/// A document that has more of them is not run, so no more are kept.
+/// Refuses a binding beyond the limit: a document with more is not run.
 async fn must_have_room(session: &mut Session, document: &str) -> Result<(), Error> {
     let sql = "SELECT count(*) AS n FROM mcp.section_bindings WHERE document = $1";
     let count: Option<u64> = session.first(sql, values![document], |row| row.take("n")).await?;
@@ -185,25 +168,26 @@ async fn must_have_room(session: &mut Session, document: &str) -> Result<(), Err
         return Ok(());
     }
     let what = format!(
-        "`{document}` has {MAX_BINDINGS_OF_DOCUMENT} bindings, and a document may have no more; remove one of them first"
+        "`{document}` has {MAX_BINDINGS_OF_DOCUMENT} bindings, which is the limit for a document; remove one of them \
+         first"
     );
     Err(Error::Invalid { what })
 }
 
-/// Holds the server, so that it is still there at the end of the transaction.
+/// Locks the server, so that it still exists at the end of the transaction.
 async fn check_server_exists(session: &mut Session, id: ServerId) -> Result<(), Error> {
     let sql = "SELECT id FROM mcp.external_servers WHERE id = $1 FOR SHARE";
     let found: Option<ServerId> = session.first(sql, values![id], |row| row.take("id")).await?;
     found.map(drop).ok_or_else(|| Error::server_not_found(&id))
 }
 
-/// Whether there may be one more.
+/// Whether there may be one more binding.
 pub(crate) fn check_number(known: u64) -> Result<(), Error> {
     if known < MOST_BINDINGS {
         return Ok(());
     }
     Err(Error::Invalid {
-        what: format!("there are {known} bindings, and there may be {MOST_BINDINGS}; remove some first"),
+        what: format!("there are {known} bindings, and the limit is {MOST_BINDINGS}; remove some first"),
     })
 }
 
@@ -220,9 +204,11 @@ fn check(binding: &NewBinding) -> Result<(), Error> {
         }
         Section::Heading { heading_text } if heading_text.trim().is_empty() => "a heading must have a text",
         Section::Block { block_id } if block_id.trim().is_empty() => "a block must have an id",
-        Section::Range { end_line, .. } if *end_line > LAST_LINE => "no line is beyond 2147483647",
-        Section::Range { start_line: 0, .. } => "lines are counted from 1",
-        Section::Range { start_line, end_line } if start_line >= end_line => "a range must end after its first line",
+        Section::Range { end_line, .. } if *end_line > LAST_LINE => "line numbers end at 2147483647",
+        Section::Range { start_line: 0, .. } => "line numbers start at 1",
+        Section::Range { start_line, end_line } if start_line >= end_line => {
+            "the last line of a range must come after its first line"
+        }
         _ => return Ok(()),
     };
     Err(Error::Invalid { what: wrong.to_owned() })

@@ -1,4 +1,4 @@
-//! What a language model said about tools: what they are for, and which skills it missed.
+//! Classifications of tools by a language model, and the skills it suggests.
 
 use std::time::Duration;
 
@@ -9,51 +9,51 @@ use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::{Store, Timestamp, Transaction};
 
-/// What was said about a text that nobody has asked about for so long is forgotten.
+/// Classifications that were not used for this long are deleted.
 const CLASSIFICATION_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What a language model said that a tool is for.
+/// The classification of a tool by a language model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LlmClassification {
-    /// Whose tool: the name of its server.
+    /// The name of the tool's server.
     pub server: String,
-    /// The digest of what was judged ([`crate::ToolRecord::text_hash`]).
+    /// The digest of the classified text ([`crate::ToolRecord::text_hash`]).
     pub text_hash: String,
-    /// Who said so: a model and a set of skills.
+    /// The classifier: a model and a set of skills.
     pub classifier: String,
-    /// Skills with how certain each is, most certain first.
+    /// Skills with their confidence, highest first.
     pub skills: Vec<(String, f64)>,
 }
 
-/// A skill that a language model missed.
+/// A skill that a language model suggests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SuggestionRecord {
-    /// By which it would be referred to.
+    /// The id the skill would have.
     pub id: String,
-    /// For people.
+    /// The display name.
     pub name: String,
-    /// What its tools would do.
+    /// What tools with this skill would do.
     pub description: String,
-    /// Tools that would have it, as in `server.tool`.
+    /// Tools that would have it, such as `server.tool`.
     pub tools: Vec<String>,
-    /// Somebody said no.
+    /// Whether it was rejected.
     pub rejected: bool,
-    /// When it was suggested first.
+    /// When it was first suggested.
     pub suggested_at: Timestamp,
 }
 
 impl Store {
-    /// Everything that a judge has said.
+    /// All classifications of a classifier.
     pub async fn llm_classifications(&self, classifier: &str) -> Result<Vec<LlmClassification>, Error> {
-        let mut session = self.read("read judgements").await?;
+        let mut session = self.read("read classifications").await?;
         let sql = "SELECT server, text_hash, judge, skills FROM mcp.judgements WHERE judge = $1 \
             ORDER BY server, text_hash";
         session.all(sql, values![classifier], from_row).await
     }
 
-    /// Keeps what was said, all or nothing, instead of what the same judge said before.
+    /// Stores classifications, all or none, and replaces earlier ones of the same classifier.
     pub async fn put_llm_classifications(&self, llm_classifications: Vec<LlmClassification>) -> Result<(), Error> {
-        let mut session = self.write("keep judgements").await?;
+        let mut session = self.write("store classifications").await?;
         let now = Timestamp::now();
         let old = values![now.earlier_by(CLASSIFICATION_LIFETIME)];
         session.execute("DELETE FROM mcp.judgements WHERE judged_at < $1", old).await?;
@@ -67,23 +67,23 @@ impl Store {
         session.commit().await
     }
 
-    /// All skills that were missed, those that were rejected included, by id.
+    /// All suggestions, including rejected ones, by id.
     pub async fn suggestions(&self) -> Result<Vec<SuggestionRecord>, Error> {
         let mut session = self.read("read suggestions").await?;
         let sql = "SELECT id, name, description, tools, rejected, suggested_at FROM mcp.skill_suggestions ORDER BY id";
         session.all(sql, values![], suggestion_from_row).await
     }
 
-    /// Keeps a suggestion, instead of the one of the same id if there is one.
+    /// Stores a suggestion, and replaces one with the same id.
     pub async fn put_suggestion(&self, suggestion: &SuggestionRecord) -> Result<(), Error> {
-        let mut transaction = self.transaction("keep a suggestion").await?;
+        let mut transaction = self.transaction("store a suggestion").await?;
         transaction.put_suggestion(suggestion).await?;
         transaction.commit().await
     }
 
-    /// Forgets a suggestion. Says whether it was there.
+    /// Deletes a suggestion. Returns whether it existed.
     pub async fn delete_suggestion(&self, id: &str) -> Result<bool, Error> {
-        let mut transaction = self.transaction("forget a suggestion").await?;
+        let mut transaction = self.transaction("delete a suggestion").await?;
         let was_there = transaction.delete_suggestion(id).await?;
         transaction.commit().await?;
         Ok(was_there)

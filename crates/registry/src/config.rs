@@ -1,4 +1,4 @@
-//! How a server is reached, credentials included, in a wrapper that does not let them slip out.
+//! The connection config of a server, with credentials, in a type that does not reveal them by accident.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use serde_json::{Map, Value};
 
 /// A server's connection config: command, arguments, environment, addresses, headers.
 ///
-/// It is sealed in the database. `Debug` shows nothing of it and it cannot be serialised by accident: what leaves the
-/// program is [`masked`](Self::masked), unless somebody calls [`reveal`](Self::reveal).
+/// It is encrypted in the database. `Debug` shows nothing of it, and it cannot be serialized by accident: what leaves
+/// the program is [`masked`](Self::masked), unless a caller uses [`reveal`](Self::reveal).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ConnectionConfig(Map<String, Value>);
 
 impl ConnectionConfig {
-    /// The config itself, for whoever connects.
+    /// The config itself, for connecting.
     pub fn reveal(&self) -> &Map<String, Value> {
         &self.0
     }
 
-    /// The config to be shown: the values of `env` and `headers`, credentials in addresses, and arguments that look
-    /// like secrets are replaced by [`MASK`]. References to variables, as in `${TOKEN}`, are no secrets.
+    /// The config for display: the values of `env` and `headers`, credentials in addresses, and arguments that look
+    /// like secrets are replaced by [`MASK`]. References to variables, such as `${TOKEN}`, are not secrets.
     pub fn masked(&self) -> Value {
         Value::Object(mask::config(&self.0))
     }
@@ -33,8 +33,8 @@ impl ConnectionConfig {
         found
     }
 
-    /// Takes a config as somebody sent it who had seen only the masked one: what is still masked is taken from here. But a
-    /// secret for one host is not for another: who changes the address has to say the headers again.
+    /// Merges a config from a client that saw only the masked one: values that are still masked keep the stored secret.
+    /// A secret for one host is not sent to another: if the address changes, the headers must be sent again.
     #[must_use]
     pub fn updated_with(&self, changed: Self) -> Self {
         let mut known = self.0.clone();
@@ -53,17 +53,17 @@ impl ConnectionConfig {
         }
     }
 
-    /// Whether a secret is missing: somewhere only the mask is left of it.
+    /// Whether a secret is missing, so that only its mask is left.
     pub fn is_masked(&self) -> bool {
         self.0.values().any(mask::is_masked)
     }
 }
 
-/// Where a config may have its address, and what is sent there.
+/// The members that may hold the address, and what is sent there.
 const ADDRESSES: [&str; 4] = ["url", "base_url", "serverUrl", "httpUrl"];
 const HEADERS: &str = "headers";
 
-/// Who is reached: the address without its user, password, path and query.
+/// The host of the address, without user, password, path and query.
 fn host_of(config: &Map<String, Value>) -> Option<String> {
     let address = ADDRESSES.iter().find_map(|key| config.get(*key)?.as_str())?;
     let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
@@ -72,7 +72,7 @@ fn host_of(config: &Map<String, Value>) -> Option<String> {
     Some(format!("{scheme}://{host}").to_ascii_lowercase())
 }
 
-/// An address to be shown: without its password, tokens, and query parameters that name secrets.
+/// An address for display: without password, tokens, and query parameters that name secrets.
 pub fn masked_address(address: &str) -> String {
     mask::text(address)
 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_the_shown_config_back_changes_nothing() {
+    fn sending_the_masked_config_back_changes_nothing() {
         let shown: ConnectionConfig = serde_json::from_value(config().masked()).unwrap();
         assert!(shown.is_masked());
         assert_eq!(config().updated_with(shown), config());

@@ -1,4 +1,4 @@
-//! Both databases behind one face: sessions that run statements, written once, within a time.
+//! One interface for both databases: sessions that run statements within a time limit.
 
 mod database_error;
 mod dialect;
@@ -19,11 +19,11 @@ pub(crate) use value::{Mismatch, Parameter, Row, Value, values};
 use crate::error::Error;
 use crate::location::SchemaName;
 
-/// Values for a statement that is run several times.
+/// Parameters for a statement that runs several times.
 pub(crate) trait Rows: Send + Sync + 'static {
-    /// How many times.
+    /// The number of runs.
     fn count(&self) -> usize;
-    /// The values of one of these times.
+    /// The parameters of one run.
     fn row(&self, at: usize) -> Cow<'_, [Parameter<'_>]>;
 }
 
@@ -37,7 +37,7 @@ impl<T: AsRef<[Value]> + Send + Sync + 'static> Rows for Vec<T> {
     }
 }
 
-/// How long an operation may take, its wait for a connection included.
+/// The timeout of an operation, including the wait for a connection.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// A database.
@@ -47,7 +47,7 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    /// A session that only reads. `operation` says what for, in errors: "list servers".
+    /// Starts a read-only session. `operation` describes it in errors: "list servers".
     pub(crate) async fn read(&self, operation: &'static str) -> Result<Session, Error> {
         let deadline = Instant::now() + LIMIT;
         let inner = match self {
@@ -57,13 +57,13 @@ impl Database {
         Ok(Session { operation, deadline, inner: inner.map_err(|database_error| database_error.during(operation))? })
     }
 
-    /// A transaction. What is not committed is undone, also when nobody waits for it any more.
+    /// Starts a transaction. It is rolled back unless it is committed, also if its future is dropped.
     pub(crate) async fn write(&self, operation: &'static str) -> Result<Session, Error> {
         self.write_within(operation, LIMIT).await
     }
 
-    /// A transaction that is not flushed to our own disk: it survives our end, but perhaps not a power cut. What happens
-    /// on PostgreSQL's disk costs us nothing.
+    /// Starts a transaction without a flush to our own disk: it survives the end of this process, but possibly not a
+    /// power failure. On PostgreSQL it makes no difference.
     pub(crate) async fn write_lightly(&self, operation: &'static str) -> Result<Session, Error> {
         let deadline = Instant::now() + LIMIT;
         let inner = match self {
@@ -82,7 +82,7 @@ impl Database {
         Ok(Session { operation, deadline, inner: inner.map_err(|database_error| database_error.during(operation))? })
     }
 
-    /// What happened to the file, if there is one and something did.
+    /// The problem of the database file, if there is one.
     pub(crate) fn file_error(&self) -> Option<String> {
         match self {
             Self::Sqlite(sqlite) => sqlite.file_error(),
@@ -90,7 +90,7 @@ impl Database {
         }
     }
 
-    /// Looks at the file, if there is one.
+    /// Checks the database file, if there is one.
     pub(crate) async fn check(&self, operation: &'static str) -> Result<(), Error> {
         match self {
             Self::Sqlite(sqlite) => {
@@ -101,7 +101,7 @@ impl Database {
         }
     }
 
-    /// Lets go of the database. What is under way ends first.
+    /// Closes the database after pending operations have ended.
     pub(crate) fn close(&self) {
         match self {
             Self::Sqlite(sqlite) => sqlite.close(),
@@ -116,11 +116,11 @@ async fn within<T>(
 ) -> Result<T, DatabaseError> {
     match timeout_at(deadline, work).await {
         Ok(result) => result,
-        Err(_) => Err(DatabaseError::Unavailable("it took too long".into())),
+        Err(_) => Err(DatabaseError::Unavailable("timed out".into())),
     }
 }
 
-/// Somebody's turn with a database.
+/// A session with a database.
 pub(crate) struct Session {
     operation: &'static str,
     deadline: Instant,
@@ -133,7 +133,7 @@ enum Inner {
 }
 
 impl Session {
-    /// What is being done, for errors.
+    /// The operation, for errors.
     pub(crate) fn operation(&self) -> &'static str {
         self.operation
     }
@@ -142,7 +142,7 @@ impl Session {
         matches!(self.inner, Inner::Postgres(_))
     }
 
-    /// The schema that has our tables, where there are schemas.
+    /// The schema of our tables, if the database has schemas.
     pub(crate) fn schema(&self) -> Option<&SchemaName> {
         match &self.inner {
             Inner::Sqlite(_) => None,
@@ -158,7 +158,7 @@ impl Session {
         self.finish_statement(result)
     }
 
-    /// Every row, understood.
+    /// All rows, converted.
     pub(crate) async fn all<T>(
         &mut self,
         sql: &str,
@@ -173,7 +173,7 @@ impl Session {
         })
     }
 
-    /// The first row, understood, if there is one.
+    /// The first row, converted, if there is one.
     pub(crate) async fn first<T>(
         &mut self,
         sql: &str,
@@ -188,12 +188,12 @@ impl Session {
         Ok(self.first(sql, values, |row| row.take("n")).await?.unwrap_or(0))
     }
 
-    /// Runs a statement; says how many rows it touched.
+    /// Runs a statement, and returns the number of affected rows.
     pub(crate) async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, Error> {
         self.execute_each(sql, vec![values]).await
     }
 
-    /// Runs a statement once for each list of values; says how many rows were touched in all.
+    /// Runs a statement once for each list of parameters, and returns the number of affected rows.
     pub(crate) async fn execute_each(
         &mut self,
         sql: &str,
@@ -202,7 +202,7 @@ impl Session {
         self.execute_rows(sql, each).await
     }
 
-    /// The same for values that are made when they are needed.
+    /// The same for parameters that are produced on demand.
     pub(crate) async fn execute_rows(&mut self, sql: &str, rows: impl Rows) -> Result<u64, Error> {
         if rows.count() == 0 {
             return Ok(0);
@@ -214,7 +214,7 @@ impl Session {
         self.finish_statement(result)
     }
 
-    /// Runs a text of several statements in the database's own dialect.
+    /// Runs several statements in the dialect of the database.
     pub(crate) async fn script(&mut self, sql: &str) -> Result<(), Error> {
         let result = match &mut self.inner {
             Inner::Sqlite(session) => within(self.deadline, session.script(sql)).await,
@@ -223,7 +223,7 @@ impl Session {
         self.finish_statement(result)
     }
 
-    /// Keeps everything that was written.
+    /// Commits the transaction.
     pub(crate) async fn commit(self) -> Result<(), Error> {
         let Self { operation, deadline, inner } = self;
         let result = match inner {
@@ -234,7 +234,7 @@ impl Session {
     }
 
     fn finish_statement<T>(&self, result: Result<T, DatabaseError>) -> Result<T, Error> {
-        // A statement that nobody waits for any more must not keep the thread from the next.
+        // A statement that nobody waits for must not block the thread.
         if let Inner::Sqlite(session) = &self.inner
             && Instant::now() >= self.deadline
         {

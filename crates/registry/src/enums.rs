@@ -1,24 +1,24 @@
-//! The fixed words of the registry: states, transports, kinds. Any case is read, lower case is shown, and the database
-//! has them in upper case.
+//! The enums of the registry: statuses, transports, kinds. They are read in any case, shown in lower case, and stored
+//! in upper case.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A word that is none of those it may be.
+/// A word that is not one of an enum.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{word}` is not a {what}; it may be {allowed}")]
+#[error("`{word}` is not a {what}; expected {allowed}")]
 pub struct UnknownValue {
-    /// What was written.
+    /// The word.
     pub word: String,
-    /// What was looked for, as in "transport".
+    /// The enum, such as "transport".
     pub what: &'static str,
-    /// The words there are, ready to be read.
+    /// The allowed words.
     pub allowed: String,
 }
 
-/// A word of ours in upper case.
+/// A word in upper case.
 const fn upper_case<const LENGTH: usize>(word: &str) -> [u8; LENGTH] {
     let mut upper = [0; LENGTH];
     upper.copy_from_slice(word.as_bytes());
@@ -35,7 +35,7 @@ macro_rules! string_enum {
         }
 
         impl $name {
-            /// Every one there is, in the order of their declaration.
+            /// All values, in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The word as it is shown.
@@ -93,7 +93,7 @@ macro_rules! string_enum {
 string_enum! {
     /// How a server is reached.
     Transport: "transport" {
-        /// A program that we start.
+        /// A program that mcp-aggregator starts.
         Stdio = "stdio",
         /// HTTP+SSE, as in 2024-11-05.
         Sse = "sse",
@@ -103,25 +103,27 @@ string_enum! {
 }
 
 string_enum! {
-    /// How things stand with a server.
+    /// The status of a server.
     Status: "status" {
-        /// Nobody is connected to it, and nobody tries.
+        /// Not connected, and no attempt is made.
         Disconnected = "disconnected",
-        /// A connection is being made.
+        /// Connecting.
         Connecting = "connecting",
-        /// It answers.
+        /// Connected.
         Connected = "connected",
-        /// It is connected, and failed lately.
+        /// Connected, with recent failures.
         Degraded = "degraded",
-        /// It cannot be reached; the error message says why.
+        /// Unreachable; the error message has the reason.
         Error = "error",
-        /// It is not to be connected: somebody, or too many failures, switched it off.
+        /// Disabled, by a user or after too many failures.
         Disabled = "disabled",
+        /// Not connected until a person signs in to it; not a failure.
+        SignInRequired = "sign_in_required",
     }
 }
 
 impl Status {
-    /// Whether a connection stands, well or not.
+    /// Whether there is a connection.
     pub fn is_up(self) -> bool {
         matches!(self, Self::Connected | Self::Degraded)
     }
@@ -130,7 +132,7 @@ impl Status {
 string_enum! {
     /// Who runs a server.
     Deployment: "deployment type" {
-        /// We start and stop it.
+        /// mcp-aggregator starts and stops it.
         Managed = "managed",
         /// It runs elsewhere.
         External = "external",
@@ -138,37 +140,37 @@ string_enum! {
 }
 
 string_enum! {
-    /// How a server came into the registry.
+    /// Where a server is defined.
     Origin: "origin" {
-        /// It was registered at run time, and may be changed and removed.
+        /// Registered at run time; it can be changed and removed.
         Registered = "registered",
-        /// A config file says it; it is changed there.
+        /// In the config file; it is changed there.
         Config = "config",
     }
 }
 
 string_enum! {
-    /// What happened to a connection.
+    /// An event of a connection.
     EventKind: "event type" {
-        /// A connection stands.
+        /// Connected.
         Connected = "connected",
-        /// It ended in good order.
+        /// Disconnected regularly.
         Disconnected = "disconnected",
-        /// It failed, or the server did.
+        /// The connection or the server failed.
         Error = "error",
-        /// It is being made for the first time.
+        /// Connecting for the first time.
         Connect = "connect",
-        /// It is being made again.
+        /// Reconnecting.
         Reconnect = "reconnect",
     }
 }
 
 impl EventKind {
-    /// What it means for the connection that a server's state became this.
+    /// The event for a new status of a server.
     pub fn of(status: Status) -> Self {
         match status {
             Status::Connected => Self::Connected,
-            Status::Disconnected | Status::Disabled => Self::Disconnected,
+            Status::Disconnected | Status::Disabled | Status::SignInRequired => Self::Disconnected,
             Status::Degraded | Status::Error => Self::Error,
             Status::Connecting => Self::Reconnect,
         }
@@ -176,32 +178,32 @@ impl EventKind {
 }
 
 string_enum! {
-    /// How far an execution got.
+    /// The status of an execution.
     ExecutionStatus: "execution status" {
-        /// It waits for its turn.
+        /// In the queue.
         Pending = "pending",
-        /// The server has it.
+        /// Sent to the server.
         Executing = "executing",
-        /// The tool answered.
+        /// The tool returned a result.
         Success = "success",
-        /// The tool, the server or the way there failed.
+        /// The tool, the server or the connection failed.
         Error = "error",
-        /// Nothing came in time.
+        /// It timed out.
         Timeout = "timeout",
-        /// Whoever asked, or the operator, took it back.
+        /// The caller or an operator cancelled it.
         Cancelled = "cancelled",
     }
 }
 
 impl ExecutionStatus {
-    /// Whether nothing more will happen to it.
+    /// Whether the execution has ended.
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Pending | Self::Executing)
     }
 }
 
 string_enum! {
-    /// Which way a call came in.
+    /// Where a call comes from.
     Source: "source" {
         /// An MCP client.
         Mcp = "mcp",
@@ -209,21 +211,21 @@ string_enum! {
         Rest = "rest",
         /// The command line.
         Cli = "cli",
-        /// A code block that a person ran in a document.
+        /// A block of a document that a person ran.
         UserCodeblock = "user-codeblock",
-        /// The assistant, by itself.
+        /// An assistant.
         AiAutonomous = "ai-autonomous",
     }
 }
 
 string_enum! {
-    /// What part of a document a binding is about.
+    /// The kind of a section that a binding is for.
     SectionKind: "section type" {
-        /// What stands under a heading.
+        /// The section of a heading.
         Heading = "heading",
         /// A block with an id.
         Block = "block",
-        /// Lines from one to another.
+        /// A range of lines.
         Range = "range",
     }
 }
@@ -244,8 +246,8 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_not_known_is_answered_with_those_that_are() {
+    fn an_unknown_word_is_refused_with_the_known_ones() {
         let error = "carrier pigeon".parse::<Transport>().unwrap_err();
-        assert_eq!(error.to_string(), "`carrier pigeon` is not a transport; it may be stdio, sse, http");
+        assert_eq!(error.to_string(), "`carrier pigeon` is not a transport; expected stdio, sse, http");
     }
 }

@@ -1,97 +1,96 @@
-//! What can go wrong with something kept, told so that a caller knows whether to try again, to change its request, or
-//! to call somebody.
+//! Errors of the registry, which distinguish whether to retry, to change the request, or to notify an operator.
 
 use std::error::Error as StdError;
 
-/// The cause as the database's own library told it.
+/// The error of the database library.
 pub type Cause = Box<dyn StdError + Send + Sync>;
 
-/// Why something could not be read or kept.
+/// Why data could not be read or stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The database cannot be reached, is busy, or took too long. The same request may succeed later.
+    /// The database is unreachable, busy, or timed out. The same request may succeed later.
     ///
-    /// A write whose connection broke at the very end may have been kept all the same.
+    /// A write whose connection was lost at the very end may have been committed.
     #[error("could not {operation}: the database is unavailable")]
     Unavailable {
-        /// What was being done, as in "register a server".
+        /// The operation, such as "register a server".
         operation: &'static str,
-        /// What the database, or the way to it, said.
+        /// The error of the database or the connection.
         #[source]
         source: Cause,
     },
-    /// The disk of the database is full. The same request may succeed once there is room.
+    /// The disk of the database is full. The same request may succeed when there is space.
     #[error("could not {operation}: the disk of the database is full")]
     Full {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// What the database said.
+        /// The error of the database.
         #[source]
         source: Cause,
     },
-    /// A server of that name is registered already.
-    #[error("a server named `{name}` exists already")]
+    /// A server with this name is already registered.
+    #[error("a server named `{name}` already exists")]
     AlreadyExists {
         /// The name that is taken.
         name: String,
     },
-    /// There is no such thing.
+    /// The object does not exist.
     #[error("there is no {what} `{key}`")]
     NotFound {
-        /// What was looked for, as in "server".
+        /// The kind of object, such as "server".
         what: &'static str,
-        /// By what it was looked for.
+        /// The key of the object.
         key: String,
     },
-    /// It contradicts what is kept, or what somebody else changed at the same time.
-    #[error("could not {operation}: it contradicts what is there")]
+    /// A conflict with stored data, or with a concurrent change.
+    #[error("could not {operation}: it conflicts with existing data")]
     Conflict {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// Which rule of the database was broken.
+        /// The violated constraint.
         #[source]
         source: Cause,
     },
-    /// It cannot be kept as it is.
+    /// The data is invalid.
     #[error("{what}")]
     Invalid {
-        /// What is wrong with it, as a sentence.
+        /// What is wrong, as a sentence.
         what: String,
     },
-    /// What is kept cannot be understood. Somebody should look.
-    #[error("could not {operation}: what the database has is damaged")]
+    /// Stored data cannot be read. An operator should look at it.
+    #[error("could not {operation}: the data in the database is damaged")]
     Corrupt {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// What does not fit.
+        /// What is wrong.
         #[source]
         source: Cause,
     },
-    /// The file of the database was deleted, replaced or emptied. What is written now would be lost.
+    /// The database file was deleted, replaced or emptied. Further writes would be lost.
     #[error("could not {operation}: {what}")]
     Lost {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// What happened to which file, and what to do, as a sentence.
+        /// What happened to the file, and what to do, as a sentence.
         what: String,
     },
-    /// Credentials were sealed with another key than ours.
-    #[error("the credentials in the database were sealed with another key")]
+    /// The credentials are encrypted with another key.
+    #[error("the credentials in the database are encrypted with another key")]
     WrongKey,
-    /// The database refused for another reason: missing rights, or a defect of ours.
+    /// The database refused for another reason: missing permissions, or a bug of ours.
     #[error("could not {operation}")]
     Refused {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// What the database said.
+        /// The error of the database.
         #[source]
         source: Cause,
     },
 }
 
 impl Error {
-    /// Whether the same request may succeed later without anybody changing it.
+    /// Whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Full { .. } | Self::Lost { .. })
     }
@@ -105,8 +104,8 @@ impl Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The location cannot be understood.
-    #[error("`{location}` is not a place for a registry")]
+    /// The location is invalid.
+    #[error("`{location}` is not a valid location for a registry")]
     Location {
         /// The location, without its password.
         location: String,
@@ -119,73 +118,75 @@ pub enum OpenError {
     File {
         /// The file.
         path: std::path::PathBuf,
-        /// What was in the way.
+        /// The cause.
         #[source]
         source: Cause,
     },
-    /// There is a file, but not a byte in it: a registry was there, or nobody made one yet.
-    #[error("`{}` is empty; what was in it is lost", path.display())]
+    /// The file is empty: its contents were lost, or it was never initialized.
+    #[error("`{}` is empty; its contents are lost", path.display())]
     Empty {
         /// The file.
         path: std::path::PathBuf,
     },
-    /// The file is a database of somebody else.
-    #[error("`{}` is a SQLite database, but no registry of ours", path.display())]
+    /// The file is a database of another program.
+    #[error("`{}` is a SQLite database, but not a registry", path.display())]
     Foreign {
         /// The file.
         path: std::path::PathBuf,
     },
-    /// A migration that was applied reads differently now.
-    #[error("migration {version} of this database is not the one that this program knows")]
+    /// An applied migration differs from the one in this program.
+    #[error("migration {version} of this database differs from the one in this program")]
     ChangedMigration {
-        /// Which one.
+        /// Its version.
         version: i64,
     },
     /// The database belongs to a newer version of this program.
-    #[error("the database is of version {found}, and this program knows versions up to {known}")]
+    #[error("the database has version {found}, but this program supports versions up to {known}")]
     Newer {
         /// The version of the database.
         found: i64,
-        /// The newest that is known here.
+        /// The newest supported version.
         known: i64,
     },
-    /// Somebody else's table has a name that the registry needs, and cannot be used for it. Nothing was changed.
+    /// A table of another program has a name that the registry needs, and does not fit. Nothing was changed.
     #[error("the database has a table `{table}` that the registry cannot use: {why}")]
     UnfitTable {
         /// The table, with its schema.
         table: String,
-        /// What is in the way, with the name of the column where it is one.
+        /// The reason, with the name of the column if there is one.
         why: String,
     },
-    /// The database cannot be brought to the version that this program needs.
+    /// A migration failed.
     #[error("could not apply migration {version}")]
     Migration {
-        /// Which one.
+        /// Its version.
         version: i64,
-        /// What the database said.
+        /// The error of the database.
         #[source]
         source: Error,
     },
-    /// Anything that can go wrong later, too: above all an unreachable database, or another key.
+    /// An error that can also occur later, such as an unreachable database or a wrong key.
     #[error(transparent)]
     Store(#[from] Error),
 }
 
 impl OpenError {
-    /// What a person may do about it, where there is something.
+    /// What a person can do about it, if anything.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Newer { .. } => Some("use the program version that last used this database, or a newer one"),
-            Self::ChangedMigration { .. } => Some("was this database made by another build? use a fresh one"),
-            Self::Empty { .. } => Some("restore a backup; or remove the file, and an empty registry is made"),
+            Self::ChangedMigration { .. } => Some("the database may come from another build; use a new one"),
+            Self::Empty { .. } => Some("restore a backup, or remove the file to start with an empty registry"),
             Self::UnfitTable { .. } => Some(
-                "change the table, or give the registry a schema of its own with `--database-schema`; nothing was changed",
+                "change the table, or give the registry its own schema with `--database-schema`; nothing was changed",
             ),
-            Self::Foreign { .. } => Some("--data-dir and --database name another place"),
+            Self::Foreign { .. } => Some("choose another place with --data-dir or --database"),
             Self::Store(Error::WrongKey) => Some(
-                "set MCP_CREDENTIAL_KEY, or put back the file credential.key, as they were when the database was made",
+                "set MCP_CREDENTIAL_KEY, or restore the file credential.key, as they were when the database was created",
             ),
-            Self::Store(Error::Unavailable { .. }) => Some("is the database running, and is its address right?"),
+            Self::Store(Error::Unavailable { .. }) => {
+                Some("check whether the database is running and its address is right")
+            }
             _ => None,
         }
     }

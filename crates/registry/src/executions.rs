@@ -1,4 +1,4 @@
-//! Calls that were made, whatever way they came in.
+//! Executions: the records of calls from all sources.
 
 mod batch;
 
@@ -16,60 +16,60 @@ use crate::{
     ExecutionId, ExecutionStatus, Listed, Page, RawJson, RetentionPolicy, ServerId, ShortStr, Source, Store, Timestamp,
 };
 
-/// A call, as far as it got.
+/// The record of a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExecutionRecord {
     /// Its id.
     pub id: ExecutionId,
-    /// The server it went to. The server may be gone by now.
+    /// The server. It may have been removed.
     pub server_id: Option<ServerId>,
-    /// The name that server had.
+    /// The name the server had.
     #[serde(serialize_with = "shared")]
     pub server_name: Arc<str>,
-    /// The name of the tool, as its server knows it.
+    /// The name of the tool on its server.
     #[serde(serialize_with = "shared")]
     pub tool_name: Arc<str>,
-    /// Which way it came in.
+    /// Where it comes from.
     pub source: Source,
-    /// Who made it: a token's name, where there are tokens.
+    /// The name of the token that made it, if there are tokens.
     #[serde(serialize_with = "shared_if_there")]
     pub caller: Option<Arc<str>>,
-    /// What the MCP client that made it calls itself.
+    /// The name that the MCP client reports.
     #[serde(serialize_with = "shared_if_there")]
     pub client: Option<Arc<str>>,
-    /// The document it was made from.
+    /// The document that made it.
     pub document_path: Option<String>,
     /// The line in that document.
     pub section_line: Option<u32>,
-    /// How far it got.
+    /// Its status.
     pub status: ExecutionStatus,
-    /// When it was asked for.
+    /// When it was requested.
     pub submitted_at: Timestamp,
-    /// When the server got it.
+    /// When it was sent to the server.
     pub started_at: Option<Timestamp>,
-    /// When it was over.
+    /// When it ended.
     pub completed_at: Option<Timestamp>,
-    /// How long it took, from the server getting it to its end.
+    /// The time from sending to the end.
     #[serde(rename = "duration_ms", serialize_with = "milliseconds")]
     pub duration: Option<Duration>,
-    /// How often it was tried again.
+    /// How often it was retried.
     pub retries: u32,
-    /// What went wrong.
+    /// The error.
     pub error_message: Option<String>,
-    /// The id that its MCP client gave it, as JSON.
+    /// The request id of the MCP client, as JSON.
     pub request_id: Option<ShortStr>,
-    /// How long the request was, in bytes, whether or not it is kept.
+    /// The size of the request in bytes, stored or not.
     pub request_bytes: Option<u64>,
-    /// How long the server's answer was, in bytes, whether or not it is kept.
+    /// The size of the server's response in bytes, stored or not.
     pub response_bytes: Option<u64>,
-    /// What the tool was given. Only kept where that is switched on.
+    /// The arguments. Only stored if that is enabled.
     pub arguments: Option<RawJson>,
-    /// What the tool answered. Only kept where that is switched on.
+    /// The result. Only stored if that is enabled.
     pub result: Option<RawJson>,
 }
 
 impl ExecutionRecord {
-    /// A call that was just asked for.
+    /// The record of a new call.
     pub fn submitted(server_name: impl Into<Arc<str>>, tool_name: impl Into<Arc<str>>, source: Source) -> Self {
         Self {
             id: ExecutionId::fresh(),
@@ -99,7 +99,7 @@ impl ExecutionRecord {
 
 #[expect(clippy::ref_option, reason = "serde hands a reference to the field")]
 fn milliseconds<S: serde::Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    // To the microsecond: more digits are noise.
+    // Microseconds are precise enough.
     span.map(|span| (span.as_secs_f64() * 1_000_000.0).round() / 1000.0).serialize(serializer)
 }
 
@@ -112,7 +112,7 @@ fn shared_if_there<S: serde::Serializer>(text: &Option<Arc<str>>, serializer: S)
     text.as_deref().serialize(serializer)
 }
 
-/// Which executions are wanted. The default is all of them.
+/// A filter for executions. The default matches all.
 #[derive(Debug, Clone, Default)]
 pub struct ExecutionFilter {
     /// Only those of this server, by id.
@@ -121,15 +121,15 @@ pub struct ExecutionFilter {
     pub server_name: Option<String>,
     /// Only those of tools with this name.
     pub tool_name: Option<String>,
-    /// Only those that got so far. Empty means all.
+    /// Only those with one of these statuses. Empty matches all.
     pub status: Vec<ExecutionStatus>,
-    /// Only those that came this way.
+    /// Only those from this source.
     pub source: Option<Source>,
-    /// Only those made from this document.
+    /// Only those of this document.
     pub document_path: Option<String>,
-    /// Only those asked for at this time or later.
+    /// Only those requested at this time or later.
     pub since: Option<Timestamp>,
-    /// Only those asked for before this time.
+    /// Only those requested before this time.
     pub until: Option<Timestamp>,
 }
 
@@ -140,14 +140,14 @@ const ALL_COLUMNS: &str = "id, server_id, server_name, tool_name, source, caller
 const COLUMNS: Columns =
     Columns { columns: ALL_COLUMNS, tables: "mcp.executions", order: "submitted_at DESC, id DESC" };
 
-/// An execution is looked for so long before and after the time in its id, at first.
+/// The first search for an execution covers this time before and after the time in its id.
 const AROUND: Duration = Duration::from_secs(60);
 
 impl Store {
     /// The execution with an id.
     pub async fn execution(&self, id: ExecutionId) -> Result<ExecutionRecord, Error> {
         let mut session = self.read("read an execution").await?;
-        // The id tells when that was; only where clocks were set in between must all of them be looked through.
+        // The id contains the time of the request. All executions are searched only if clocks were changed.
         let about = id.made_at().map(|made_at| (made_at.earlier_by(AROUND), made_at.later_by(AROUND)));
         let is_it = || Filter::default().and("id =", Some(id));
         let near =
@@ -174,7 +174,8 @@ impl Store {
         wanted.page(&mut session, COLUMNS, page, from_row).await
     }
 
-    /// Ends executions that were asked for before a time and are not over: whoever made them is gone. Says how many.
+    /// Ends unfinished executions that were requested before a time, because the process that made them is gone.
+    /// Returns their number.
     pub async fn settle_executions(&self, before: Timestamp, why: &str) -> Result<u64, Error> {
         let mut session = self.write("settle executions").await?;
         let sql = "UPDATE mcp.executions SET status = $1, completed_at = $2, error_message = $3 \
@@ -185,7 +186,7 @@ impl Store {
         Ok(settled)
     }
 
-    /// Forgets old executions; says how many.
+    /// Deletes old executions, and returns their number.
     pub async fn prune_executions(&self, keep: RetentionPolicy) -> Result<u64, Error> {
         select::cut(self, "prune executions", "mcp.executions", "submitted_at", keep).await
     }

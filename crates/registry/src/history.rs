@@ -1,4 +1,4 @@
-//! What happened to connections, for whoever wants to know why.
+//! The connection history of servers.
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -8,17 +8,17 @@ use crate::error::Error;
 use crate::select::{self, Columns, Filter};
 use crate::{EventKind, Listed, Page, RetentionPolicy, ServerId, Store, Timestamp};
 
-/// Something that happened to the connection of a server.
+/// An event in the history of a server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryEvent {
-    /// Its number; later ones are higher.
+    /// The number; later events have higher ones.
     pub id: i64,
-    /// Whose connection.
+    /// The server.
     pub server_id: ServerId,
-    /// What happened.
+    /// The kind of event.
     #[serde(rename = "event_type")]
     pub kind: EventKind,
-    /// The states before and after, and what else was told.
+    /// The status before and after, and further details.
     pub details: Option<Json>,
     /// When.
     pub timestamp: Timestamp,
@@ -31,13 +31,13 @@ const COLUMNS: Columns = Columns {
 };
 
 impl Store {
-    /// What happened to a server's connection, the newest first. A server that is not there has no history.
+    /// The history of a server, newest first. An unknown server has none.
     pub async fn history(&self, server: ServerId, page: Page) -> Result<Listed<HistoryEvent>, Error> {
         let mut session = self.read("read the history of a server").await?;
         Filter::default().and("server_id =", Some(server)).page(&mut session, COLUMNS, page, from_row).await
     }
 
-    /// Cuts histories: what is too old goes, and of each server what is beyond its newest so many. Says how many went.
+    /// Deletes old events, and for each server those beyond the limit. Returns their number.
     pub async fn prune_history(&self, keep: RetentionPolicy) -> Result<u64, Error> {
         let operation = "prune histories";
         let age_only = RetentionPolicy { newest: None, ..keep };
@@ -54,7 +54,7 @@ impl Store {
     }
 }
 
-/// The newest event that each server has too many, of those that have.
+/// For each server with too many events, the newest one to delete.
 const FIRST_TOO_MANY: &str = "SELECT server_id, id FROM (SELECT server_id, id, row_number() OVER \
     (PARTITION BY server_id ORDER BY id DESC) AS place FROM mcp.server_connection_history) AS ranked \
     WHERE place = $1";

@@ -1,4 +1,4 @@
-//! What things in the registry are called by: ids that cannot be mixed up.
+//! The ids of the registry, as distinct types.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ macro_rules! uuids {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// One that nothing else has.
+            /// A new, unique id.
             pub fn fresh() -> Self {
                 Self($fresh)
             }
@@ -52,15 +52,15 @@ macro_rules! numbers {
 }
 
 uuids! {
-    /// A server's id. Random: it tells nothing.
+    /// The id of a server. Random.
     ServerId, Uuid::new_v4()
 }
 uuids! {
-    /// An execution's id. Ordered by time, so that new ones lie together in the database's index.
+    /// The id of an execution. Ordered by time, so that new ones are adjacent in the database index.
     ExecutionId, Uuid::now_v7()
 }
 impl ExecutionId {
-    /// When it was made, to the millisecond, if it tells.
+    /// When it was created, to the millisecond, if it contains a time.
     pub fn made_at(&self) -> Option<crate::Timestamp> {
         let (seconds, nanos) = self.0.get_timestamp()?.to_unix();
         let micros = i64::try_from(seconds).ok()?.checked_mul(1_000_000)? + i64::from(nanos / 1000);
@@ -69,7 +69,7 @@ impl ExecutionId {
 }
 
 numbers! {
-    /// A tool's id. It stays the tool's as long as its server lists it.
+    /// The id of a tool. It stays the same while its server lists the tool.
     ToolId
 }
 numbers! {

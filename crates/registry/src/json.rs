@@ -1,4 +1,4 @@
-//! JSON that is kept as it was written.
+//! JSON that is stored as it was written.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What is nested deeper is shown as a text: readers of JSON give up at 128 levels (`serde_json`) or at 64 (.NET), and what
-/// we put around it counts, too.
+/// JSON that is nested deeper is shown as a string: JSON parsers stop at 128 levels (`serde_json`) or 64 (.NET),
+/// including the levels that we add.
 const MAX_SHOWN_DEPTH: usize = 100;
 
-/// A JSON text, valid, and not a byte of it changed: schemas, definitions, arguments, results.
+/// A valid JSON text, unchanged: schemas, definitions, arguments, results.
 ///
-/// `Debug` shows only its length, because arguments and results are nobody's business but the user's.
+/// `Debug` shows only its length, because arguments and results are private to the user.
 ///
-/// Written into a larger text it stays as it is, unless it is nested so deeply that nobody could read the whole: then it
-/// becomes a text. To make a tree of it, use [`RawJson::to_value`]: serializing it into one fails for JSON that no tree can
-/// hold, and `json!` panics then.
+/// Serialized into a larger text it stays unchanged, unless it is nested so deeply that the whole could not be parsed:
+/// then it becomes a string. To build a tree, use [`RawJson::to_value`]: serializing it into a tree fails for JSON that
+/// a tree cannot represent, and `json!` panics then.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
-    /// Takes a text that must be JSON.
+    /// Parses a text that must be JSON.
     pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text.into()).map(Self)
     }
@@ -33,12 +33,13 @@ impl RawJson {
         self.0.get()
     }
 
-    /// The same as a tree. What a tree cannot hold (deep nesting, numbers out of range, lone surrogates) is its text.
+    /// The value as a tree; as a string if a tree cannot represent it (deep nesting, numbers out of range, lone
+    /// surrogates).
     pub fn to_value(&self) -> Value {
         serde_json::from_str(self.get()).unwrap_or_else(|_| Value::String(self.get().to_owned()))
     }
 
-    /// How many objects and arrays are within each other at most.
+    /// The maximum nesting depth.
     fn depth(&self) -> usize {
         let (mut depth, mut deepest, mut bytes) = (0_usize, 0, self.get().bytes());
         while let Some(byte) = bytes.next() {
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_that_can_be_read_is_written_as_it_is() {
+    fn a_readable_text_is_written_unchanged() {
         for text in [r#"{"a": [1.0, "[[\\\"["]}"#, "1e400", r#""\ud800""#] {
             assert_eq!(serde_json::to_string(&RawJson::parse(text).unwrap()).unwrap(), text);
         }
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_read_is_shown_as_a_text() {
+    fn unreadable_schemas_are_displayed_as_text() {
         for depth in [101, 128, 100_000] {
             let nested = format!("{}\"]\"{}", "[".repeat(depth), "]".repeat(depth));
             let json = RawJson::parse(nested.as_str()).unwrap();

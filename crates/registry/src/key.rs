@@ -1,4 +1,4 @@
-//! The key that seals credentials, and where it comes from.
+//! The key that encrypts credentials, and its sources.
 
 use std::fmt;
 use std::fs;
@@ -16,7 +16,7 @@ pub const KEY_FILE: &str = "credential.key";
 
 const LENGTH: usize = 32;
 
-/// 256 bits that nobody else should know.
+/// A secret key of 256 bits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CredentialKey([u8; LENGTH]);
 
@@ -24,10 +24,10 @@ pub struct CredentialKey([u8; LENGTH]);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// What was given is no key.
+    /// The given value is not a key.
     #[error("{from} is not a key: it must be 32 bytes, in hex (64 digits) or base64")]
     Malformed {
-        /// Where it came from, as a user knows it.
+        /// Its source, for the user.
         from: String,
     },
     /// The key file can be read by others.
@@ -38,40 +38,42 @@ pub enum KeyError {
         /// Its permissions.
         mode: u32,
     },
-    /// The key file cannot be read or made.
+    /// The key file cannot be read or created.
     #[error("could not {operation} the key file `{}`", path.display())]
     File {
-        /// Whether it was to be read or made.
+        /// The operation: read or create.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// What was in the way.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The system gives no random bytes.
-    #[error("could not make a key")]
+    /// The system provides no random bytes.
+    #[error("could not create a key")]
     NoRandomness(#[source] getrandom::Error),
 }
 
 impl KeyError {
-    /// What a person may do about it.
+    /// What a person can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Malformed { from } if from != KEY_VARIABLE => {
-                format!("put the right file back, or set {KEY_VARIABLE}: what is sealed opens with no other key")
+                format!(
+                    "restore the right file, or set {KEY_VARIABLE}: encrypted credentials cannot be read with another key"
+                )
             }
-            Self::Malformed { .. } => format!("`openssl rand -hex 32` makes one for {KEY_VARIABLE}"),
+            Self::Malformed { .. } => format!("`openssl rand -hex 32` creates one for {KEY_VARIABLE}"),
             Self::Exposed { path, .. } => format!("if nobody has read it: chmod 600 '{}'", path.display()),
-            Self::File { .. } => format!("set {KEY_VARIABLE} to do without a key file"),
-            Self::NoRandomness(_) => format!("set {KEY_VARIABLE} to a key made elsewhere"),
+            Self::File { .. } => format!("set {KEY_VARIABLE} to work without a key file"),
+            Self::NoRandomness(_) => format!("set {KEY_VARIABLE} to a key created elsewhere"),
         }
     }
 }
 
 impl CredentialKey {
-    /// The key a program is to use: the variable's value if there is one, else the file in the data directory, which
-    /// is made where it is missing.
+    /// The key to use: the value of the variable, or else the file in the data directory, which is created if it does
+    /// not exist.
     pub fn find(variable: Option<&str>, data_dir: &Path) -> Result<Self, KeyError> {
         match variable {
             Some(text) => Self::parse(text).ok_or_else(|| KeyError::Malformed { from: KEY_VARIABLE.to_owned() }),
@@ -79,7 +81,7 @@ impl CredentialKey {
         }
     }
 
-    /// A key that nobody has had before.
+    /// A new random key.
     pub fn generate() -> Result<Self, KeyError> {
         let mut bytes = [0; LENGTH];
         getrandom::fill(&mut bytes).map_err(KeyError::NoRandomness)?;
@@ -97,17 +99,17 @@ impl CredentialKey {
         bytes.try_into().ok().map(Self)
     }
 
-    /// The key in a file, which is made if it is missing.
+    /// The key in a file, which is created if it does not exist.
     pub fn from_file(path: &Path) -> Result<Self, KeyError> {
         match read(path) {
             Err(KeyError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             result => return result,
         }
         match create(path, &Self::generate()?) {
-            // Somebody else was faster; theirs is the key.
+            // Another program created it in the meantime; use that key.
             Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {}
             Err(source) => return Err(KeyError::File { operation: "make", path: path.to_owned(), source }),
-            Ok(()) => tracing::info!(path = %path.display(), "made a key for credentials"),
+            Ok(()) => tracing::info!(path = %path.display(), "created a key for credentials"),
         }
         read(path)
     }
@@ -148,7 +150,7 @@ fn read(path: &Path) -> Result<CredentialKey, KeyError> {
     CredentialKey::parse(&text).ok_or_else(|| KeyError::Malformed { from: format!("`{}`", path.display()) })
 }
 
-/// Makes the file as a whole or not at all: a half-written key would lock its owner out for ever.
+/// Creates the file completely or not at all: a half-written key would make the credentials unreadable forever.
 fn create(path: &Path, key: &CredentialKey) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = fs::DirBuilder::new();
@@ -159,13 +161,13 @@ fn create(path: &Path, key: &CredentialKey) -> io::Result<()> {
 
     let draft = folder.join(format!(".{KEY_FILE}.{}", uuid::Uuid::new_v4()));
     let written = write_draft(&draft, key).and_then(|()| {
-        // A link, unlike a rename, does not replace what somebody else made in the meantime.
+        // Unlike a rename, a hard link does not replace a file that another program created in the meantime.
         fs::hard_link(&draft, path)?;
         fs::File::open(folder)?.sync_all()
     });
     match fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %draft.display(), %error, "could not remove a draft of the key file");
+            tracing::warn!(path = %draft.display(), %error, "failed to remove a temporary key file");
         }
         _ => {}
     }

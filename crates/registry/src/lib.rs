@@ -2,19 +2,19 @@
 //! audit log.
 //! SQLite in a file, or PostgreSQL; the same behaviour on both.
 //!
-//! This room knows nothing of HTTP, clients or processes. Only it speaks SQL.
+//! This crate knows nothing of HTTP, clients or processes. Only this crate contains SQL.
 //!
 //! # Layout
 //! - [`Store`] (`store.rs`): opened once with a [`Location`] and a [`CredentialKey`], cloned freely. Its operations are
-//!   beside what they are about: `servers.rs`, `tools.rs`, `history.rs`, `executions.rs`, `settings.rs`, `skills.rs`,
-//!   `bindings.rs`, `audit.rs`, `backup.rs`
+//!   next to the types they are about: `servers.rs`, `tools.rs`, `history.rs`, `executions.rs`, `settings.rs`, `skills.rs`,
+//!   `bindings.rs`, `audit.rs`, `backup.rs`, `oauth_grants.rs`
 //! - [`Transaction`] (`transaction.rs`): changes that are committed together, with their rows in the audit log
-//! - [`Error`] (`error.rs`): whether to try again, to change the request, or to call somebody
-//! - `words.rs`, `ids.rs`, `timestamp.rs`, `json.rs`, `page.rs`: small types that everything is made of
-//! - [`ConnectionConfig`] (`config.rs`): how a server is reached, masked unless revealed; `key.rs`, `seal.rs`: how it is
-//!   sealed
+//! - [`Error`] (`error.rs`): whether to retry, to change the request, or to notify an operator
+//! - `enums.rs`, `ids.rs`, `timestamp.rs`, `json.rs`, `page.rs`: small types that all others use
+//! - [`ConnectionConfig`] (`config.rs`): the connection config, masked unless revealed; `key.rs`, `seal.rs`: its
+//!   encryption
 //! - `migrations.rs` and the folder `migrations`: versions of the schema
-//! - `database.rs` and below: both databases behind one face. Statements are written once, as PostgreSQL reads them
+//! - `database.rs` and below: one interface for both databases. Statements are written once, for PostgreSQL
 //!
 //! ```no_run
 //! use registry::{ConnectionConfig, CredentialKey, Location, NewServer, Store, Transport};
@@ -44,6 +44,7 @@ mod json;
 mod key;
 mod location;
 mod migrations;
+mod oauth_grants;
 mod page;
 mod seal;
 mod select;
@@ -56,7 +57,7 @@ mod timestamp;
 mod tools;
 mod transaction;
 
-pub use audit::{AuditFilter, AuditNote, AuditRecord};
+pub use audit::{Actor, AuditFilter, AuditNote, AuditRecord};
 pub use backup::{Existing, ImportReport, Secrets};
 pub use bindings::{BindingRecord, MAX_BINDINGS_OF_DOCUMENT, NewBinding, Section};
 pub use classifications::{LlmClassification, SuggestionRecord};
@@ -69,7 +70,9 @@ pub use ids::{BindingId, ExecutionId, ServerId, ToolId};
 pub use json::RawJson;
 pub use key::{CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError};
 pub use location::{InvalidSchemaName, Location, PostgresLocation, SchemaName, UnknownDatabase};
+pub use oauth_grants::{GrantReplaced, StoredGrant};
 pub use page::{Listed, Page, RetentionPolicy};
+pub use seal::UnsealError;
 pub use servers::{NewServer, ServerFilter, ServerPatch, ServerRecord, StatusChange, StatusChanged};
 pub use short_str::ShortStr;
 pub use skills::SkillRecord;

@@ -1,13 +1,13 @@
-//! Where the registry is kept: a file, or a PostgreSQL server.
+//! The location of the registry: a file, or a PostgreSQL server.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where the registry is kept.
+/// The location of the registry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A SQLite file. It and its folder are made where they are missing.
+    /// A SQLite file. It and its folder are created if they do not exist.
     File(PathBuf),
     /// A schema of a database on a PostgreSQL server.
     Postgres(PostgresLocation),
@@ -18,28 +18,29 @@ pub enum Location {
 pub struct PostgresLocation {
     /// The database, as `postgres://user:password@host:port/database?sslmode=...`.
     pub url: String,
-    /// The schema in it that has our tables.
+    /// The schema of our tables.
     pub schema: SchemaName,
 }
 
-/// The name of a schema that needs no escapes, wherever it is written.
+/// The name of a schema that never needs escapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaName(String);
 
-/// A text that names no schema we would use.
+/// An invalid schema name.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{name}` cannot be the name of a schema: it must have 1 to 63 letters, digits, `_` or `-`, begin with a letter or `_`, and not with `pg_`"
+    "`{name}` cannot be the name of a schema: it must have 1 to 63 letters, digits, `_` or `-`, and start with a \
+     letter or `_`, but not with `pg_`"
 )]
 pub struct InvalidSchemaName {
     name: String,
 }
 
-/// Names that are longer are cut by PostgreSQL.
+/// PostgreSQL truncates longer names.
 const MAX_SCHEMA_NAME_LEN: usize = 63;
 
 impl SchemaName {
-    /// The schema as it is called.
+    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -57,7 +58,7 @@ impl FromStr for SchemaName {
     fn from_str(name: &str) -> Result<Self, InvalidSchemaName> {
         let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
         let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
-        // The server keeps these for itself.
+        // PostgreSQL reserves these.
         let is_reserved = name.to_ascii_lowercase().starts_with("pg_");
         if begins && is_plain && !is_reserved && name.len() <= MAX_SCHEMA_NAME_LEN {
             return Ok(Self(name.to_owned()));
@@ -66,9 +67,9 @@ impl FromStr for SchemaName {
     }
 }
 
-/// A text that names no place we know.
+/// An unsupported location.
 #[derive(Debug, thiserror::Error)]
-#[error("`{scheme}` databases are not known; use postgres://... or leave it out for a file in the data directory")]
+#[error("`{scheme}` databases are not supported; use postgres://... or omit it to use a file in the data directory")]
 pub struct UnknownDatabase {
     scheme: String,
 }
@@ -77,17 +78,17 @@ pub struct UnknownDatabase {
 const FILE_NAME: &str = "registry.db";
 
 impl Location {
-    /// The usual file in a data directory.
+    /// The default file in a data directory.
     pub fn in_folder(data_dir: &Path) -> Self {
         Self::File(data_dir.join(FILE_NAME))
     }
 
-    /// The usual schema of a PostgreSQL database.
+    /// The default schema of a PostgreSQL database.
     pub fn postgres(url: impl Into<String>) -> Self {
         Self::Postgres(PostgresLocation { url: url.into(), schema: SchemaName::default() })
     }
 
-    /// What a user writes after `--database`: a PostgreSQL address, or the path of a file, with or without `sqlite:`.
+    /// Parses the value of `--database`: a PostgreSQL address, or the path of a file, with or without `sqlite:`.
     pub fn parse(text: &str) -> Result<Self, UnknownDatabase> {
         let Some((scheme, rest)) = text.split_once(':') else { return Ok(Self::File(text.into())) };
         match scheme {
@@ -121,8 +122,8 @@ impl fmt::Debug for Location {
 }
 
 fn without_password(url: &str) -> String {
-    // Options may hold a password too (`?password=`), and none of them is needed to know which database is meant.
-    if url.contains("://") { catalog::mask::place(url) } else { "postgres".to_owned() }
+    // Options may contain a password, too (`?password=`), and are not needed to identify the database.
+    if url.contains("://") { catalog::mask::address(url) } else { "postgres".to_owned() }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Brings a database to the version that this program needs: numbered texts, applied once, in order, and never edited.
+//! Migrates a database to the version of this program: numbered scripts, applied once, in order, and never edited.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::error::{Error, OpenError};
 use crate::location::SchemaName;
 use crate::{Timestamp, adoption};
 
-/// A step from one version to the next.
+/// A migration to the next version.
 struct Migration {
     version: i64,
     name: &'static str,
@@ -30,20 +30,20 @@ macro_rules! migrations {
     };
 }
 
-/// All there are, in order.
-const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries", 8 "0008_clients"];
+/// All migrations, in order.
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries", 8 "0008_clients", 9 "0009_oauth_grants"];
 
-/// Another program that starts at the same time is waited for, and it may have much to change.
+/// The timeout. Another program that starts at the same time may have many migrations to apply.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Any number will do, as long as nothing else in the database uses it.
+/// An arbitrary number that nothing else in the database uses.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7453010326)";
 
-/// The table that says which steps were taken.
+/// The table of applied migrations.
 const TABLE_NAME: &str = "schema_migrations";
-/// The same where another program has a table of that name, as many do.
+/// Its name if another program has a table of that name, as many do.
 const OTHER_TABLE_NAME: &str = "mcp_aggregator_migrations";
-/// A table that is made by the first step, so there is none without ours.
+/// A table of the first migration: without it, there is no registry.
 const FIRST_TABLE: &str = "registry_meta";
 
 const COLUMNS: &str =
@@ -62,7 +62,7 @@ fn checksum(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Applies what is missing, all of it or nothing, and nobody else at the same time.
+/// Applies missing migrations, all or none, under a lock.
 pub(crate) async fn apply(database: &Database) -> Result<(), OpenError> {
     let mut session = database.write_within("prepare the database", LIMIT).await?;
     let table = prepare(&mut session).await?;
@@ -81,29 +81,29 @@ pub(crate) async fn apply(database: &Database) -> Result<(), OpenError> {
     Ok(session.commit().await?)
 }
 
-/// Refuses a file in which somebody else has tables.
+/// Refuses a file that contains tables of another program.
 pub(crate) async fn refuse_foreign(database: &Database, path: &Path) -> Result<(), OpenError> {
-    let mut session = database.read("look at the database").await?;
+    let mut session = database.read("inspect the database").await?;
     let all = "SELECT count(*) AS n FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'";
     let ours = "SELECT count(*) AS n FROM sqlite_master WHERE name IN ('schema_migrations', 'registry_meta')";
     let is_foreign = session.number(all, values![]).await? > 0 && session.number(ours, values![]).await? < 2;
     if is_foreign { Err(OpenError::Foreign { path: path.to_owned() }) } else { Ok(()) }
 }
 
-/// How far a database is that nobody touches.
+/// The version of a database, without changing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Nothing of ours is in it.
+    /// It contains no registry.
     Nothing,
-    /// It is of an older version.
+    /// It has an older version.
     Older,
-    /// It is what this program needs.
+    /// It has the current version.
     Whole,
 }
 
-/// Looks how far a database is.
+/// Determines the version of a database.
 pub(crate) async fn extent(database: &Database) -> Result<Extent, OpenError> {
-    let mut session = database.read("look at the database").await?;
+    let mut session = database.read("inspect the database").await?;
     let (table, is_there) = match session.schema().cloned() {
         Some(schema) => table_of_migrations(&mut session, &schema).await?,
         None => {
@@ -122,7 +122,7 @@ pub(crate) async fn extent(database: &Database) -> Result<Extent, OpenError> {
     })
 }
 
-/// What has to be applied yet, in order.
+/// The migrations to apply, in order.
 async fn missing(session: &mut Session, table: &str) -> Result<Vec<&'static Migration>, OpenError> {
     let applied = session
         .all(&format!("SELECT version, checksum FROM mcp.{table} ORDER BY version"), values![], |row| {
@@ -145,7 +145,7 @@ async fn missing(session: &mut Session, table: &str) -> Result<Vec<&'static Migr
     Ok(missing)
 }
 
-/// The name of our table of migrations, and whether it is there. The name of a schema needs no escapes.
+/// The name of our table of migrations, and whether it exists. The name of a schema needs no escapes.
 async fn table_of_migrations(session: &mut Session, schema: &SchemaName) -> Result<(&'static str, bool), Error> {
     let relations = format!(
         "SELECT c.relname::text AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
@@ -161,14 +161,14 @@ async fn table_of_migrations(session: &mut Session, schema: &SchemaName) -> Resu
     })
 }
 
-/// Makes the table of migrations if there is none, and nobody else at the same time; its name.
+/// Creates the table of migrations if it does not exist, under a lock, and returns its name.
 async fn prepare(session: &mut Session) -> Result<&'static str, Error> {
     let Some(schema) = session.schema().cloned() else {
         session.script(TABLE_IN_SQLITE).await?;
         return Ok(TABLE_NAME);
     };
     session.script(LOCK).await?;
-    // Whoever may not create a schema can still use one that was made for them.
+    // A user without the permission to create a schema can still use an existing one.
     let name = schema.as_str();
     let count = format!("SELECT count(*) AS n FROM pg_namespace WHERE nspname = '{name}'");
     if session.number(&count, values![]).await? == 0 {
@@ -181,7 +181,7 @@ async fn prepare(session: &mut Session) -> Result<&'static str, Error> {
     Ok(table)
 }
 
-/// Applies a migration, whose text may have been made fit for this database.
+/// Applies a migration, whose script may have been adapted to this database.
 async fn step(session: &mut Session, table: &str, migration: &Migration, text: &str) -> Result<(), Error> {
     session.script(text).await?;
     let sum = checksum(migration.text(session));
@@ -191,7 +191,7 @@ async fn step(session: &mut Session, table: &str, migration: &Migration, text: &
             values![migration.version, migration.name, sum, Timestamp::now()],
         )
         .await?;
-    tracing::info!(migration = migration.name, "the database was brought to a new version");
+    tracing::info!(migration = migration.name, "migrated the database to a new version");
     Ok(())
 }
 
@@ -241,6 +241,11 @@ mod tests {
                 "0008_clients",
                 "b544215e93cda32cfcf83cdea96c68b9fe9b60ec1e139f3401063b2b36c587e0",
                 "4a3f2df12021029e61a1095245a0b6eade3213b9dafae7fa4d62ad329b839343",
+            ),
+            (
+                "0009_oauth_grants",
+                "bc671f9fad795473e794ed7739b26ef83af8c3320180c4041b2014f4883596bc",
+                "b6af3072292a764e2e422490ac3022042b7d0562ca73b5f32a948fe0bd1b5fc7",
             ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));

@@ -1,21 +1,25 @@
-//! A part of a long list.
+//! A page of a list.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Which part is wanted.
+use crate::Timestamp;
+
+/// Selects a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// At most so many.
+    /// The maximum number of items.
     pub limit: u32,
-    /// After so many others.
+    /// The number of items to skip.
     pub offset: u64,
 }
 
 impl Page {
-    /// Everything there is, as far as it can be counted.
+    /// The whole list.
     pub const ALL: Self = Self { limit: u32::MAX, offset: 0 };
 
-    /// The first so many.
+    /// The first items.
     pub const fn first(limit: u32) -> Self {
         Self { limit, offset: 0 }
     }
@@ -27,20 +31,28 @@ impl Default for Page {
     }
 }
 
-/// A part of a list, and how long the whole is.
+/// A page of a list, and the length of the whole list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed<T> {
-    /// The part that was asked for.
+    /// The items of the page.
     pub items: Vec<T>,
-    /// How many there are in all.
+    /// The number of all items.
     pub total: u64,
 }
 
-/// What is left when a history is cut: both limits hold where both are given, and nothing is cut where none is.
+/// What to keep when old entries are deleted: both limits apply if both are given, and nothing is deleted without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// Nothing that is older.
-    pub since: Option<crate::Timestamp>,
-    /// Not more than so many of the newest.
+    /// Delete entries that are older.
+    pub since: Option<Timestamp>,
+    /// Keep at most this many of the newest.
     pub newest: Option<u32>,
+}
+
+impl RetentionPolicy {
+    /// Neither older than so many days, nor more than so many.
+    pub fn of(days: u32, newest: u32) -> Self {
+        let age = Duration::from_secs(u64::from(days) * 24 * 3600);
+        Self { since: Some(Timestamp::now().earlier_by(age)), newest: Some(newest) }
+    }
 }

@@ -1,7 +1,7 @@
-//! Credentials sealed with XChaCha20-Poly1305 under our key.
+//! Encrypts credentials with XChaCha20-Poly1305.
 //!
-//! Its nonces are long enough to be drawn at random without counting. What is sealed is tied to whose it is: a sealed
-//! config that is copied to another server's row does not open there.
+//! Its nonces are long enough to be random. Encrypted data is bound to its owner: a config that is copied to the row of
+//! another server cannot be decrypted there.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,27 +16,41 @@ const VERSION: u32 = 1;
 const ALGORITHM: &str = "XChaCha20-Poly1305";
 const NONCE_LENGTH: usize = 24;
 
-/// Why something sealed does not open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UnsealError {
-    /// It was sealed with another key.
+/// Why decryption failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnsealError {
+    /// It was encrypted with another key.
+    #[error("it was encrypted with another key")]
     OtherKey,
-    /// It is not what we write, or was tampered with.
+    /// The format is unknown, or it was tampered with.
+    #[error("it cannot be decrypted: {0}")]
     Damaged(&'static str),
 }
 
-/// What the database has: `{"v":1,"alg":...,"key":...,"nonce":...,"data":...}`.
+impl CredentialKey {
+    /// Encrypts a text that belongs to `owner`. It cannot be decrypted as that of another owner.
+    pub fn seal(&self, owner: &str, text: &str) -> serde_json::Value {
+        Sealer::new(self).seal(owner, text)
+    }
+
+    /// Decrypts a text that belongs to `owner`.
+    pub fn unseal(&self, owner: &str, sealed: serde_json::Value) -> Result<String, UnsealError> {
+        Sealer::new(self).open(owner, sealed)
+    }
+}
+
+/// The stored form: `{"v":1,"alg":...,"key":...,"nonce":...,"data":...}`.
 #[derive(Serialize, Deserialize)]
 struct Sealed {
     v: u32,
     alg: String,
-    /// Which key, without telling it: a digest's beginning.
+    /// Identifies the key: the start of a digest.
     key: String,
     nonce: String,
     data: String,
 }
 
-/// Seals and opens.
+/// Encrypts and decrypts.
 pub(crate) struct Sealer {
     cipher: XChaCha20Poly1305,
     key_id: String,
@@ -52,7 +66,7 @@ impl Sealer {
         }
     }
 
-    /// Seals a text that belongs to `owner`.
+    /// Encrypts a text that belongs to `owner`.
     pub(crate) fn seal(&self, owner: &str, text: &str) -> serde_json::Value {
         let mut nonce = [0; NONCE_LENGTH];
         getrandom::fill(&mut nonce).expect("a system that made our ids has random bytes");
@@ -68,24 +82,24 @@ impl Sealer {
         serde_json::to_value(sealed).expect("strings and a number can be written")
     }
 
-    /// Opens what belongs to `owner`.
+    /// Decrypts a text that belongs to `owner`.
     pub(crate) fn open(&self, owner: &str, sealed: serde_json::Value) -> Result<String, UnsealError> {
         let damaged = UnsealError::Damaged;
-        let sealed: Sealed = serde_json::from_value(sealed).map_err(|_| damaged("it is not in the form we write"))?;
+        let sealed: Sealed = serde_json::from_value(sealed).map_err(|_| damaged("its format is unknown"))?;
         if sealed.v != VERSION || sealed.alg != ALGORITHM {
-            return Err(damaged("its version or algorithm is not known"));
+            return Err(damaged("its version or algorithm is unknown"));
         }
         if sealed.key != self.key_id {
             return Err(UnsealError::OtherKey);
         }
         let nonce = STANDARD.decode(sealed.nonce).ok().and_then(|nonce| <[u8; NONCE_LENGTH]>::try_from(nonce).ok());
         let (Some(nonce), Ok(data)) = (nonce, STANDARD.decode(sealed.data)) else {
-            return Err(damaged("it is not in the form we write"));
+            return Err(damaged("its format is unknown"));
         };
         let payload = Payload { msg: &data, aad: owner.as_bytes() };
         let text =
             self.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| damaged("it was changed or moved"))?;
-        String::from_utf8(text).map_err(|_| damaged("it is no text"))
+        String::from_utf8(text).map_err(|_| damaged("it is not text"))
     }
 }
 

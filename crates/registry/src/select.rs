@@ -4,7 +4,7 @@ use crate::database::{Mismatch, Row, Session, Value, values};
 use crate::error::Error;
 use crate::{Listed, Page, RetentionPolicy, Store};
 
-/// Conditions that must all hold.
+/// Conditions that must all be true.
 #[derive(Default)]
 pub(crate) struct Filter {
     conditions: String,
@@ -37,7 +37,7 @@ impl Filter {
         self.conditions.push_str(condition);
     }
 
-    /// The first of what fits.
+    /// The first match.
     pub(crate) async fn first<T>(
         self,
         session: &mut Session,
@@ -48,7 +48,7 @@ impl Filter {
         session.first(&sql, self.values, understand).await
     }
 
-    /// What fits, in an order, one page of it, and how much there is in all.
+    /// One page of the matches in an order, and the number of all matches.
     pub(crate) async fn page<T>(
         self,
         session: &mut Session,
@@ -63,7 +63,7 @@ impl Filter {
         let mut with_page = values.clone();
         with_page.extend(values![page.limit, page.offset]);
         let items = session.all(&list, with_page, understand).await?;
-        // Who has seen the end has seen how much there is.
+        // If the page reaches the end, the total is known without another query.
         let is_end = items.len() < page.limit as usize && (!items.is_empty() || page.offset == 0);
         let total = if is_end {
             page.offset + items.len() as u64
@@ -74,7 +74,7 @@ impl Filter {
     }
 }
 
-/// What is listed, from where, and in which order.
+/// The columns, the table and the order of a list.
 #[derive(Clone, Copy)]
 pub(crate) struct Columns {
     pub(crate) columns: &'static str,
@@ -82,11 +82,10 @@ pub(crate) struct Columns {
     pub(crate) order: &'static str,
 }
 
-/// Rows that are deleted in one transaction. Between two of them, whoever else wants to write gets a turn.
+/// How many rows one transaction deletes. Other writers get a turn between two transactions.
 const CUT_AT_ONCE: u32 = 2000;
 
-/// Cuts the old end off a table; says how many rows went. What is to go is looked up by a reader, which no writer waits
-/// for.
+/// Deletes old rows of a table, and returns their number. A reader finds them, so that writers do not wait.
 pub(crate) async fn cut(
     store: &Store,
     operation: &'static str,
@@ -119,7 +118,7 @@ pub(crate) async fn cut(
     Ok(gone)
 }
 
-/// Runs a statement that deletes rows until it finds none; its last value says how many it may delete at once.
+/// Runs a deleting statement until it finds nothing; its last parameter limits how many rows it deletes at once.
 pub(crate) async fn cut_in_steps(
     store: &Store,
     operation: &'static str,

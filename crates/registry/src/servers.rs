@@ -1,4 +1,4 @@
-//! Servers: what was registered, and how things stand with them.
+//! Servers: their registration and status.
 
 pub(crate) mod address;
 mod changes;
@@ -13,28 +13,28 @@ use crate::{ConnectionConfig, Deployment, EventKind, Origin, ServerId, Status, T
 /// A server to be registered.
 #[derive(Debug, Clone)]
 pub struct NewServer {
-    /// Unique, at most 255 characters. What else a name may be is for the caller to check.
+    /// Unique, at most 255 characters. Further rules are checked by the caller.
     pub name: String,
-    /// What it is for, in somebody's words.
+    /// What the server is for.
     pub description: Option<String>,
-    /// How it is reached.
+    /// The transport.
     pub transport: Transport,
-    /// Where and with what it is reached. Sealed in the database.
+    /// How to connect. Encrypted in the database.
     pub connection_config: ConnectionConfig,
-    /// Asked instead of the server itself whether it is well.
+    /// A URL for health checks, instead of a request to the server itself.
     pub health_check_url: Option<String>,
     /// Who runs it.
     pub deployment: Deployment,
     /// Whether it may be connected.
     pub enabled: bool,
-    /// Whether it is connected without being asked.
+    /// Whether it is connected at every start.
     pub auto_connect: bool,
-    /// How it came here.
+    /// Where it is defined.
     pub origin: Origin,
 }
 
 impl NewServer {
-    /// A server that is enabled and connected by itself; one that we run if it is reached by stdio or in a container.
+    /// A server that is enabled and connects automatically; `managed` if it uses stdio or a container.
     pub fn new(name: impl Into<String>, transport: Transport, connection_config: ConnectionConfig) -> Self {
         let is_ours = transport == Transport::Stdio || connection_config.reveal().contains_key("docker");
         Self {
@@ -51,62 +51,62 @@ impl NewServer {
     }
 }
 
-/// A server as it is kept.
+/// A stored server.
 ///
-/// It serialises as REST shows it: lower-case words, RFC 3339 times, the config masked.
+/// It serializes as REST shows it: lowercase words, RFC 3339 times, the config masked.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServerRecord {
-    /// Its id, for ever.
+    /// The id; it never changes.
     pub id: ServerId,
-    /// Its name, for now.
+    /// The name; it can be changed.
     pub name: String,
-    /// What it is for.
+    /// What the server is for.
     pub description: Option<String>,
-    /// How it is reached.
+    /// The transport.
     #[serde(rename = "transport_type")]
     pub transport: Transport,
-    /// Where and with what it is reached.
+    /// How to connect.
     #[serde(serialize_with = "masked")]
     pub connection_config: ConnectionConfig,
-    /// Asked whether it is well.
+    /// A URL for health checks.
     #[serde(serialize_with = "without_secrets")]
     pub health_check_url: Option<String>,
     /// Who runs it.
     #[serde(rename = "deployment_type")]
     pub deployment: Deployment,
-    /// How it came here.
+    /// Where it is defined.
     pub origin: Origin,
-    /// How things stand.
+    /// Its status.
     pub status: Status,
     /// Whether it may be connected.
     pub enabled: bool,
-    /// Whether it is connected without being asked.
+    /// Whether it is connected at every start.
     pub auto_connect: bool,
-    /// Whether too many failures switched it off.
+    /// Whether it was disabled after too many failures.
     pub auto_disabled: bool,
-    /// When they did.
+    /// When it was disabled after too many failures.
     pub auto_disabled_at: Option<Timestamp>,
-    /// Failures in a row.
+    /// The number of consecutive failures.
     pub failure_count: u32,
-    /// How many tools it has, as far as is known.
+    /// The number of known tools.
     pub tool_count: u32,
-    /// What went wrong last, while it is wrong.
+    /// The current error.
     pub error_message: Option<String>,
-    /// What it said about itself when last connected: name, version, capabilities, instructions.
+    /// What it reported at the last handshake: name, version, capabilities, instructions.
     pub server_info: Option<Value>,
-    /// When its health was last looked at.
+    /// The time of the last health check.
     pub last_health_check: Option<Timestamp>,
-    /// When it was last connected to.
+    /// The time of the last connection.
     pub last_connected_at: Option<Timestamp>,
-    /// When a connection last counted as good; forgotten if another program is started for the server. Without one, too
-    /// many failures switch the server off.
+    /// When a connection was last considered good; reset if another program is started for the server. A server that
+    /// never worked is disabled after too many failures.
     #[serde(skip)]
     pub worked_at: Option<Timestamp>,
-    /// Since when it is connected; nothing while it is not.
+    /// Since when it is connected; None while it is not.
     pub connected_at: Option<Timestamp>,
     /// When it was registered.
     pub registered_at: Timestamp,
-    /// When anything here last changed.
+    /// The time of the last change.
     pub updated_at: Timestamp,
 }
 
@@ -119,69 +119,69 @@ fn masked<S: serde::Serializer>(config: &ConnectionConfig, serializer: S) -> Res
     config.masked().serialize(serializer)
 }
 
-/// Which servers are wanted. The default is all of them.
+/// A filter for servers. The default matches all.
 #[derive(Debug, Clone, Default)]
 pub struct ServerFilter {
-    /// Only those in this state.
+    /// Only those with this status.
     pub status: Option<Status>,
-    /// Only those that came this way.
+    /// Only those of this origin.
     pub origin: Option<Origin>,
 }
 
-/// What is to be different about a server. What is `None` stays.
+/// A change of a server. `None` keeps a value.
 #[derive(Debug, Clone, Default)]
 pub struct ServerPatch {
-    /// Its new name; its tools are renamed with it.
+    /// The new name; its tools are renamed, too.
     pub name: Option<String>,
-    /// Its description, or that it has none.
+    /// The new description, or none.
     pub description: Option<Option<String>>,
-    /// How it is reached.
+    /// The transport.
     pub transport: Option<Transport>,
-    /// Where and with what it is reached.
+    /// How to connect.
     ///
-    /// Kept as given: where it may come from somebody who saw only masks, pass it through
+    /// Stored as given: if it may come from a client that saw only the masked config, pass it through
     /// [`ConnectionConfig::updated_with`] first.
     pub connection_config: Option<ConnectionConfig>,
-    /// What to ask for its health, or that there is nothing.
+    /// The new URL for health checks, or none.
     pub health_check_url: Option<Option<String>>,
     /// Who runs it.
     pub deployment: Option<Deployment>,
-    /// Whether it may be connected. `true` forgets failures and that they switched it off.
+    /// Whether it may be connected. `true` resets failures and automatic disabling.
     pub enabled: Option<bool>,
-    /// Whether it is connected without being asked.
+    /// Whether it is connected at every start.
     pub auto_connect: Option<bool>,
-    /// How it came here.
+    /// Where it is defined.
     pub origin: Option<Origin>,
 }
 
-/// How things stand with a server from now on.
+/// A change of a server's status.
 #[derive(Debug, Clone)]
 pub struct StatusChange {
-    /// The new state.
+    /// The new status.
     pub status: Status,
-    /// What went wrong. It replaces what was known: no message means that nothing is wrong.
+    /// The error. It replaces the previous one: None means that there is none.
     pub error_message: Option<String>,
-    /// Failures in a row, if that changed.
+    /// The number of consecutive failures, if it changed.
     pub failure_count: Option<u32>,
     /// Whether it may be connected, if that changed.
     pub enabled: Option<bool>,
-    /// Whether failures switched it off, if that changed.
+    /// Whether it was disabled after failures, if that changed.
     pub auto_disabled: Option<bool>,
-    /// What it says about itself, if it was asked.
+    /// What the server reported at the handshake, if there was one.
     pub server_info: Option<Value>,
-    /// When its health was looked at, if it was.
+    /// The time of a health check, if there was one.
     pub last_health_check: Option<Timestamp>,
-    /// When its connection counted as good, if it did.
+    /// When its connection was considered good, if it was.
     pub worked_at: Option<Timestamp>,
-    /// What is written into its history. Without it, a new state writes what it means ([`EventKind::of`]), and a state
-    /// that is the old one writes nothing.
+    /// The event for its history. By default, a new status writes the event that it implies ([`EventKind::of`]), and an
+    /// unchanged status writes none.
     pub event: Option<EventKind>,
-    /// What the history says beyond the states before and after: an object, whose members are added to those.
+    /// Further details for the history: an object that is merged with the previous and new status.
     pub details: Option<Value>,
 }
 
 impl StatusChange {
-    /// Another state, and nothing else.
+    /// A change of the status only.
     pub fn to(status: Status) -> Self {
         Self {
             status,
@@ -198,11 +198,11 @@ impl StatusChange {
     }
 }
 
-/// A server whose state was set.
+/// A server whose status was set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatusChanged {
-    /// How it was before.
+    /// The previous status.
     pub previous: Status,
-    /// How it is now.
+    /// The server now.
     pub server: ServerRecord,
 }

@@ -1,4 +1,4 @@
-//! Settings that were changed at run time. What they mean, and their defaults, is for those who use them.
+//! Settings that were changed at run time. Their meaning and defaults are defined by their users.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::error::Error;
 use crate::{Store, Timestamp, Transaction};
 
 impl Store {
-    /// Everything that was set.
+    /// All settings that were changed.
     pub async fn settings(&self) -> Result<BTreeMap<String, Value>, Error> {
         let mut session = self.read("read settings").await?;
         all(&mut session).await
     }
 
-    /// One setting, if it was set.
+    /// One setting, if it was changed.
     pub async fn setting(&self, key: &str) -> Result<Option<Value>, Error> {
         let mut session = self.read("read a setting").await?;
         session.first("SELECT value FROM mcp.settings WHERE key = $1", values![key], |row| row.take("value")).await
     }
 
-    /// Sets some settings, all or none; `null` takes one back. Answers with everything that is set then.
+    /// Changes settings, all or none; `null` resets one. Returns all changed settings.
     pub async fn put_settings(&self, changes: BTreeMap<String, Value>) -> Result<BTreeMap<String, Value>, Error> {
         let mut transaction = self.transaction("change settings").await?;
         let settings = transaction.put_settings(changes).await?;
@@ -29,7 +29,7 @@ impl Store {
         Ok(settings)
     }
 
-    /// Whether an operator stopped all executions. Nothing where that was never kept.
+    /// Whether an operator stopped all executions. None if that was never stored.
     pub async fn executions_stopped(&self) -> Result<Option<bool>, Error> {
         let mut session = self.read("read whether executions are stopped").await?;
         let sql = "SELECT value FROM mcp.registry_meta WHERE key = $1";
@@ -38,7 +38,7 @@ impl Store {
     }
 }
 
-/// The name under which it is kept whether executions are stopped.
+/// The key under which that is stored.
 const EXECUTIONS_STOPPED: &str = "executions_stopped";
 
 impl Transaction {
@@ -48,7 +48,7 @@ impl Transaction {
         all(&mut self.session).await
     }
 
-    /// Keeps whether an operator stopped all executions.
+    /// Stores whether an operator stopped all executions.
     pub async fn set_executions_stopped(&mut self, is_stopped: bool) -> Result<(), Error> {
         let sql = "INSERT INTO mcp.registry_meta (key, value) VALUES ($1, $2) \
             ON CONFLICT (key) DO UPDATE SET value = excluded.value";

@@ -1,13 +1,13 @@
-//! Short texts: every call has one, and memory of its own for each would cost more than the text.
+//! Strings that are usually short. Every call has one, and a heap allocation would cost more than the text.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// So many bytes need no memory of their own.
+/// Texts of up to this many bytes need no allocation.
 const INLINE_LEN: usize = 22;
 
-/// A text that is usually short.
+/// A string that is usually short.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ShortStr(Repr);
 
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_whatever_its_length() {
+    fn a_short_string_round_trips_at_any_length() {
         for length in [0, 1, INLINE_LEN - 1, INLINE_LEN, INLINE_LEN + 1, 300] {
             let text = "ä7".repeat(length).chars().take(length).collect::<String>();
             assert_eq!(&*ShortStr::from(&*text), text);

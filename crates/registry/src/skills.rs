@@ -1,4 +1,4 @@
-//! Skills that an administrator changed, switched off or made. Those that come with the program are not kept here.
+//! Skills that an administrator changed, disabled or created. Built-in skills are not stored here.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,19 +6,19 @@ use crate::database::{Mismatch, Row, Session, values};
 use crate::error::Error;
 use crate::{Store, Timestamp, Transaction};
 
-/// A skill as it is kept.
+/// A stored skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillRecord {
-    /// By which it is referred to.
+    /// The id.
     pub id: String,
-    /// For people.
+    /// The display name.
     pub name: String,
-    /// What its tools do.
+    /// What tools with this skill do.
     pub description: String,
-    /// Things one would ask its tools for.
+    /// Example requests for such tools.
     #[serde(default)]
     pub examples: Vec<String>,
-    /// Whether tools may have it.
+    /// Whether tools can have it.
     #[serde(default = "yes")]
     pub enabled: bool,
 }
@@ -28,21 +28,21 @@ fn yes() -> bool {
 }
 
 impl Store {
-    /// All that are kept, by id.
+    /// All stored skills, by id.
     pub async fn skills(&self) -> Result<Vec<SkillRecord>, Error> {
         all(&mut self.read("read skills").await?).await
     }
 
-    /// Keeps a skill, instead of the one of the same id if there is one.
+    /// Stores a skill, and replaces one with the same id.
     pub async fn put_skill(&self, skill: &SkillRecord) -> Result<(), Error> {
-        let mut transaction = self.transaction("keep a skill").await?;
+        let mut transaction = self.transaction("store a skill").await?;
         transaction.put_skill(skill).await?;
         transaction.commit().await
     }
 
-    /// Forgets a skill. Says whether it was there.
+    /// Deletes a skill. Returns whether it existed.
     pub async fn delete_skill(&self, id: &str) -> Result<bool, Error> {
-        let mut transaction = self.transaction("forget a skill").await?;
+        let mut transaction = self.transaction("delete a skill").await?;
         let was_there = transaction.delete_skill(id).await?;
         transaction.commit().await?;
         Ok(was_there)

@@ -9,13 +9,14 @@ use crate::error::{Error, OpenError};
 use crate::key::CredentialKey;
 use crate::location::Location;
 use crate::migrations::{self, Extent};
+use crate::oauth_grants;
 use crate::seal::{Sealer, UnsealError};
 use crate::servers::address;
 
 /// Everything that survives a restart.
 ///
-/// Cheap to clone; all clones are the same store. Every operation ends within five seconds, and one that nobody waits
-/// for any more leaves nothing half-written.
+/// Cheap to clone; all clones are the same store. Every operation ends within five seconds, and a dropped future leaves
+/// nothing half-written.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -45,8 +46,8 @@ async fn connected(location: &Location) -> Result<Database, OpenError> {
 }
 
 impl Store {
-    /// Opens the registry at a place, brings it to the version that this program needs, and makes sure that the key is
-    /// the one its credentials are sealed with.
+    /// Opens the registry at a location, migrates it to the version of this program, and checks that the key is the one
+    /// its credentials are encrypted with.
     pub async fn open(location: &Location, key: &CredentialKey) -> Result<Self, OpenError> {
         let database = connected(location).await?;
         migrations::apply(&database).await?;
@@ -57,9 +58,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens a registry that is there, to look at it. Nothing is made, and nothing is written but what brings one of an
-    /// older version up to date; so one that can only be read can be looked at, too. Nothing comes back where there is
-    /// none.
+    /// Opens an existing registry for reading. Creates nothing, and writes only to migrate an older version, so that a
+    /// read-only registry works, too. Returns None if there is no registry.
     pub async fn open_existing(location: &Location, key: &CredentialKey) -> Result<Option<Self>, OpenError> {
         let database = match location {
             Location::File(path) if !path.exists() => return Ok(None),
@@ -87,44 +87,44 @@ impl Store {
         Ok(opens.map(|_| Self { inner: Arc::new(inner) }))
     }
 
-    /// Whether somebody answers there. Nothing is changed, but a file that is not there is made.
+    /// Checks whether the database responds. Changes nothing, but creates a missing file.
     pub async fn check_reachable(location: &Location) -> Result<(), OpenError> {
         let database = connected(location).await?;
-        let mut session = database.read("reach the database").await?;
+        let mut session = database.read("connect to the database").await?;
         session.number("SELECT 1 AS n", values![]).await.map(drop)?;
         Ok(())
     }
 
-    /// Where it is kept.
+    /// Its location.
     pub fn location(&self) -> &Location {
         &self.inner.location
     }
 
-    /// What happened to the file of the database, if it was deleted, replaced or emptied: a sentence that says what to
-    /// do. Reads only the metadata of the file; nothing where there is no file.
+    /// The problem of the database file, if it was deleted, replaced or emptied: a sentence that says what to do. Reads
+    /// only the metadata of the file; None without a file.
     pub fn file_error(&self) -> Option<String> {
         self.inner.database.file_error()
     }
 
-    /// Asks the database whether it is there, and whether its file still has a registry in it.
+    /// Checks whether the database responds, and whether its file still contains a registry.
     pub async fn ping(&self) -> Result<(), Error> {
-        self.inner.database.check("reach the database").await?;
-        let mut session = self.read("reach the database").await?;
+        self.inner.database.check("connect to the database").await?;
+        let mut session = self.read("connect to the database").await?;
         session.number("SELECT 1 AS n", values![]).await.map(drop)
     }
 
-    /// Lets go of the database: for this store and all its clones. What is under way ends first.
+    /// Closes the database for this store and all its clones, after pending operations have ended.
     pub async fn close(&self) {
         let store = self.clone();
         let closed = tokio::task::spawn_blocking(move || store.inner.database.close()).await;
         closed.expect("closing does not panic");
     }
 
-    /// Seals all credentials with another key, in one transaction. From then on only that one opens them, here and in
-    /// every other program that uses this registry.
+    /// Encrypts all credentials with another key, in one transaction. Afterwards only that key decrypts them, here and
+    /// in every other program that uses this registry.
     pub async fn rekey(&self, key: &CredentialKey) -> Result<(), Error> {
         let (old, new) = (self.sealer(), Sealer::new(key));
-        let mut session = self.write("seal credentials with a new key").await?;
+        let mut session = self.write("encrypt credentials with a new key").await?;
         check_key_of(&mut session, &old, KeyLock::Mine).await?;
         let configs = session
             .all(SEALED, values![], |row| {
@@ -140,6 +140,7 @@ impl Store {
         };
         let resealed = configs.iter().map(reseal).collect();
         session.execute_each(RESEALED, resealed).await?;
+        oauth_grants::reseal(&mut session, &old, &new).await?;
         let check = new.seal(CHECK, CHECK);
         session.execute("UPDATE mcp.registry_meta SET value = $1 WHERE key = $2", values![&check, CHECK]).await?;
         session.commit().await?;

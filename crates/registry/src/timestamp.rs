@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 
 /// Microseconds since 1970, written as RFC 3339 in UTC.
 ///
-/// PostgreSQL keeps no more than microseconds, so a finer type would come back different from how it was stored.
+/// PostgreSQL stores microseconds, so a finer type would lose precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Timestamp(i64);
 
-/// A text that is no point in time.
+/// A text that is not a time.
 #[derive(Debug, thiserror::Error)]
-#[error("`{text}` is not a time as in 2026-07-28T12:00:00Z")]
+#[error("`{text}` is not a time such as 2026-07-28T12:00:00Z")]
 pub struct InvalidTimestamp {
     text: String,
 }
 
-/// From the year 1 to the year 9999: what both databases keep and everybody can write.
+/// The years 1 to 9999: the range of both databases and of RFC 3339.
 const EARLIEST: i64 = -62_135_596_800_000_000;
 const LATEST: i64 = 253_402_207_200_000_000;
 
 impl Timestamp {
-    /// This moment, by the clock of this machine.
+    /// The current time.
     pub fn now() -> Self {
         let now = SystemTime::now();
         match now.duration_since(UNIX_EPOCH) {
@@ -36,8 +36,7 @@ impl Timestamp {
         }
     }
 
-    /// A moment so many microseconds after 1970, or before it. What is outside the years 1 to 9999 is
-    /// brought back to them.
+    /// A time as microseconds since 1970, limited to the years 1 to 9999.
     pub fn from_micros(micros: i64) -> Self {
         Self(micros.clamp(EARLIEST, LATEST))
     }
@@ -47,19 +46,19 @@ impl Timestamp {
         self.0
     }
 
-    /// A moment earlier, as for "older than thirty days".
+    /// A time before this one, as for "older than thirty days".
     #[must_use]
     pub fn earlier_by(self, span: Duration) -> Self {
         Self::from_micros(self.0.saturating_sub(micros(span)))
     }
 
-    /// A moment later.
+    /// A time after this one.
     #[must_use]
     pub fn later_by(self, span: Duration) -> Self {
         Self::from_micros(self.0.saturating_add(micros(span)))
     }
 
-    /// The same moment in the time zone of this machine (`TZ`, else the system's), written by a format of `strftime`.
+    /// The time in the local time zone (`TZ`, else the system's), in a format of `strftime`.
     pub fn local(self, format: &str) -> String {
         self.in_zone(format, TimeZone::system())
     }
@@ -69,7 +68,7 @@ impl Timestamp {
         moment.to_zoned(zone).strftime(format).to_string()
     }
 
-    /// A moment written without a time zone, as browsers send it (`2026-07-28T14:00`): it is meant in this machine's.
+    /// A local time without a time zone, as browsers send it (`2026-07-28T14:00`).
     pub fn from_local(text: &str) -> Option<Self> {
         Self::from_zone(text, &TimeZone::system())
     }
@@ -80,7 +79,7 @@ impl Timestamp {
         Some(Self::from_micros(moment.as_microsecond()))
     }
 
-    /// How long after `earlier` this is; nothing if it is not after it.
+    /// The time since `earlier`; zero if it is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_written_in_utc_and_read_back_as_it_was() {
+    fn a_timestamp_is_written_in_utc_and_read_back_unchanged() {
         let moment = Timestamp::from_micros(1_785_240_000_000_001);
         assert_eq!(moment.to_string(), "2026-07-28T12:00:00.000001Z");
         assert_eq!("2026-07-28T14:00:00.000001+02:00".parse::<Timestamp>().unwrap(), moment);

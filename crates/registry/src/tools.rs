@@ -1,4 +1,4 @@
-//! Tools as servers described them, and what we know about them besides.
+//! Tools as servers describe them, and what is known about them.
 
 mod queries;
 mod replace;
@@ -10,11 +10,11 @@ use crate::{RawJson, ServerId, ToolId};
 /// A tool as its server lists it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedTool {
-    /// The name its server gave it.
+    /// The name on its server.
     pub original_name: String,
-    /// What it does, in its server's words.
+    /// The description of the server.
     pub description: Option<String>,
-    /// What it takes.
+    /// The schema of the arguments.
     pub input_schema: Option<RawJson>,
     /// The whole definition, byte for byte as the server sent it.
     pub definition: RawJson,
@@ -24,57 +24,59 @@ fn length<S: serde::Serializer>(definition: &RawJson, serializer: S) -> Result<S
     serializer.serialize_u64(definition.get().len().try_into().unwrap_or(u64::MAX))
 }
 
-/// A tool as it is kept.
+/// A stored tool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolRecord {
-    /// Its id, as long as its server lists it.
+    /// The id, which stays the same while the server lists the tool.
     pub id: ToolId,
     /// `server.tool`.
     pub name: String,
-    /// The name its server gave it.
+    /// The name on its server.
     pub original_name: String,
-    /// Whose it is.
+    /// The server.
     #[serde(rename = "server_id")]
     pub source_server_id: ServerId,
-    /// Its server's name.
+    /// The name of the server.
     pub server_name: String,
-    /// What it does.
+    /// The description.
     pub description: Option<String>,
-    /// What it takes.
+    /// The schema of the arguments.
     pub input_schema: Option<RawJson>,
-    /// The whole definition, byte for byte as the server sent it. Told is how long it is: what it costs a model.
+    /// The whole definition, byte for byte as the server sent it. Serialized as its length, which is what it costs a
+    /// model.
     #[serde(rename = "definition_bytes", serialize_with = "length")]
     pub definition: RawJson,
-    /// It comes from a server and not from ourselves.
+    /// Whether it comes from a server.
     pub is_external: bool,
     /// Whether it may be listed and called.
     pub enabled: bool,
-    /// Whether it is known what it is best at, and belongs to what it does today.
+    /// Whether its best skill is known for its current definition.
     pub is_classified: bool,
-    /// What it is good for.
+    /// Its skills.
     #[serde(rename = "skill_ids")]
     pub skills: Vec<String>,
-    /// How certain each of these is, from 0 to 1. Nothing where it was never told.
+    /// The confidence of each skill, from 0 to 1. Empty if unknown.
     #[serde(rename = "skill_confidences")]
     pub confidences: Vec<f64>,
-    /// What it is best at.
+    /// Its best skill.
     #[serde(rename = "primary_skill_id")]
     pub primary_skill: Option<String>,
-    /// What said so, whatever it said; nothing if it was not asked since the tool reads as it does.
+    /// The classifier of its current definition; None if it was not classified yet.
     #[serde(skip)]
     pub classified_by: Option<String>,
-    /// Its place in its server's list, from 0.
+    /// The position in the server's list, from 0.
     pub position: u32,
-    /// A digest of name, description and schema: what a search index is made of. If it changed, so must the index.
+    /// A digest of name, description and schema, from which the search index is built. If it changes, the index must be
+    /// updated.
     #[serde(skip)]
     pub text_hash: String,
-    /// Which model made the embedding that is kept, if one is.
+    /// The model of the stored embedding, if there is one.
     #[serde(skip)]
     pub embedding_model: Option<String>,
 }
 
 impl ToolRecord {
-    /// The record as a tree, whatever its server wrote into its schema.
+    /// The record as a tree, for any content of the schema.
     pub fn to_value(&self) -> serde_json::Value {
         let schema = self.input_schema.as_ref().map(RawJson::to_value);
         let mut shown = serde_json::json!(Self { input_schema: None, ..self.clone() });
@@ -83,77 +85,77 @@ impl ToolRecord {
     }
 }
 
-/// Which tools are wanted. The default is all of them.
+/// A filter for tools. The default matches all.
 #[derive(Debug, Clone, Default)]
 pub struct ToolFilter {
     /// Only those of this server.
     pub server: Option<ServerId>,
-    /// Only those under this name, as in `server.tool`.
+    /// Only those with this name, such as `server.tool`.
     pub name: Option<String>,
-    /// Only those that their servers call so.
+    /// Only those with this name on their server.
     pub original_name: Option<String>,
-    /// Only those that are switched on, or off.
+    /// Only enabled ones, or only disabled ones.
     pub enabled: Option<bool>,
     /// Only those whose skills are known, or not.
     pub classified: Option<bool>,
 }
 
-/// What became different when a server's tools were replaced, by their original names.
+/// How a new list of tools differs from the previous one, by original name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ToolChanges {
-    /// New ones.
+    /// Added tools.
     pub added: Vec<String>,
-    /// Those that are gone.
+    /// Removed tools.
     pub removed: Vec<String>,
-    /// Those whose definition reads differently.
+    /// Tools with a changed definition.
     pub changed: Vec<String>,
-    /// How many there are now.
+    /// The number of tools now.
     pub total: u32,
-    /// How many were left out because nobody could use their names.
+    /// The number of tools that were skipped because their names are unusable.
     pub left_out: u32,
 }
 
 impl ToolChanges {
-    /// Whether nothing is different. A new order alone is no difference.
+    /// Whether nothing changed. A new order is not a change.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 }
 
-/// What a tool is good for.
+/// The classification of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Classified {
-    /// Which tool.
+    /// The tool.
     pub tool: ToolId,
-    /// The digest of what was judged ([`ToolRecord::text_hash`]).
+    /// The digest of the classified text ([`ToolRecord::text_hash`]).
     pub text_hash: String,
-    /// All it is good for.
+    /// Its skills.
     pub skills: Vec<String>,
-    /// How certain each of these is, from 0 to 1.
+    /// The confidence of each skill, from 0 to 1.
     pub confidences: Vec<f64>,
-    /// What it is best at, if that is certain enough.
+    /// Its best skill, if the confidence is high enough.
     pub primary: Option<String>,
-    /// What said so: a model and a set of skills.
+    /// The classifier: a model and a set of skills.
     pub by: String,
 }
 
-/// A tool's place in a space of meanings.
+/// The embedding of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
-    /// Whose.
+    /// The tool.
     pub tool: ToolId,
-    /// The digest of what was embedded ([`ToolRecord::text_hash`]).
+    /// The digest of the embedded text ([`ToolRecord::text_hash`]).
     pub text_hash: String,
     /// The model's id.
     pub model: String,
-    /// The numbers, as the model's owner writes them.
+    /// The vector in the encoding of its user.
     pub bytes: Vec<u8>,
 }
 
-/// How many tools there are.
+/// The numbers of tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ToolCounts {
-    /// All.
+    /// All tools.
     pub total: u64,
     /// Those whose skills are known.
     pub classified: u64,

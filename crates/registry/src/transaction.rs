@@ -1,4 +1,4 @@
-//! Several changes that are committed together or not at all: above all a change and its row in the audit log.
+//! Several changes that are committed together or not at all, above all a change and its entry in the audit log.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::seal::Sealer;
 
 /// A transaction of the registry.
 ///
-/// Dropping it without [`Transaction::commit`] undoes everything. All of it, from its begin to its commit, must be over
-/// within five seconds. On SQLite nobody else can write meanwhile, so nothing but changes belongs between the two.
+/// Dropping it without [`Transaction::commit`] rolls it back. It must end within five seconds. On SQLite nobody else
+/// can write in the meantime, so do nothing but changes in it.
 pub struct Transaction {
     pub(crate) session: Session,
     pub(crate) sealer: Arc<Sealer>,
 }
 
 impl Store {
-    /// Begins a transaction. `operation` says what is being done, in errors: "register a server".
+    /// Starts a transaction. `operation` describes it in errors: "register a server".
     pub async fn transaction(&self, operation: &'static str) -> Result<Transaction, Error> {
         Ok(Transaction { session: self.write(operation).await?, sealer: self.sealer() })
     }
 }
 
 impl Transaction {
-    /// Keeps everything that was changed.
+    /// Commits the transaction.
     pub async fn commit(self) -> Result<(), Error> {
         self.session.commit().await
     }
@@ -32,6 +32,6 @@ impl Transaction {
 
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transaction").field("deed", &self.session.operation()).finish_non_exhaustive()
+        f.debug_struct("Transaction").field("operation", &self.session.operation()).finish_non_exhaustive()
     }
 }

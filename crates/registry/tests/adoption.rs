@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::fixture::{registered, tool};
 
-/// The table as the program has it that the registry is an extension of.
+/// The table of the program that the registry extends.
 const SOURCE: &str = "
     CREATE SCHEMA mcp;
     CREATE TABLE mcp.tools (
@@ -22,7 +22,7 @@ const SOURCE: &str = "
     CREATE INDEX idx_tools_name ON mcp.tools (name);
     INSERT INTO mcp.tools (name, description, input_schema) VALUES ('own', 'ours', '{\"a\": 1}'), ('one.taken', '', '{}');";
 
-/// A database that has what `sql` makes.
+/// A database after running `sql`.
 async fn database_with(sql: &str) -> Option<String> {
     let postgres = tokio::task::spawn_blocking(Postgres::shared).await.unwrap()?;
     let url = postgres.database(&format!("adoption-{}", Uuid::new_v4()));
@@ -86,7 +86,7 @@ async fn a_table_of_tools_that_is_there_is_extended_and_its_rows_stay() {
     let left = texts(&url, "SELECT name || description || input_schema::text FROM mcp.tools ORDER BY id").await;
     assert_eq!(left, [r#"ownours{"a": 1}"#, "one.taken{}"]);
 
-    // It has every column that a table of our own has.
+    // It has every column of our own table.
     let Some(fresh) = database_with("SELECT").await else { return };
     Store::open(&Location::postgres(&fresh), &key).await.unwrap().close().await;
     let adopted = texts(&url, COLUMNS).await;
@@ -152,7 +152,7 @@ async fn what_cannot_be_reconciled_is_refused_by_table_and_column_and_nothing_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registry_in_a_schema_of_its_own_leaves_the_usual_one_alone() {
+async fn a_registry_in_its_own_schema_does_not_touch_the_default_one() {
     let Some(url) = database_with("CREATE SCHEMA mcp; CREATE TABLE mcp.tools (id UUID PRIMARY KEY);").await else {
         return;
     };

@@ -1,8 +1,9 @@
-//! The store's promises, one story each.
+//! Behaviour of the store, on both databases.
 
 mod administration;
 mod classifications;
 mod executions;
+mod oauth_grants;
 mod servers;
 mod skills;
 mod tools;

@@ -1,4 +1,4 @@
-//! What a killed program, a second program and a database that goes away leave behind.
+//! What a killed program, a second program and an unreachable database leave behind.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -18,15 +18,15 @@ on_both! {
     an_operation_that_is_given_up_leaves_nothing,
 }
 
-/// A database that does not answer is given up after five seconds; a busy machine takes longer to notice.
+/// A database that does not respond fails after five seconds; a busy machine takes longer to notice.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Tells the child of a test where the registry is, and what it is to call its servers.
+/// Tells the child of a test where the registry is, and how to name its servers.
 const CHILD_VARIABLE: &str = "REGISTRY_TEST_CHILD";
 
 const TOOLS: u32 = 7;
 
-/// No test by itself: the program that the tests below start, and kill.
+/// Not a test by itself: the program that the tests below start and kill.
 #[tokio::test]
 async fn child() {
     let Ok(task) = std::env::var(CHILD_VARIABLE) else { return };
@@ -61,7 +61,7 @@ fn start_child(fixture: &RegistryFixture, prefix: &str, count: u32) -> (Child, B
     (child, lines)
 }
 
-/// The children need the key, and a setting does not tell its own.
+/// The key, which the children need, too.
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 async fn with_known_key(fixture: &RegistryFixture) -> Store {
@@ -75,17 +75,17 @@ async fn a_killed_program_leaves_everything_it_was_told_was_kept_and_nothing_hal
     let mut kept: Vec<String> = Vec::new();
     for round in 0..15 {
         let (mut child, lines) = start_child(&fixture, &format!("r{round}-"), 10_000);
-        // A different place in the work each time.
+        // At a different point of the work each time.
         let deeds = lines.lines().map(Result::unwrap).filter(|line| line.contains(&format!(" r{round}-")));
         kept.extend(deeds.take(3 + round * 2));
         child.kill().unwrap();
         child.wait().unwrap();
     }
     for line in &kept {
-        let (deed, name) = line.split_once(' ').unwrap();
+        let (operation, name) = line.split_once(' ').unwrap();
         let server = store.find_server(name).await.unwrap_or_else(|error| panic!("{line}: {error}"));
-        assert!(deed == "registered" || server.tool_count == TOOLS, "{line}: {server:?}");
-        assert!(deed != "connected" || server.status == Status::Connected, "{line}: {server:?}");
+        assert!(operation == "registered" || server.tool_count == TOOLS, "{line}: {server:?}");
+        assert!(operation != "connected" || server.status == Status::Connected, "{line}: {server:?}");
     }
     for server in store.servers(&ServerFilter::default(), Page::ALL).await.unwrap().items {
         let filter = ToolFilter { server: Some(server.id), ..ToolFilter::default() };
@@ -114,7 +114,7 @@ async fn an_operation_that_is_given_up_leaves_nothing(fixture: RegistryFixture) 
     let store = fixture.store.clone();
     let id = registered(&store, "one").await.id;
     let tools: Vec<_> = (0..TOOLS).map(|at| tool(&format!("t{at}"), "x")).collect();
-    // Given up a little later each time, so somewhere between its first statement and its end.
+    // Dropped a little later each time, so at some point between its first statement and its end.
     for patience in 0..60_u64 {
         let limit = Duration::from_micros(patience * 40);
         let replaced = tokio::time::timeout(limit, store.replace_tools(id, &tools)).await;
@@ -122,7 +122,7 @@ async fn an_operation_that_is_given_up_leaves_nothing(fixture: RegistryFixture) 
         let counted = store.server(id).await.unwrap().tool_count;
         assert!(kept == 0 || kept == u64::from(TOOLS), "{kept} of {TOOLS} after {limit:?}");
         assert!(replaced.is_err() || kept == u64::from(TOOLS));
-        // The last may have been committed between the two questions, but not half.
+        // The last one may have been committed between the two queries, but not partially.
         assert!(u64::from(counted) == kept || kept == 0);
         store.replace_tools(id, &[]).await.unwrap();
     }
@@ -136,7 +136,7 @@ async fn a_postgresql_that_comes_back_is_used_again() {
     registered(&store, "before").await;
 
     for round in 0..3 {
-        // Connections in the pool that nobody uses when the server goes, and others in the middle of something.
+        // Some pooled connections are idle when the server stops, others are in use.
         let all = ServerFilter::default();
         let before = store.servers(&all, Page::first(1)).await.unwrap().total;
         let writers: Vec<_> =
@@ -167,7 +167,7 @@ async fn a_postgresql_that_comes_back_is_used_again() {
         })
         .await
         .unwrap();
-        // At once, and for everybody: no connection from before is left in anybody's way.
+        // At once, and for everybody: no dead connection is left in the pool.
         for _ in 0..20 {
             store.find_server("before").await.unwrap();
         }
@@ -191,7 +191,7 @@ async fn write_until_it_fails(store: Store, round: usize, writer: usize) -> Vec<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_somebody_else_holds_is_unavailable_and_then_not() {
+async fn a_locked_database_file_is_temporarily_unavailable() {
     let fixture = RegistryFixture::sqlite().await.unwrap();
     let Location::File(path) = &fixture.location else { unreachable!("it is a file") };
     let other = rusqlite::Connection::open(path).unwrap();
@@ -206,13 +206,13 @@ async fn a_file_that_somebody_else_holds_is_unavailable_and_then_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_that_somebody_else_holds_is_unavailable_and_then_not() {
+async fn a_locked_table_is_temporarily_unavailable() {
     let Some(fixture) = RegistryFixture::postgres().await else { return };
     let Location::Postgres(PostgresLocation { url, .. }) = &fixture.location else { unreachable!("it is PostgreSQL") };
     let (other, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     let driver = tokio::spawn(connection);
     other.batch_execute("BEGIN; LOCK TABLE mcp.external_servers").await.unwrap();
-    // More than there are connections: none may be left behind in a state in which nobody can use it.
+    // More than there are connections: none may be left in an unusable state.
     let asked = Instant::now();
     let tries: Vec<_> = (0..12)
         .map(|number| {

@@ -1,4 +1,4 @@
-//! A store to tell a story to.
+//! A store for tests.
 
 use registry::{
     ConnectionConfig, CredentialKey, ListedTool, Location, NewServer, RawJson, ServerRecord, Store, Transport,
@@ -8,12 +8,12 @@ use tempfile::TempDir;
 use testkit::Postgres;
 use uuid::Uuid;
 
-/// A fresh store, and what it takes to open it again.
+/// A new store, and what is needed to open it again.
 pub(crate) struct RegistryFixture {
     pub(crate) store: Store,
     pub(crate) location: Location,
     pub(crate) key: CredentialKey,
-    /// Kept for its life: the file is in it.
+    /// Keeps the folder alive: the file is in it.
     _folder: TempDir,
 }
 
@@ -24,7 +24,7 @@ impl RegistryFixture {
     }
 
     pub(crate) async fn postgres() -> Option<Self> {
-        // Starting a server takes seconds, which are not for the runtime to wait.
+        // Starting a server takes seconds, which must not block the runtime.
         let postgres = tokio::task::spawn_blocking(Postgres::shared).await.unwrap()?;
         let url = postgres.database(&format!("story-{}", Uuid::new_v4()));
         Some(Self::at(Location::parse(&url).unwrap(), tempfile::tempdir().unwrap()).await)
@@ -36,13 +36,13 @@ impl RegistryFixture {
         Self { store, location, key, _folder: folder }
     }
 
-    /// The same place, opened once more.
+    /// Opens the same store again.
     pub(crate) async fn opened_again(&self) -> Store {
         Store::open(&self.location, &self.key).await.unwrap()
     }
 }
 
-/// Tells each story to both databases.
+/// Runs each test on both databases.
 macro_rules! on_both {
     ($($story:ident),+ $(,)?) => {
         mod sqlite {
@@ -78,7 +78,7 @@ pub(crate) async fn registered(store: &Store, name: &str) -> ServerRecord {
     store.insert_server(server(name)).await.unwrap()
 }
 
-/// A tool as a server would list it, with a definition that is spaced in its own way.
+/// A listed tool whose definition has unusual spacing.
 pub(crate) fn tool(name: &str, description: &str) -> ListedTool {
     let schema = RawJson::parse(r#"{"type" : "object",  "z":1.0, "a":1e2}"#).unwrap();
     let definition = format!(

@@ -1,4 +1,4 @@
-//! The store on real databases: every story is told to SQLite and to PostgreSQL.
+//! The store on real databases: every test runs on SQLite and on PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "the stories are functions that two tests call, and not tests to the lint")]
 
 mod adoption;

@@ -1,4 +1,4 @@
-//! Opening: fresh, again, with the wrong key, by a program that is too old, by several at once.
+//! Opening a registry: new, again, with the wrong key, by a program that is too old, by several at once.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -20,7 +20,7 @@ on_both! {
     clones_can_be_sent_to_other_tasks,
 }
 
-/// SQL as somebody else would run it, past the store.
+/// Runs SQL without the store.
 async fn with_raw_connection(fixture: &RegistryFixture, sql: &str) -> Vec<String> {
     match &fixture.location {
         Location::File(path) => {
@@ -80,7 +80,7 @@ async fn opening_an_existing_registry_creates_nothing_in_an_empty_postgres() {
 }
 
 async fn another_key_is_refused_when_opening(fixture: RegistryFixture) {
-    // Also before there is anything to be sealed: the first key is the key.
+    // Also before there are credentials: the first key is the key.
     let other = CredentialKey::generate().unwrap();
     let error = Store::open(&fixture.location, &other).await.unwrap_err();
     assert!(matches!(error, OpenError::Store(Error::WrongKey)), "{error}");
@@ -98,7 +98,7 @@ async fn a_new_key_replaces_the_old_for_everybody(fixture: RegistryFixture) {
     assert_eq!(Store::open(&fixture.location, &new).await.unwrap().server(one.id).await.unwrap(), one);
     registered(&fixture.store, "two").await;
 
-    // Who still has the old key reads no garbage, and writes nothing that nobody could read.
+    // A program with the old key reads no garbage, and writes nothing unreadable.
     assert!(matches!(elsewhere.server(one.id).await, Err(Error::WrongKey)));
     assert!(matches!(elsewhere.insert_server(server("three")).await, Err(Error::WrongKey)));
     assert!(matches!(elsewhere.rekey(&fixture.key).await, Err(Error::WrongKey)));
@@ -142,7 +142,7 @@ async fn an_edited_migration_is_refused(fixture: RegistryFixture) {
 }
 
 async fn several_programs_that_start_at_once_all_open(fixture: RegistryFixture) {
-    // A place where nobody was before.
+    // A location that does not exist yet.
     let location = match &fixture.location {
         Location::File(path) => Location::in_folder(&path.with_file_name("deep/fresh")),
         Location::Postgres(_) => {
@@ -236,7 +236,7 @@ async fn an_empty_file_is_refused_and_a_fresh_path_is_not() {
 async fn a_database_of_another_program_is_refused_and_left_alone() {
     let (folder, key) = (tempfile::tempdir().unwrap(), CredentialKey::generate().unwrap());
     let path = folder.path().join("other.db");
-    // As web frameworks have it.
+    // As in web frameworks.
     rusqlite::Connection::open(&path)
         .unwrap()
         .execute_batch("CREATE TABLE schema_migrations (version TEXT); CREATE TABLE users (name TEXT)")
@@ -263,7 +263,7 @@ async fn a_file_that_is_lost_while_it_is_open_is_noticed_and_nothing_more_is_ack
     assert_eq!(store.file_error(), None);
 
     std::fs::rename(&path, &aside).unwrap();
-    assert!(store.file_error().unwrap().contains("was deleted or moved away"));
+    assert!(store.file_error().unwrap().contains("was deleted or moved"));
     let refused = store.insert_server(server("two")).await.unwrap_err();
     assert!(matches!(refused, Error::Lost { .. }) && refused.is_retryable(), "{refused}");
     assert!(store.ping().await.unwrap_err().to_string().contains(path.to_str().unwrap()));
@@ -272,7 +272,7 @@ async fn a_file_that_is_lost_while_it_is_open_is_noticed_and_nothing_more_is_ack
     assert!(store.file_error().unwrap().contains("was replaced by another file"));
     assert!(matches!(store.ping().await, Err(Error::Lost { .. })));
 
-    // Put back, all is well.
+    // After it is put back, everything works.
     std::fs::rename(&aside, &path).unwrap();
     store.ping().await.unwrap();
     registered(&store, "two").await;
@@ -289,9 +289,9 @@ async fn a_file_with_something_else_in_it_is_noticed() {
     let (path, other) = (folder.path().join("registry.db"), folder.path().join("other.db"));
     let store = sqlite_at(&path, &key).await.unwrap();
     rusqlite::Connection::open(&other).unwrap().execute_batch("CREATE TABLE users (name TEXT)").unwrap();
-    // As `cp` does it: the same file, with other bytes. What is in the log is put into the file first.
+    // As `cp` does: the same file with other bytes. First the log is written into the file.
     rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     std::fs::write(&path, std::fs::read(&other).unwrap()).unwrap();
     let error = store.ping().await.unwrap_err();
-    assert!(error.to_string().contains("is no registry any more"), "{error}");
+    assert!(error.to_string().contains("is no longer a registry"), "{error}");
 }

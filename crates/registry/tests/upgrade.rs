@@ -1,8 +1,8 @@
-//! A registry of an earlier version is brought to the present one, with everything that is in it.
+//! A registry of an earlier version is migrated with all its data.
 
 use registry::{Batch, CredentialKey, ExecutionFilter, ExecutionId, ExecutionStatus, Location, Page, Store};
 
-/// What the program of the first version left: its tables, and that they were made.
+/// What the first version left: its tables, and the record of its migration.
 const FIRST: &str = concat!(
     include_str!("../migrations/sqlite/0001_registry.sql"),
     "CREATE TABLE schema_migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
@@ -12,7 +12,7 @@ const FIRST: &str = concat!(
 );
 
 #[tokio::test]
-async fn calls_that_the_first_version_recorded_are_kept() {
+async fn calls_recorded_by_the_first_schema_version_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("registry.db");
     let id = ExecutionId::fresh();

@@ -1,4 +1,4 @@
-//! What modern requests repeat in their headers, the arguments that tools want repeated among it.
+//! The headers of modern requests, including the arguments that tools require to be repeated there.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,10 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// How long a server may take to list its tools again, when a call is waiting for that.
 const RELIST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// So many tools are remembered whose users were told.
+/// How many tools with a logged warning are remembered.
 const MAX_WARNED_TOOLS: usize = 1000;
 
-/// What the tools of one server want repeated.
+/// The header parameters of one server's tools.
 #[derive(Debug, Default)]
 pub(crate) struct Annotations {
     learned: Mutex<Learned>,
@@ -33,14 +33,14 @@ pub(crate) struct Annotations {
 
 #[derive(Debug, Default)]
 struct Learned {
-    /// Only of tools that want something.
+    /// Only of tools that have some.
     of_tools: HashMap<String, Arc<[HeaderParam]>>,
-    /// Tools whose users were told that they are left out.
+    /// Tools whose omission was logged.
     warned: HashSet<String>,
 }
 
 impl Annotations {
-    /// Learns what the tools on offer want repeated. Those that want it in a way that is not allowed are left out.
+    /// Learns the header parameters of the listed tools. Tools with invalid ones are left out.
     pub(crate) fn learn(&self, server: &ServerName, offer: &mut Offer) {
         let mut of_tools = HashMap::new();
         let mut wrong = HashMap::new();
@@ -55,7 +55,7 @@ impl Annotations {
         learned.of_tools = of_tools;
         for (tool, problem) in &wrong {
             if learned.warned.len() < MAX_WARNED_TOOLS && learned.warned.insert(tool.to_string()) {
-                tracing::warn!(%server, %tool, %problem, "left out a tool that cannot be called over HTTP");
+                tracing::warn!(%server, %tool, %problem, "dropped a tool that cannot be called over HTTP");
             }
         }
         drop(learned);
@@ -67,7 +67,7 @@ impl Annotations {
         self.times.send_modify(|times| *times += 1);
     }
 
-    /// Has the tools listed again, and waits until that is done.
+    /// Lists the tools again, and waits until that is done.
     pub(crate) async fn relearn(&self, connection: &Connection) {
         let mut times = self.times.subscribe();
         times.mark_unchanged();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_repeats_what_its_tool_wants_repeated() {
+    fn a_call_repeats_annotated_arguments_in_headers() {
         let annotations = Annotations::default();
         annotations.learn(&web(), &mut offer(&[REGION, PLAIN]));
         let call = |name: &str| {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_want_it_wrongly_are_left_out_and_the_others_stay() {
+    fn tools_with_invalid_annotations_are_omitted_and_the_others_stay() {
         let annotations = Annotations::default();
         let mut offered = offer(&[REGION, WRONG, PLAIN]);
         annotations.learn(&web(), &mut offered);

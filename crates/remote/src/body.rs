@@ -1,4 +1,4 @@
-//! The body of an answer, read as it comes; its connection is used again once it is read to the end.
+//! The body of a response, read as it arrives; its connection is reused once it is read to the end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,18 +9,19 @@ use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as _, Incoming};
 use protocol::lines::LONGEST_LINE;
 use tokio::time::timeout;
-use upstream::connection::IncomingMessage;
+use upstream::IncomingMessage;
 
 use crate::error::RequestError;
 use crate::pool::{Pool, PooledConnection};
 
-/// How much of an answer that nobody reads is read all the same, to use its connection again.
+/// How much of an unwanted response is read nevertheless, to reuse its connection.
 const WORTH_READING: usize = 64 << 10;
 const WORTH_WAITING: Duration = Duration::from_secs(1);
-/// How much memory is reserved on the word of a server that more is to come.
+/// How much memory is reserved for a length that a server declares.
 const WORTH_RESERVING: usize = 8 << 20;
 
-/// The body of an answer. To drop it before its end closes the connection, which tells the server that nobody listens.
+/// The body of a response. Dropping it before its end closes the connection, which shows the server that it is not
+/// read.
 #[derive(Debug)]
 pub(crate) struct Body {
     incoming: Incoming,
@@ -39,7 +40,7 @@ impl Body {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, RequestError>>> {
-        // What is wanted comes only when the connection is moved along after it was wanted.
+        // More data arrives only when the connection is polled after it was requested.
         let mut was_moved = false;
         // Without its connection, all of it was read.
         while self.connection.is_some() {
@@ -70,21 +71,23 @@ impl Body {
         Poll::Ready(None)
     }
 
-    /// Everything, within the limits of the server that it comes from.
+    /// The complete body, within the limits of its server.
     pub(crate) async fn message(self, incoming: &mut IncomingMessage) -> Result<Bytes, RequestError> {
         let whole = self.gather(|length| incoming.grow(length).map_err(RequestError::TooLarge)).await?;
         incoming.whole(whole).map_err(RequestError::TooLarge)
     }
 
-    /// Everything, within bounds.
+    /// The complete body, within bounds.
     pub(crate) async fn whole(self) -> Result<Bytes, RequestError> {
         self.within(LONGEST_LINE).await
     }
 
-    /// Everything, if it is no longer than that.
+    /// The complete body, if it is no longer than that.
     pub(crate) async fn within(self, most: usize) -> Result<Bytes, RequestError> {
         let too_long = || RequestError::BrokeOff(format!("it is longer than {} MB", most >> 20));
-        self.gather(|length| if length > most { Err(too_long()) } else { Ok(()) }).await
+        let whole = self.gather(|length| if length > most { Err(too_long()) } else { Ok(()) }).await?;
+        // Its first parts are gathered unchecked.
+        if whole.len() > most { Err(too_long()) } else { Ok(whole) }
     }
 
     async fn gather(mut self, mut check: impl FnMut(usize) -> Result<(), RequestError>) -> Result<Bytes, RequestError> {
@@ -101,7 +104,7 @@ impl Body {
         Ok(whole.freeze())
     }
 
-    /// Lets go of an answer whose body says nothing. If it is short, its connection is used again.
+    /// Discards a response whose body is irrelevant. If it is short, its connection is reused.
     pub(crate) async fn discard(mut self) {
         let reading = async {
             let mut length = 0;

@@ -1,9 +1,9 @@
-//! Bodies posted to an address where nobody speaks MCP: it says yes or no, and that is all.
+//! Posts bodies to an address that is no MCP server and only accepts or refuses them.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Dialect, Remote};
+use catalog::Remote;
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use tokio::time::timeout;
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use crate::error::RequestError;
 use crate::http::Http;
 
-/// How much of an answer is read for its words.
+/// How long the body of an error response is read for its message.
 const WORTH_READING: Duration = Duration::from_secs(1);
 
-/// An address, and what is sent along with every body.
+/// An address, and the headers of every request to it.
 #[derive(Debug)]
 pub struct BodySender {
     http: Http,
@@ -22,26 +22,26 @@ pub struct BodySender {
     limit: Duration,
 }
 
-/// Why a body was not taken.
+/// Why a body was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendError {
-    /// In words.
+    /// The message.
     pub why: String,
-    /// The same body may be taken later.
+    /// A retry may succeed.
     pub may_pass: bool,
-    /// For how long nothing is to be sent, if the other side says so.
+    /// The pause that the other side requests, if any.
     pub pause: Option<Duration>,
 }
 
 impl BodySender {
-    /// Bodies of that type for that address, each of which may take so long. If that cannot work: why.
+    /// Posts bodies of that type to that address, each within a time limit. The error is why that cannot work.
     pub fn new(
         url: &str,
         headers: Vec<(String, String)>,
         content_type: &'static str,
         limit: Duration,
     ) -> Result<Self, String> {
-        let http = Http::new(&Remote { url: url.into(), headers, dialect: Dialect::Unknown });
+        let http = Http::new(&Remote::at(url, headers));
         let http = http.map_err(|error| error.to_string())?;
         let headers = http.headers_for(HeaderValue::from_static(content_type));
         Ok(Self { http, headers, limit })
@@ -72,7 +72,7 @@ impl BodySender {
     }
 }
 
-/// Whether it may be another answer later: only where the specification of OTLP says so.
+/// Whether a retry may succeed: only where the specification of OTLP allows it.
 fn is_passing(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502 | 503 | 504)
 }

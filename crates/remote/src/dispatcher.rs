@@ -1,4 +1,4 @@
-//! Messages to one server, on their way: each is posted on its own, side by side with all others.
+//! Sends messages to one server: each is posted on its own, concurrently with all others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -10,20 +10,19 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use upstream::failure::Unreadable;
 use upstream::transport::{HttpSender, OutgoingMessage};
-use upstream::{CallError, Connection};
+use upstream::{CallError, Connection, Unreadable};
 
 use crate::error::RequestError;
 use crate::session::Session;
 use crate::sse::Endpoint;
 
-/// How long the server may take to hear that we are ready, before what follows is sent anyway.
+/// How long the server may take to accept `initialized`, before what follows is sent anyway.
 const INITIALIZED_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long any other notification, or an answer to a question of the server, may take to be delivered.
+/// How long any other notification, or a response to a server request, may take to be delivered.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(60);
-/// So many requests are under way at once, each on a connection of its own; more wait. What is no request never waits:
-/// it may be what a request under way is waiting for.
+/// How many requests are in flight at once, each on its own connection; more wait. Other messages never wait: a
+/// request in flight may be waiting for them.
 const MAX_CONCURRENT_REQUESTS: usize = 512;
 
 /// Where messages go.
@@ -32,24 +31,24 @@ pub(crate) enum Route {
     Older(Box<Endpoint>),
 }
 
-/// Takes messages to one server. A server that cannot be reached fails the call, not the connection: it may be back for
-/// the next.
+/// Sends messages to one server. An unreachable server fails the call, not the connection: it may be reachable for the
+/// next.
 pub(crate) struct RequestDispatcher {
     pub(crate) route: Route,
     connection: OnceLock<Weak<Connection>>,
     runtime: Handle,
     in_flight: Mutex<InFlight>,
-    /// Shut while the server is told that we are ready: nothing may overtake that.
+    /// False while `initialized` is sent: nothing may overtake it.
     is_open: watch::Sender<bool>,
     request_slots: Semaphore,
 }
 
-/// The messages that are not answered for.
+/// The messages in flight.
 #[derive(Default)]
 struct InFlight {
     tasks: HashMap<Key, Task>,
     last_notification: u64,
-    /// We are leaving; nothing more is posted.
+    /// The connection is closing; nothing more is posted.
     is_over: bool,
 }
 
@@ -61,16 +60,16 @@ enum Key {
 
 struct Task {
     handle: JoinHandle<()>,
-    /// Nobody waited for it any more when we last looked.
+    /// Its response was no longer wanted at the last check.
     is_abandoned: bool,
 }
 
-/// What a message says that is of interest on its way.
+/// The content of a message that matters for its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// We are ready: what follows must not come before it.
+    /// `initialized`: later messages must not overtake it.
     Ready,
-    /// The request with this number is given up.
+    /// The request with this number is cancelled.
     Cancelled(u64),
     Other,
 }
@@ -87,7 +86,7 @@ impl RequestDispatcher {
         })
     }
 
-    /// What comes back goes to `connection`.
+    /// Passes what comes back to `connection`.
     pub(crate) fn serve(&self, connection: &Arc<Connection>) {
         self.connection.get_or_init(|| Arc::downgrade(connection));
     }
@@ -100,14 +99,14 @@ impl RequestDispatcher {
         }
     }
 
-    /// Gives up everything under way, and waits until nothing of it is left.
+    /// Cancels everything in flight, and waits until it has ended.
     pub(crate) async fn stop(&self) {
         for task in self.give_up_all() {
             drop(task.await);
         }
     }
 
-    /// Gives up everything under way, and whatever else is to be posted.
+    /// Cancels everything in flight, and all later messages.
     pub(crate) fn give_up_all(&self) -> Vec<JoinHandle<()>> {
         let tasks = {
             let mut in_flight = self.lock();
@@ -121,8 +120,8 @@ impl RequestDispatcher {
         tasks.into_values().map(given_up).collect()
     }
 
-    /// Lets go of requests whose answer nobody wants any more, lest a server that never ends its answer holds them for
-    /// ever. One that was just answered gets until the next look to end in good order.
+    /// Drops requests whose response is no longer wanted, so that a server that never ends its response does not hold
+    /// them forever. One that was just answered has until the next check to end in order.
     pub(crate) fn tidy(&self) {
         match &self.route {
             Route::Streamable(session) => session.http.tidy(),
@@ -170,21 +169,21 @@ impl RequestDispatcher {
                 }
             }
             (None, Content::Ready) => {
-                self.tell(&connection, &message, INITIALIZED_TIMEOUT).await;
+                self.send_notification(&connection, &message, INITIALIZED_TIMEOUT).await;
                 self.is_open.send_replace(true);
             }
             (None, _) => {
                 self.wait_until_open().await;
-                self.tell(&connection, &message, NOTIFICATION_TIMEOUT).await;
+                self.send_notification(&connection, &message, NOTIFICATION_TIMEOUT).await;
             }
         }
     }
 
-    /// Delivers what needs no answer.
-    async fn tell(&self, connection: &Arc<Connection>, message: &OutgoingMessage, limit: Duration) {
+    /// Delivers a message that needs no response.
+    async fn send_notification(&self, connection: &Arc<Connection>, message: &OutgoingMessage, limit: Duration) {
         let delivered = timeout(limit, self.deliver(connection, message)).await;
         if let Err(request_error) = delivered.unwrap_or(Err(RequestError::NoAnswer)) {
-            tracing::debug!(server = %connection.server(), request_error = connection.hide(&request_error.to_string()), "a notification did not get through");
+            tracing::debug!(server = %connection.server(), request_error = connection.hide(&request_error.to_string()), "failed to send a notification");
         }
     }
 
@@ -193,7 +192,7 @@ impl RequestDispatcher {
             Route::Streamable(session) => session.post(connection, message).await,
             Route::Older(endpoint) => {
                 let url = endpoint.address().await?;
-                // Given up while there was no stream.
+                // Cancelled while there was no stream.
                 if message.number.is_some_and(|number| !connection.is_open(number)) {
                     return Ok(());
                 }
@@ -220,7 +219,7 @@ impl HttpSender for RequestDispatcher {
         match content {
             Content::Cancelled(number) => {
                 self.give_up(number);
-                // To a modern server the end of the connection says it all.
+                // For a modern server, closing the connection is the cancellation.
                 if self.is_modern() {
                     return;
                 }
@@ -273,7 +272,7 @@ impl Content {
     }
 }
 
-/// Takes a message off the table, however its task ended.
+/// Removes a message from the table, however its task ended.
 struct InFlightGuard<'e> {
     dispatcher: &'e RequestDispatcher,
     connection: &'e Connection,
@@ -284,7 +283,7 @@ impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         self.dispatcher.lock().tasks.remove(&self.key);
         if let (Key::Request(number), true) = (self.key, std::thread::panicking()) {
-            fail(self.connection, number, &RequestError::BrokeOff("the task that carried it broke".to_owned()));
+            fail(self.connection, number, &RequestError::BrokeOff("the task that sent it panicked".to_owned()));
         }
     }
 }
@@ -297,6 +296,7 @@ fn fail(connection: &Connection, number: u64, request_error: &RequestError) {
             server,
             problem: connection.hide(&request_error.to_string()),
             failure: request_error.failure(),
+            command: request_error.login_command(),
         },
     };
     connection.fail(number, &error);

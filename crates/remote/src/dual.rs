@@ -1,7 +1,8 @@
 //! Servers that speak both lifecycles: the modern handshake beside the legacy one, and one list for both.
 //!
-//! Requests of a modern client go to the modern handshake, those of a legacy client to the legacy one, so nothing has to be
-//! translated. What is offered must not depend on who asks: the modern handshake is used only while it lists the same items.
+//! Requests of a modern client use the modern handshake, those of a legacy client the legacy one, so nothing has to be
+//! translated. The lists must not depend on the client: the modern handshake is used only while it lists the same
+//! items.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +12,7 @@ use catalog::{Kind, Offer};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use upstream::connection::ConnectionContext;
-use upstream::failure::Cause;
-use upstream::{Connection, Handshake, Upstream, UpstreamObserver};
+use upstream::{Cause, Connection, ConnectionContext, Handshake, Upstream, UpstreamObserver};
 
 use crate::http::Http;
 use crate::transport_probe::{ServerSession, connect_modern};
@@ -23,18 +22,18 @@ const MODERN_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the lists of both handshakes may differ after a change before the modern one is no longer used.
 const LIST_AGREEMENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The modern handshake of a server that was also met in the legacy way.
+/// The modern handshake of a server that also has a legacy one.
 pub(crate) struct ModernSide {
     server_session: ServerSession,
     listener: JoinHandle<Cause>,
-    /// What it offered when it was met.
+    /// Its offer at the handshake.
     offer: Offer,
-    /// It was reported that the lists differ; once is enough.
+    /// A difference of the lists was reported; once is enough.
     has_reported: AtomicBool,
 }
 
 impl ModernSide {
-    /// Tries the modern handshake; nothing if the server has none.
+    /// Tries the modern handshake; `None` if the server has none.
     pub(crate) async fn connect(
         upstream: &Upstream,
         http: Http,
@@ -59,12 +58,12 @@ impl ModernSide {
         }
     }
 
-    /// What the server offers in both ways, as it was met.
+    /// The combined offer of both handshakes, at the start.
     pub(crate) fn joined_at_first(&self, legacy: &Connection, offer: Offer) -> Offer {
         self.joined(legacy, offer, &self.offer)
     }
 
-    /// Follows the changes of both handshakes; `changed` hears what the server offers in both ways.
+    /// Follows the changes of both handshakes; `changed` is called with the combined offer.
     pub(crate) async fn follow<T: Future<Output = ()>>(
         &self,
         upstream: &Upstream,
@@ -90,7 +89,7 @@ impl ModernSide {
         };
         let legacy_changed = |offer| {
             of_legacy.send_replace(offer);
-            // It need not say so in both ways.
+            // The server need not report it in both lifecycles.
             self.server_session.connection.note_change(&Kind::ALL);
             std::future::ready(())
         };
@@ -105,13 +104,13 @@ impl ModernSide {
         }
     }
 
-    /// Ends what is under way. There is no session to end.
+    /// Cancels what is in flight. There is no session to end.
     pub(crate) async fn leave(&self) {
         self.listener.abort();
         self.server_session.stop().await;
     }
 
-    /// What the server offers in both ways, where they agree; else what it offers in the legacy one, which is used for all.
+    /// The combined offer of both handshakes, where they agree; else the legacy one, which is used for all.
     fn joined(&self, legacy: &Connection, offer: Offer, modern: &Offer) -> Offer {
         let modern = self.server_session.screened(modern.clone());
         let joined = offer.clone().with_modern(&modern);
@@ -121,7 +120,8 @@ impl ModernSide {
                 tracing::warn!(
                     server = %legacy.server(),
                     list = kind.list_method(),
-                    "it lists other items in 2026-07-28 than in older revisions; requests of all clients are sent in an older one"
+                    "the server lists other items in 2026-07-28 than in older revisions; requests of all clients are \
+                     sent in an older one"
                 );
             }
             offer
@@ -140,7 +140,7 @@ fn agree(legacy: &Offer, modern: &Offer) -> bool {
 }
 
 async fn either_changed(one: &mut watch::Receiver<Arc<Offer>>, other: &mut watch::Receiver<Arc<Offer>>) {
-    // Neither sender ends before who waits here does.
+    // Neither sender is dropped before this task ends.
     tokio::select! {
         _ = one.changed() => {}
         _ = other.changed() => {}

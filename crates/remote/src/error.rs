@@ -1,51 +1,65 @@
-//! What can go wrong with a request to a server.
+//! The errors of a request to a server.
 
 use std::io;
 
 use hyper::StatusCode;
-use upstream::failure::RemoteFailure;
-use upstream::{Connection, OverLimit};
+use upstream::{Connection, OverLimit, RemoteFailure};
 
-/// How much of an unwelcome answer is shown.
+use crate::network::PrivateNetwork;
+
+/// Characters of an error response that are shown.
 const EXCERPT: usize = 200;
 
-/// What can go wrong with a request.
+/// Why a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum RequestError {
-    #[error("`{0}` is no address that can be reached over HTTP")]
+    #[error("`{0}` is not an HTTP address")]
     BadAddress(String),
-    #[error("its header `{0}` cannot be sent")]
+    #[error("its header `{0}` is not valid")]
     BadHeader(String),
-    #[error("no certificates to check it with: {0}")]
+    #[error("no root certificates are available: {0}")]
     NoCertificates(String),
-    #[error("it cannot be reached: {0}")]
+    #[error("it is unreachable: {0}")]
     Unreachable(String),
-    #[error("it wants other credentials (HTTP {status}{challenge})")]
+    #[error(transparent)]
+    PrivateNetwork(#[from] PrivateNetwork),
+    #[error("it requires other credentials (HTTP {status}{challenge})")]
     Unauthorized { status: StatusCode, challenge: String },
+    #[error("it requires a sign-in: {why}")]
+    SignInRequired {
+        /// Why, and the command that does it.
+        why: String,
+        /// That command alone.
+        command: String,
+    },
+    #[error("there is no access token for it right now: {0}")]
+    TokenUnavailable(String),
+    #[error("there is no access token for it: {0}")]
+    TokenFailed(String),
     #[error("{0}")]
     Loop(&'static str),
     #[error("it answered HTTP {status}{excerpt}")]
     Status { status: StatusCode, excerpt: String },
-    #[error("it redirects to another place ({0}), which is not followed")]
+    #[error("it redirects to another server ({0}), which is not followed")]
     RedirectedAway(String),
-    #[error("it is busy (HTTP {0})")]
+    #[error("it is overloaded (HTTP {0})")]
     Busy(String),
     #[error("it answered with {0} instead of JSON or an event stream")]
     ForeignAnswer(String),
-    #[error("its answer broke off: {0}")]
+    #[error("its response ended early: {0}")]
     BrokeOff(String),
-    #[error("its answer cannot be read: {0}")]
+    #[error("its response is not valid: {0}")]
     TooLarge(OverLimit),
     #[error("it did not answer the request")]
     NoAnswer,
-    #[error("it had forgotten us, and could not be met again: {0}")]
+    #[error("it ended the session, and a new one could not be established: {0}")]
     NotRenewed(String),
-    #[error("it forgets us again and again (HTTP {0})")]
+    #[error("it keeps ending the session (HTTP {0})")]
     Forgetful(StatusCode),
 }
 
 impl RequestError {
-    /// An answer that is no success, with the beginning of what the server said.
+    /// An error status, with the beginning of the response.
     pub(crate) fn status(status: StatusCode, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(&body[..body.len().min(4 * EXCERPT)]);
         let text = if is_web_page(&text) { words_of(&text) } else { text.into_owned() };
@@ -53,22 +67,32 @@ impl RequestError {
         Self::Status { status, excerpt: if excerpt.is_empty() { excerpt } else { format!(": {excerpt}") } }
     }
 
-    /// The connection broke while an answer was awaited or read: the server may have done what it was asked.
+    /// The server does not accept our credentials, and asks for those of the challenge.
+    pub(crate) fn unauthorized(status: StatusCode, challenge: &str) -> Self {
+        let challenge = if challenge.is_empty() { String::new() } else { format!(", {challenge}") };
+        Self::Unauthorized { status, challenge }
+    }
+
+    /// The connection broke while a response was awaited or read: the server may have carried out the request.
     pub(crate) fn broke_off(error: &dyn std::error::Error) -> Self {
         Self::BrokeOff(root_cause(error))
     }
 
-    /// There is no connection, so the server has seen nothing.
-    pub(crate) fn unreachable(error: &dyn std::error::Error) -> Self {
-        Self::Unreachable(root_cause(error))
+    /// There is no connection, so the server has received nothing.
+    pub(crate) fn unreachable(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        match causes.find_map(|cause| cause.downcast_ref::<PrivateNetwork>()) {
+            Some(refused) => Self::PrivateNetwork(refused.clone()),
+            None => Self::Unreachable(root_cause(error)),
+        }
     }
 
-    /// The same, met when we introduced ourselves anew.
+    /// The same, during a new handshake.
     pub(crate) fn at_renewal(self) -> Self {
         if self.left_untouched() { self } else { Self::NotRenewed(self.to_string()) }
     }
 
-    /// Whether this is how a server answers that speaks another dialect.
+    /// Whether this is the response of a server with another transport.
     pub(crate) fn is_foreign(&self) -> bool {
         match self {
             Self::Status { status, .. } => status.is_client_error(),
@@ -77,7 +101,16 @@ impl RequestError {
         }
     }
 
-    /// Whether this is how a server answers that does not know our session any more.
+    /// Whether the server demands credentials, which it would demand with every transport.
+    pub(crate) fn is_about_access(&self) -> bool {
+        match self {
+            Self::SignInRequired { .. } | Self::TokenUnavailable(_) | Self::TokenFailed(_) => true,
+            Self::Unauthorized { status, .. } => *status == StatusCode::UNAUTHORIZED,
+            _ => false,
+        }
+    }
+
+    /// Whether this is the response of a server that has lost our session.
     pub(crate) fn means_forgotten(&self) -> bool {
         match self {
             Self::Status { status: StatusCode::NOT_FOUND, .. } => true,
@@ -88,7 +121,7 @@ impl RequestError {
         }
     }
 
-    /// Whether the server certainly did not do what it was asked.
+    /// Whether the server certainly did not carry out the request.
     pub(crate) fn left_untouched(&self) -> bool {
         !matches!(
             self,
@@ -96,12 +129,12 @@ impl RequestError {
         )
     }
 
-    /// Whether nobody may be there any more.
+    /// Whether the server may be unreachable.
     pub(crate) fn is_silence(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::BrokeOff(_) | Self::NoAnswer | Self::NotRenewed(_))
     }
 
-    /// Lets whoever watches the server know that it may be gone.
+    /// Reports to the supervisor that the server may have disconnected.
     pub(crate) fn report_liveness(&self, connection: &Connection) {
         let why = || connection.hide(&self.to_string());
         match self {
@@ -111,10 +144,21 @@ impl RequestError {
         }
     }
 
-    /// What has become of a call that met it.
+    /// The command that signs in, if that is what has to be done.
+    pub(crate) fn login_command(&self) -> Option<String> {
+        match self {
+            Self::SignInRequired { command, .. } => Some(command.clone()),
+            _ => None,
+        }
+    }
+
+    /// What a call with this error fails with.
     pub(crate) fn failure(&self) -> RemoteFailure {
         match self {
+            Self::SignInRequired { .. } => RemoteFailure::SignInRequired,
             Self::Unauthorized { .. }
+            | Self::TokenFailed(_)
+            | Self::PrivateNetwork(_)
             | Self::Loop(_)
             | Self::Status { .. }
             | Self::RedirectedAway(_)
@@ -130,22 +174,22 @@ impl RequestError {
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
-        // "Deadline has elapsed" says neither whose nor of what.
+        // "Deadline has elapsed" names neither the subject nor the operation.
         if source.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            return "its machine does not answer".to_owned();
+            return "its host does not respond".to_owned();
         }
         cause = source;
     }
     cause.to_string()
 }
 
-/// Whether what came instead of an answer is a page for people.
+/// Whether a response is a web page for people.
 fn is_web_page(text: &str) -> bool {
     let begin: String = text.trim_start().chars().take(9).collect::<String>().to_ascii_lowercase();
     begin.starts_with("<!doctype") || begin.starts_with("<html")
 }
 
-/// The words of a web page, without its markup.
+/// The text of a web page, without its markup.
 fn words_of(page: &str) -> String {
     let mut words = String::new();
     let mut is_markup = false;

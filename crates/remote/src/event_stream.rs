@@ -1,4 +1,4 @@
-//! Streams of events: read to their end, and taken up again where they broke.
+//! Event streams: read to their end, and resumed where they broke.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,32 +14,32 @@ use crate::body::Body;
 use crate::error::RequestError;
 use crate::http::Media;
 
-/// How long to wait before a stream is opened again, when the server does not say; and the bounds of what it says.
+/// The delay before a stream is opened again, if the server sends none; and the bounds of what it sends.
 pub(crate) const DEFAULT_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(20);
 pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Bytes of an event's id. It goes back to the server in a header.
+/// Bytes of an event's id. It is sent back to the server in a header.
 const MAX_EVENT_ID_BYTES: usize = 8 << 10;
 
-/// Where a stream stands.
+/// The position in a stream.
 #[derive(Debug, Default)]
 pub(crate) struct StreamPosition {
     pub(crate) id: Option<HeaderValue>,
     retry: Option<Duration>,
-    /// How many messages have come.
+    /// How many messages have arrived.
     pub(crate) messages: usize,
 }
 
 impl StreamPosition {
-    /// How long to wait before the stream is opened again, when it was `in_vain` this often.
+    /// The delay before the stream is opened again, after `in_vain` unsuccessful attempts.
     pub(crate) fn pause(&self, in_vain: u32) -> Duration {
         let unless_told = (DEFAULT_RETRY_DELAY * 2_u32.saturating_pow(in_vain.min(4))).min(MAX_RETRY_DELAY);
         self.retry.unwrap_or(unless_told).clamp(MIN_RETRY_DELAY, MAX_RETRY_DELAY)
     }
 }
 
-/// Hands every message of a stream over, as being about the request of that number, and notes where the stream stands.
+/// Delivers every message of a stream, as belonging to the request of that number, and records the position.
 pub(crate) async fn read(
     connection: &Arc<Connection>,
     mut body: Body,
@@ -67,7 +67,7 @@ pub(crate) async fn read(
     Ok(())
 }
 
-/// The first message of an answer that is itself an answer: what it says on the way is not of interest.
+/// The first message of a stream that is a response; earlier messages are ignored.
 pub(crate) async fn first_answer(
     connection: &Arc<Connection>,
     response: Response<Body>,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_news_is_opened_less_and_less_often() {
+    fn a_stream_without_events_is_reopened_less_and_less_often() {
         let pauses: Vec<u64> = [0, 1, 2, 9].map(|in_vain| StreamPosition::default().pause(in_vain).as_secs()).into();
         assert_eq!(pauses, [1, 2, 4, 16]);
     }

@@ -1,4 +1,4 @@
-//! Requests to one server: its address, our headers, and asking again where that is wanted and safe.
+//! Requests to one server: its address, our headers, and retries where they are requested and safe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use catalog::Remote;
 use http_body_util::Full;
 use hyper::header::{
-    ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
 };
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode, Uri};
@@ -16,40 +16,43 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use upstream::loop_detection::{self, LoopDetector};
 
+use crate::authorization::{Authorization, challenges};
 use crate::body::Body;
 use crate::error::RequestError;
 use crate::pool::Pool;
 
-/// How often a server that says it is busy is asked, the first time included.
+/// How many attempts a busy server gets, including the first one.
 const MAX_ATTEMPTS: u32 = 4;
-/// A busy server is left alone for so long at least, whatever it says.
+/// The minimum delay before a retry at a busy server, whatever it requests.
 const MIN_BUSY_DELAY: Duration = Duration::from_secs(1);
-/// The longest a busy server can make us wait for one more try.
+/// The maximum delay that a busy server can request.
 const MAX_BUSY_DELAY: Duration = Duration::from_secs(10);
 const MAX_REDIRECTS: usize = 3;
 
 const LOOP_HEADER: HeaderName = HeaderName::from_static(loop_detection::HEADER);
 
-/// One server's address and what we send along.
+/// One server's address and our headers.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
     pool: Arc<Pool>,
     pub(crate) url: Uri,
     headers: HeaderMap,
-    /// Told to MCP servers only.
+    /// The sign-in of the server, if it can have one.
+    authorization: Option<Authorization>,
+    /// Sent to MCP servers only.
     loop_detector: Option<Arc<LoopDetector>>,
-    /// Why the server must not be one of ours, once that is known.
+    /// Why the server must not be one of ours, once that is detected.
     detected_loop: Arc<watch::Sender<Option<&'static str>>>,
 }
 
-/// A request, to be sent as often as it takes.
+/// A request, to be sent as often as needed.
 #[derive(Debug, Clone)]
 pub(crate) struct OutgoingRequest<'e> {
     pub(crate) method: Method,
     pub(crate) url: &'e Uri,
-    /// What all requests of this kind say.
+    /// The headers of all requests of this kind.
     pub(crate) headers: &'e HeaderMap,
-    /// What only this one says.
+    /// The headers of this request alone.
     pub(crate) own_headers: &'e [(HeaderName, HeaderValue)],
     pub(crate) body: Bytes,
 }
@@ -57,7 +60,7 @@ pub(crate) struct OutgoingRequest<'e> {
 impl Http {
     pub(crate) fn new(remote: &Remote) -> Result<Self, RequestError> {
         let bad = || RequestError::BadAddress(remote.place());
-        // What is behind `#` is not sent.
+        // The part after `#` is not sent.
         let url: Uri = remote.url.value.split('#').next().unwrap_or_default().parse().map_err(|_| bad())?;
         let host = url.host().ok_or_else(bad)?;
         let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
@@ -75,20 +78,26 @@ impl Http {
             }
         }
         let detected_loop = Arc::new(watch::Sender::new(None));
-        Ok(Self { pool: Arc::new(Pool::new(&url)?), url, headers, loop_detector: None, detected_loop })
+        let pool = Arc::new(Pool::new(&url)?);
+        Ok(Self { pool, url, headers, authorization: None, loop_detector: None, detected_loop })
     }
 
-    /// The same with every request saying which aggregators it comes from.
+    /// The same with the loop detection header in every request.
     pub(crate) fn of(self, loop_detector: Arc<LoopDetector>) -> Self {
         Self { loop_detector: Some(loop_detector), ..self }
     }
 
-    /// Tells when the server turns out to be this aggregator, or one that uses it.
+    /// The same with the token of a sign-in in every request.
+    pub(crate) fn authorized(self, authorization: Option<Authorization>) -> Self {
+        Self { authorization, ..self }
+    }
+
+    /// Is notified when the server turns out to be this aggregator, or one that uses it.
     pub(crate) fn detected_loop(&self) -> watch::Receiver<Option<&'static str>> {
         self.detected_loop.subscribe()
     }
 
-    /// What every request with a body says.
+    /// The headers of every request with a body.
     pub(crate) fn post_headers(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -96,14 +105,14 @@ impl Http {
         headers
     }
 
-    /// What every request for a stream says.
+    /// The headers of every request for a stream.
     pub(crate) fn get_headers(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers
     }
 
-    /// Asks for the address once, and tells how that was answered.
+    /// Requests the address once, and returns the status.
     pub(crate) async fn look(&self) -> Result<StatusCode, RequestError> {
         let mut headers = self.headers.clone();
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
@@ -120,10 +129,10 @@ impl Http {
         Ok(status)
     }
 
-    /// Sends a request with JSON, or nothing, in it once. Whatever comes back is an answer.
+    /// Sends a request with JSON, or without a body, once. Any status is a response.
     pub(crate) async fn once(&self, method: Method, body: Bytes) -> Result<Response<Body>, RequestError> {
         let mut headers = self.headers.clone();
-        // Who wants something else says so.
+        // A configured header takes precedence.
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json"));
         if !body.is_empty() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -132,14 +141,14 @@ impl Http {
         self.pool.send(outgoing.request(&self.url)).await
     }
 
-    /// What every request says whose body is of that type.
+    /// The headers of every request whose body is of that type.
     pub(crate) fn headers_for(&self, content_type: HeaderValue) -> HeaderMap {
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, content_type);
         headers
     }
 
-    /// Sends a body once, whatever is said to it.
+    /// Sends a body once, whatever the status is.
     pub(crate) async fn post_once(&self, headers: &HeaderMap, body: Bytes) -> Result<Response<Body>, RequestError> {
         let outgoing = OutgoingRequest { method: Method::POST, url: &self.url, headers, own_headers: &[], body };
         self.pool.send(outgoing.request(&self.url)).await
@@ -150,7 +159,7 @@ impl Http {
         self.pool.tidy();
     }
 
-    /// Another address of the same server, as it names it itself. Other places are not gone to.
+    /// Another address of the same server, which the server itself names. Other hosts are refused.
     pub(crate) fn relative(&self, reference: &str) -> Result<Uri, RequestError> {
         let away = || RequestError::RedirectedAway(reference.split(['?', '#']).next().unwrap_or_default().to_owned());
         let reference = reference.split('#').next().unwrap_or_default();
@@ -161,11 +170,11 @@ impl Http {
             return if is_same { Ok(target) } else { Err(away()) };
         }
         let path = match reference.as_bytes() {
-            // Nothing at all, or the name of another host.
+            // Empty, or another host.
             [] | [b'/', b'/', ..] => return Err(away()),
             [b'/', ..] => reference.to_owned(),
             [b'?', ..] => format!("{}{reference}", self.url.path()),
-            // A name beside our own address.
+            // Relative to our own address.
             _ => format!("{}/{reference}", self.url.path().rsplit_once('/').map_or("", |(folder, _)| folder)),
         };
         let mut parts = self.url.clone().into_parts();
@@ -173,17 +182,21 @@ impl Http {
         Uri::from_parts(parts).map_err(|_| away())
     }
 
-    /// Sends a request until it gets an answer that means something: a busy server is asked again after the pause it
-    /// wants, a redirect within the same origin is followed. Both say that the request was not carried out; a request
-    /// that may have been is never sent again.
+    /// Sends a request until it gets a final response: a busy server is retried after the delay it requests, a
+    /// redirect within the same origin is followed, and a server that refuses the token of its sign-in gets another one
+    /// once. All of these mean that the request was not carried out; a request that may have been is never sent again.
     pub(crate) async fn send(&self, outgoing: OutgoingRequest<'_>) -> Result<Response<Body>, RequestError> {
         let (mut redirected, mut redirects, mut tries) = (None, 0, 0);
+        let mut token = self.authorization.as_ref().map(Authorization::token);
         loop {
             let mut request = outgoing.request(redirected.as_ref().unwrap_or(outgoing.url));
+            if let Some(header) = token.as_ref().and_then(|token| token.header.clone()) {
+                request.headers_mut().insert(AUTHORIZATION, header);
+            }
             if let Some(lineage) = self.loop_detector.as_ref().and_then(|it| HeaderValue::from_str(&it.value()).ok()) {
                 request.headers_mut().insert(LOOP_HEADER, lineage);
             }
-            let response = self.pool.send(request).await?;
+            let mut response = self.pool.send(request).await?;
             let status = response.status();
             if let Some(why) = self.refused_as_loop(&response) {
                 self.detected_loop.send_replace(Some(why));
@@ -204,35 +217,42 @@ impl Http {
                     let wanted = pause_wanted(&response);
                     if let Some(wanted) = wanted.filter(|&wanted| wanted > MAX_BUSY_DELAY) {
                         let wanted = wanted.as_secs();
-                        return Err(RequestError::Busy(format!("{status}; it wants to be left alone for {wanted} s")));
+                        return Err(RequestError::Busy(format!("{status}; it asks to retry after {wanted} s")));
                     }
                     if tries == MAX_ATTEMPTS {
-                        return Err(RequestError::Busy(format!("{status}; it was asked {tries} times")));
+                        return Err(RequestError::Busy(format!("{status}; {tries} attempts failed")));
                     }
                     response.into_body().discard().await;
                     sleep(wanted.unwrap_or(MIN_BUSY_DELAY * tries).max(MIN_BUSY_DELAY)).await;
                 }
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                    let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
-                    let challenge = challenge.map_or_else(String::new, |challenge| format!(", {challenge}"));
-                    return Err(RequestError::Unauthorized { status, challenge });
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => match (&self.authorization, &token) {
+                    // The end of a session is not worth a refresh.
+                    (Some(authorization), Some(used)) if outgoing.method != Method::DELETE => {
+                        // Boxed: it is rare, and large.
+                        token = Some(Box::pin(authorization.after_refusal(used, response)).await?);
+                    }
+                    _ => return Err(RequestError::unauthorized(status, &challenges(response.headers()).join(", "))),
+                },
+                _ => {
+                    // Its text may repeat the token.
+                    token.and_then(|token| response.extensions_mut().insert(token));
+                    return Ok(response);
                 }
-                _ => return Ok(response),
             }
         }
     }
 }
 
 impl Http {
-    /// Whether an aggregator refuses because it found itself among those the request comes from, and what that means.
+    /// Whether an aggregator refuses because it found itself among the senders of the request, and what that means.
     fn refused_as_loop(&self, response: &Response<Body>) -> Option<&'static str> {
         let name = response.headers().get(LOOP_HEADER).filter(|_| response.status() == StatusCode::LOOP_DETECTED)?;
         let is_us =
             self.loop_detector.as_ref().is_some_and(|loop_detector| name.as_bytes() == loop_detector.name().as_bytes());
         Some(if is_us {
-            "it is this aggregator itself, or leads back to it; it cannot be a server of itself"
+            "it is this aggregator itself, or leads back to it; an aggregator cannot be a server of itself"
         } else {
-            "it is an aggregator that uses this one, so it cannot be one of its servers: that would be a circle"
+            "it is an aggregator that uses this one, so it cannot be one of its servers: that would be a loop"
         })
     }
 }
@@ -250,14 +270,14 @@ impl OutgoingRequest<'_> {
         request
     }
 
-    /// Whether it may be sent again after a server said that it is busy. Without a word on when to come back,
-    /// "unavailable" may also come from something in between that lost the server in the middle of the request.
+    /// Whether it may be sent again after a server reported that it is busy. Without `Retry-After`, "unavailable" may
+    /// also come from a proxy that lost the server during the request.
     fn may_follow(&self, busy: &Response<Body>) -> bool {
         let is_untouched = busy.status() == StatusCode::TOO_MANY_REQUESTS || busy.headers().contains_key(RETRY_AFTER);
         is_untouched || self.may_be_repeated()
     }
 
-    /// Whether it does no harm to be carried out twice.
+    /// Whether it may safely be carried out twice.
     fn may_be_repeated(&self) -> bool {
         let asks = || {
             let Envelope { kind: Kind::Request { method, .. }, .. } = Envelope::scan(&self.body).ok()? else {
@@ -277,7 +297,7 @@ fn pause_wanted(response: &Response<Body>) -> Option<Duration> {
     response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// What kind of answer it is.
+/// The media type of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Media {
     Json,
@@ -306,7 +326,7 @@ mod tests {
 
     fn at(url: &str, headers: &[(&str, &str)]) -> Result<Http, RequestError> {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Http::new(&Remote { url: url.into(), headers, dialect: catalog::Dialect::Unknown })
+        Http::new(&Remote::at(url, headers))
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Connections to one server, kept for the next request.
 //!
-//! hyper would have a task of its own for each connection. Here whoever has sent a request moves its connection along
-//! while it waits for the answer, so no other task is woken on the way; and an idle connection is looked at only when it
-//! is wanted again.
+//! hyper would use a separate task for each connection. Here the task that has sent a request polls its connection
+//! while it waits for the response, so no other task is woken; and an idle connection is polled only when it is needed
+//! again.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,20 +18,22 @@ use hyper::rt::{Read, Write};
 use hyper::{Request, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
+use oauth::Network;
 use tokio::time::{Instant, timeout};
 use tower_service::Service;
 
 use crate::body::Body;
 use crate::error::RequestError;
+use crate::network::{Resolver, check_literal};
 
-/// How long it may take until a server's machine answers at all. One that is there does so in a fraction of that.
+/// How long a server's machine may take to accept a TCP connection. A reachable one takes a fraction of that.
 const REACH_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long it may take until there is a connection: looking up the address and agreeing on keys included.
+/// How long a connection may take in total: DNS lookup and TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long an idle connection is kept, and how many.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_IDLE: usize = 64;
-/// A server that says for how long it keeps connections may count differently.
+/// A server that declares how long it keeps connections may measure differently.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -47,26 +49,35 @@ pub(crate) struct Pool {
 /// How connections are made. Without TLS no certificates are needed, and not every machine has some.
 #[derive(Debug, Clone)]
 enum Dialer {
-    Plain(HttpConnector),
-    Tls(HttpsConnector<HttpConnector>),
+    Plain(TcpConnector),
+    Tls(TlsConnector),
 }
+
+type TcpConnector = HttpConnector<Resolver>;
+type TlsConnector = HttpsConnector<TcpConnector>;
 
 /// One connection.
 pub(crate) struct PooledConnection {
     sender: SendRequest<Full<Bytes>>,
-    /// What moves bytes in both directions; nothing once the connection has ended.
+    /// Moves bytes in both directions; `None` once the connection has ended.
     work: Option<Work>,
-    /// From then on the server may close it any moment.
+    /// After this the server may close it at any moment.
     use_until: Instant,
 }
 
 type Work = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 impl Pool {
-    /// No connection yet to the server at `address`.
+    /// A pool without connections for the server at `address`.
     pub(crate) fn new(address: &Uri) -> Result<Self, RequestError> {
+        Self::within(Network::Any, address)
+    }
+
+    /// The same with limits on the addresses that connections are made to.
+    pub(crate) fn within(network: Network, address: &Uri) -> Result<Self, RequestError> {
+        check_literal(network, address)?;
         let is_safe = address.scheme() == Some(&Scheme::HTTPS);
-        let connector = if is_safe { Dialer::Tls(tls()?) } else { Dialer::Plain(tcp()) };
+        let connector = if is_safe { Dialer::Tls(tls(network)?) } else { Dialer::Plain(tcp(network)) };
         Ok(Self { origin: address.clone(), connector, idle: Mutex::default() })
     }
 
@@ -83,6 +94,15 @@ impl Pool {
             }
         }
         let connection = self.connect().await?;
+        self.send_first(connection, request).await
+    }
+
+    /// Sends a request on a new connection.
+    pub(crate) async fn send_first(
+        self: &Arc<Self>,
+        connection: PooledConnection,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Body>, RequestError> {
         self.send_on(connection, Instant::now(), request).await.map_err(|unsent| match unsent.request {
             Some(_) => RequestError::unreachable(&unsent.error),
             None => RequestError::broke_off(&unsent.error),
@@ -113,7 +133,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection for the next request, if it can take one.
+    /// Keeps a connection for the next request, if it can be reused.
     pub(crate) fn keep(&self, mut connection: PooledConnection, cx: &mut Context<'_>) {
         if connection.is_ready(cx) {
             let mut idle = self.lock();
@@ -140,7 +160,8 @@ impl Pool {
         }
     }
 
-    async fn connect(&self) -> Result<PooledConnection, RequestError> {
+    /// A new connection.
+    pub(crate) async fn connect(&self) -> Result<PooledConnection, RequestError> {
         let connecting = async {
             match self.connector.clone() {
                 Dialer::Plain(connector) => begin(connector, self.origin.clone()).await,
@@ -157,14 +178,14 @@ impl Pool {
     }
 }
 
-/// A request that got no answer; it is here again if nothing of it was sent.
+/// A request that got no response; it is returned if nothing of it was sent.
 struct Unsent {
     request: Option<Box<Request<Full<Bytes>>>>,
     error: hyper::Error,
 }
 
 impl PooledConnection {
-    /// Lets bytes move.
+    /// Polls the connection.
     pub(crate) fn move_along(&mut self, cx: &mut Context<'_>) {
         move_along(&mut self.work, cx);
     }
@@ -184,7 +205,7 @@ impl std::fmt::Debug for PooledConnection {
     }
 }
 
-/// How a connection ended is told to whoever waits for an answer on it.
+/// The end of a connection is reported to the request that waits on it.
 fn move_along(work: &mut Option<Work>, cx: &mut Context<'_>) {
     if work.as_mut().is_some_and(|work| work.as_mut().poll(cx).is_ready()) {
         *work = None;
@@ -204,7 +225,7 @@ where
     Ok(PooledConnection { sender, work: Some(Box::pin(work)), use_until: Instant::now() })
 }
 
-/// For how long a server keeps a connection after such an answer, as far as it says so.
+/// How long a server keeps a connection after such a response, as far as it declares it.
 fn keep_alive_timeout(headers: &HeaderMap) -> Duration {
     let said = || {
         let value = headers.get(KEEP_ALIVE)?.to_str().ok()?;
@@ -214,10 +235,18 @@ fn keep_alive_timeout(headers: &HeaderMap) -> Duration {
     said().map_or(IDLE_TIMEOUT, |said| said.saturating_sub(KEEP_ALIVE_MARGIN).min(IDLE_TIMEOUT))
 }
 
-fn tls() -> Result<HttpsConnector<HttpConnector>, RequestError> {
-    static TLS: OnceLock<Result<HttpsConnector<HttpConnector>, RequestError>> = OnceLock::new();
-    let made = TLS.get_or_init(|| {
-        let mut tcp = tcp();
+/// Made once for each kind of limit: reading the root certificates takes a while.
+fn tls(network: Network) -> Result<TlsConnector, RequestError> {
+    static ANY: OnceLock<Result<TlsConnector, RequestError>> = OnceLock::new();
+    static PUBLIC_OR_LOOPBACK: OnceLock<Result<TlsConnector, RequestError>> = OnceLock::new();
+    static PUBLIC: OnceLock<Result<TlsConnector, RequestError>> = OnceLock::new();
+    let made = match network {
+        Network::Any => &ANY,
+        Network::PublicOrLoopback => &PUBLIC_OR_LOOPBACK,
+        Network::Public => &PUBLIC,
+    };
+    let made = made.get_or_init(|| {
+        let mut tcp = tcp(network);
         tcp.enforce_http(false);
         let tls = HttpsConnectorBuilder::new()
             .with_native_roots()
@@ -230,8 +259,8 @@ fn tls() -> Result<HttpsConnector<HttpConnector>, RequestError> {
     made.clone()
 }
 
-fn tcp() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
+fn tcp(network: Network) -> TcpConnector {
+    let mut tcp = HttpConnector::new_with_resolver(Resolver::new(network));
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(REACH_TIMEOUT));
     tcp

@@ -1,17 +1,17 @@
-//! Whether somebody is well at an address: where servers are watched from outside.
+//! Health checks of an address.
 
 use std::pin::Pin;
 use std::time::Duration;
 
-use catalog::{Dialect, Remote};
+use catalog::Remote;
 use hyper::StatusCode;
 use tokio::time::timeout;
 use upstream::ProbeResult;
 
 use crate::http::Http;
 
-/// Looks at an address, for [`upstream::Probe`]. Only 200 is well. Redirects are not followed: who answers one does not say
-/// how anybody is.
+/// Checks an address, for [`upstream::Probe`]. Only 200 is healthy. Redirects are not followed: a redirect does not
+/// report the health of the server.
 pub fn probe(url: String, limit: Duration) -> Pin<Box<dyn Future<Output = ProbeResult> + Send>> {
     Box::pin(async move {
         match timeout(limit, look(&url)).await {
@@ -22,7 +22,7 @@ pub fn probe(url: String, limit: Duration) -> Pin<Box<dyn Future<Output = ProbeR
 }
 
 async fn look(url: &str) -> ProbeResult {
-    let remote = Remote { url: url.into(), headers: Vec::new(), dialect: Dialect::Unknown };
+    let remote = Remote::at(url, Vec::new());
     let http = match Http::new(&remote) {
         Ok(http) => http,
         Err(error) => return ProbeResult::Unhealthy(error.to_string()),
@@ -31,7 +31,7 @@ async fn look(url: &str) -> ProbeResult {
         Ok(StatusCode::OK) => ProbeResult::Healthy,
         Ok(status) if status.is_server_error() => ProbeResult::Unhealthy(format!("it answered HTTP {status}")),
         Ok(status) => {
-            let what = format!("it answered HTTP {status}, and only 200 is healthy; is it the right address?");
+            let what = format!("it answered HTTP {status}, but only 200 counts as healthy; check the address");
             match status {
                 StatusCode::NOT_FOUND | StatusCode::GONE => ProbeResult::Missing(what),
                 _ => ProbeResult::Unhealthy(what),

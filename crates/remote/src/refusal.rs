@@ -1,14 +1,16 @@
-//! Answers that are no success: what they mean, and what of them is an answer all the same.
+//! Error responses: what they mean, and which of them contain a JSON-RPC response.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hyper::http::response::Parts;
 use hyper::{Response, StatusCode};
 use protocol::reply::code;
 use protocol::scan::member;
 use protocol::{Envelope, Kind};
 use upstream::Connection;
 
+use crate::authorization::RequestToken;
 use crate::body::Body;
 use crate::error::RequestError;
 use crate::event_stream::one_line;
@@ -17,34 +19,41 @@ use crate::http::Media;
 /// Bytes of one that is only shown.
 const MAX_SHOWN_BYTES: usize = 1 << 20;
 
-/// An answer that is no success.
+/// An error response.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
     is_json: bool,
     body: Bytes,
+    /// The token of the request.
+    token: Option<RequestToken>,
 }
 
 impl Refusal {
     /// One that is shown, and answers no request.
     pub(crate) async fn read(response: Response<Body>) -> Result<Self, RequestError> {
-        let (status, is_json) = (response.status(), Media::of(response.headers()) == Media::Json);
-        Ok(Self { status, is_json, body: response.into_body().within(MAX_SHOWN_BYTES).await? })
+        let (head, body) = response.into_parts();
+        Ok(Self::new(head, body.within(MAX_SHOWN_BYTES).await?))
     }
 
-    /// One that may hold the answer to the request of that number.
+    /// One that may contain the response to the request of that number.
     pub(crate) async fn read_for(
         connection: &Arc<Connection>,
         number: Option<u64>,
         response: Response<Body>,
     ) -> Result<Self, RequestError> {
-        let (status, is_json) = (response.status(), Media::of(response.headers()) == Media::Json);
-        let body = response.into_body().message(&mut connection.incoming(number)).await?;
-        Ok(Self { status, is_json, body })
+        let (head, body) = response.into_parts();
+        Ok(Self::new(head, body.message(&mut connection.incoming(number)).await?))
     }
 
-    /// Whether a request in a session was refused because the server does not know the session. It should say 404, but
-    /// many say 400 and tell the rest in words. One that answers the very request that it has no such method, knows us.
+    fn new(mut head: Parts, body: Bytes) -> Self {
+        let is_json = Media::of(&head.headers) == Media::Json;
+        Self { status: head.status, is_json, body, token: head.extensions.remove() }
+    }
+
+    /// Whether a request in a session was refused because the server does not know the session. The status should be
+    /// 404, but many servers use 400 and explain it in the text. One that responds to this very request that the
+    /// method does not exist, knows our session.
     pub(crate) fn means_forgotten(&self, number: Option<u64>) -> bool {
         match self.status {
             StatusCode::NOT_FOUND => !(self.answers(number) && self.error_code() == Some(code::METHOD_NOT_FOUND)),
@@ -53,8 +62,8 @@ impl Refusal {
         }
     }
 
-    /// Whether it is still that, now that we have introduced ourselves anew. An error of its own that does not speak of
-    /// sessions is about something else.
+    /// Whether it still means that after a new handshake. An error object that does not mention sessions is about
+    /// something else.
     pub(crate) fn insists(&self, number: Option<u64>) -> bool {
         self.means_forgotten(number) && (self.speaks_of_session() || !self.answers(number))
     }
@@ -63,17 +72,17 @@ impl Refusal {
         self.body.windows(7).take(1000).any(|word| word.eq_ignore_ascii_case(b"session"))
     }
 
-    /// How it was refused.
+    /// The status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Whether the headers of a request did not fit its body, in the server's opinion.
+    /// Whether the server reports that the headers of a request did not match its body.
     pub(crate) fn is_header_mismatch(&self) -> bool {
         self.is_json && self.error_code() == Some(code::HEADER_MISMATCH)
     }
 
-    /// A refusal may still carry an answer in JSON-RPC, which is then the answer.
+    /// Delivers a JSON-RPC response that an error response may contain.
     pub(crate) async fn hand_over(self, connection: &Arc<Connection>, number: Option<u64>) -> Result<(), RequestError> {
         if self.answers(number) {
             connection.take(one_line(self.body), number).await;
@@ -83,10 +92,16 @@ impl Refusal {
     }
 
     pub(crate) fn into_error(self) -> RequestError {
-        RequestError::status(self.status, &self.body)
+        match self.token {
+            Some(token) => {
+                let text = token.hide(&String::from_utf8_lossy(&self.body));
+                RequestError::status(self.status, text.as_bytes())
+            }
+            None => RequestError::status(self.status, &self.body),
+        }
     }
 
-    /// Whether it is the answer to the request of that number.
+    /// Whether it is the response to the request of that number.
     fn answers(&self, number: Option<u64>) -> bool {
         let Some(number) = number.filter(|_| self.is_json) else { return false };
         match Envelope::scan(&self.body) {
@@ -110,7 +125,7 @@ mod tests {
 
     fn refusal(status: u16, body: &'static str) -> Refusal {
         let status = StatusCode::from_u16(status).unwrap();
-        Refusal { status, is_json: true, body: Bytes::from_static(body.as_bytes()) }
+        Refusal { status, is_json: true, body: Bytes::from_static(body.as_bytes()), token: None }
     }
 
     #[test]

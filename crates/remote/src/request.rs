@@ -1,49 +1,49 @@
-//! One request to a program that is no MCP server, such as a service of ours: sent once, answered whole.
+//! One request to a program that is no MCP server, such as a service of ours: sent once, with a complete response.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Dialect, Remote};
+use catalog::Remote;
 use hyper::{Method, StatusCode};
 use tokio::time::timeout;
 
 use crate::error::RequestError;
 use crate::http::Http;
 
-/// A request. It has no `Debug`, for its headers may hold a token.
+/// A request. It has no `Debug`, because its headers may contain a token.
 #[derive(Clone)]
 pub struct Request {
-    /// What is to be done.
+    /// The HTTP method.
     pub method: Method,
-    /// Where.
+    /// The URL.
     pub url: String,
-    /// What is said beside it.
+    /// Additional headers.
     pub headers: Vec<(String, String)>,
-    /// JSON, or nothing.
+    /// JSON, or empty.
     pub body: Bytes,
 }
 
-/// What came back, whatever it says.
+/// A response, whatever its status.
 #[derive(Debug, Clone)]
 pub struct Response {
     /// How it went.
     pub status: StatusCode,
-    /// All of it.
+    /// The complete body.
     pub body: Bytes,
 }
 
-/// Why nothing came back.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum NoResponse {
-    /// Nobody is there; nothing was done.
+    /// The server is unreachable; nothing was done.
     #[error("{0}")]
     Unreachable(String),
-    /// Something was sent, so it may have been done.
+    /// Something was sent, so it may have been carried out.
     #[error("{0}")]
     Lost(String),
 }
 
-/// Sends a request once, and waits for its answer for so long.
+/// Sends a request once, and waits for its response within the limit.
 pub async fn request(request: Request, limit: Duration) -> Result<Response, NoResponse> {
     let answered = timeout(limit, send(request)).await;
     answered.unwrap_or_else(|_| Err(NoResponse::Lost(format!("it did not answer within {} s", limit.as_secs()))))
@@ -51,8 +51,7 @@ pub async fn request(request: Request, limit: Duration) -> Result<Response, NoRe
 
 async fn send(request: Request) -> Result<Response, NoResponse> {
     let Request { method, url, headers, body } = request;
-    let http =
-        Http::new(&Remote { url: url.as_str().into(), headers, dialect: Dialect::Unknown }).map_err(no_response)?;
+    let http = Http::new(&Remote::at(&url, headers)).map_err(no_response)?;
     let response = http.once(method, body).await.map_err(no_response)?;
     let status = response.status();
     Ok(Response { status, body: response.into_body().whole().await.map_err(no_response)? })

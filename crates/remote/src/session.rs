@@ -1,5 +1,5 @@
-//! Streamable HTTP: every message a request of its own, answered as JSON or as a stream. A legacy server may give us a
-//! session, and has a stream for what it says unasked; a modern one has neither, and wants more headers.
+//! Streamable HTTP: every message is a request, answered as JSON or as a stream. A legacy server may create a session,
+//! and has a stream for unsolicited messages; a modern one has neither, and requires more headers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,9 +11,8 @@ use hyper::{Method, Response, StatusCode};
 use protocol::{Lifecycle, reply};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
-use upstream::Connection;
-use upstream::handshake::read_initialize_result;
 use upstream::transport::OutgoingMessage;
+use upstream::{Connection, read_initialize_result};
 
 use crate::annotations::Annotations;
 use crate::body::Body;
@@ -26,27 +25,27 @@ const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How long a server that has forgotten us may take to get to know us again.
+/// How long a new handshake may take after a server has lost our session.
 const REINITIALIZE_TIMEOUT: Duration = Duration::from_secs(30);
-/// For how long a stream that broke before the answer is taken up again and again without a message on it. A server may
-/// be waiting for a person's answer meanwhile.
+/// How long a stream that broke before the response is resumed repeatedly without a message on it. A server may be
+/// waiting for a person's answer meanwhile.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(600);
-/// How often in a row that may fail altogether.
+/// How many attempts in a row may fail completely.
 const MAX_RESUME_FAILURES: u32 = 4;
 
-/// Our conversation with one server.
+/// Our session with one server.
 pub(crate) struct Session {
     pub(crate) http: Http,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) annotations: Annotations,
-    /// The parameters of `initialize`, for when the server has forgotten us.
+    /// The parameters of `initialize`, for a new handshake.
     initialize_params: Vec<u8>,
     state: Mutex<State>,
-    /// Only one at a time may introduce us anew.
+    /// Serialises new handshakes.
     reinitialize_lock: tokio::sync::Mutex<()>,
-    /// Says when to open the stream for what the server says unasked.
+    /// Notified when to open the stream for unsolicited messages.
     listening: Notify,
-    /// Says when we were introduced anew.
+    /// Notified after a new handshake.
     reinitialized: Notify,
 }
 
@@ -54,11 +53,11 @@ pub(crate) struct Session {
 struct State {
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
-    /// What every message says in its headers, made anew when one of the above changes.
+    /// The headers of every message, rebuilt when one of the above changes.
     headers: Arc<HeaderMap>,
-    /// The last thing that went wrong, for a question of ours that got no answer.
+    /// The last error, for a request of ours that got no response.
     error: Option<RequestError>,
-    /// What the server said of itself when we were introduced anew, until somebody takes note.
+    /// The result of a new handshake, until it is taken.
     server_offer: Option<Offer>,
 }
 
@@ -77,50 +76,50 @@ impl Session {
         }
     }
 
-    /// The server has said which revision it speaks; from now on every request says so too.
+    /// Records the revision of the server; every later request contains it.
     pub(crate) fn greeted(&self, revision: Option<&str>) {
         if self.lifecycle == Lifecycle::Session {
             self.change(|state| state.version = revision.and_then(|revision| HeaderValue::from_str(revision).ok()));
         }
     }
 
-    /// Looks through what the server offers, before others see it.
+    /// Checks the offer of the server, before it is published.
     pub(crate) fn screen(&self, connection: &Connection, offer: &mut Offer) {
         if self.lifecycle == Lifecycle::SelfContained {
             self.annotations.learn(&connection.server(), offer);
         }
     }
 
-    /// From now on the server may speak unasked. A modern one never does.
+    /// From now on the server may send unsolicited messages. A modern one never does.
     pub(crate) fn start_listening(&self) {
         if self.lifecycle == Lifecycle::Session {
             self.listening.notify_one();
         }
     }
 
-    /// Waits until the server may speak unasked.
+    /// Waits until the server may send unsolicited messages.
     pub(crate) async fn may_listen(&self) {
         self.listening.notified().await;
     }
 
-    /// Something went wrong.
+    /// Records an error.
     pub(crate) fn note(&self, error: &RequestError) {
         self.lock().error = Some(error.clone());
     }
 
-    /// What went wrong last.
+    /// The last error.
     pub(crate) fn last_error(&self) -> RequestError {
         self.lock().error.clone().unwrap_or(RequestError::NoAnswer)
     }
 
-    /// Says goodbye, where the server gave us a session to end.
+    /// Ends the session, if the server created one.
     pub(crate) async fn leave(&self) {
         if self.lock().id.is_some() {
             drop(self.http.send(self.outgoing(Method::DELETE, &self.get_headers(None), &[], Bytes::new())).await);
         }
     }
 
-    /// Posts one message and hands whatever comes back to `connection`.
+    /// Posts one message and delivers what comes back to `connection`.
     pub(crate) async fn post(
         &self,
         connection: &Arc<Connection>,
@@ -153,17 +152,17 @@ impl Session {
             if was_renewed && refusal.insists(message.number) {
                 return Err(RequestError::Forgetful(refusal.status()));
             }
-            // The server has forgotten our session: introduce ourselves once more, and ask again once.
+            // The server has lost our session: make a new handshake, and retry once.
             if id.is_none() || was_renewed || !refusal.means_forgotten(message.number) {
                 return refusal.hand_over(connection, message.number).await;
             }
-            // Whatever the server did with the introduction, it has not done what it was asked.
+            // Whatever the server did with the handshake, it has not carried out the request.
             Box::pin(self.reinitialize(connection, id)).await.map_err(RequestError::at_renewal)?;
             was_renewed = true;
         }
     }
 
-    /// Posts a message that says everything itself.
+    /// Posts a self-contained message.
     async fn post_self_contained(
         &self,
         connection: &Arc<Connection>,
@@ -178,7 +177,7 @@ impl Session {
                 return self.take(connection, message.number, response).await;
             }
             let refusal = Refusal::read_for(connection, message.number, response).await?;
-            // The tool may want other arguments repeated than it did: look, and ask again once.
+            // The tool may require other arguments in headers than before: list again, and retry once.
             let is_call = own.iter().any(|(_, value)| value == "tools/call");
             if !is_call || was_relearned || !refusal.is_header_mismatch() {
                 return refusal.hand_over(connection, message.number).await;
@@ -188,7 +187,7 @@ impl Session {
         }
     }
 
-    /// Hands over what a successful answer carries.
+    /// Delivers the content of a successful response.
     async fn take(
         &self,
         connection: &Arc<Connection>,
@@ -214,8 +213,8 @@ impl Session {
         if is_open() { Err(RequestError::NoAnswer) } else { Ok(()) }
     }
 
-    /// Hands over the messages of a stream. One that breaks before the answer is resumed where it broke, if a legacy
-    /// server said how.
+    /// Delivers the messages of a stream. One that breaks before the response is resumed where it broke, if a legacy
+    /// server sent an event id.
     async fn follow(&self, connection: &Arc<Connection>, number: Option<u64>, body: Body) -> Result<(), RequestError> {
         let mut position = StreamPosition::default();
         let mut ended = event_stream::read(connection, body, number, &mut position).await;
@@ -246,7 +245,7 @@ impl Session {
         ended
     }
 
-    /// Opens a stream: one that broke before, or the one for what the server says unasked.
+    /// Opens a stream: one that broke before, or the one for unsolicited messages.
     async fn open_stream(&self, resumed_at: Option<HeaderValue>) -> Result<Body, RequestError> {
         let headers = self.get_headers(resumed_at);
         let response = self.http.send(self.outgoing(Method::GET, &headers, &[], Bytes::new())).await?;
@@ -260,7 +259,7 @@ impl Session {
         }
     }
 
-    /// Hears what the server says unasked, for as long as it offers a stream for that.
+    /// Reads unsolicited messages, as long as the server has a stream for them.
     pub(crate) async fn read_unsolicited(&self, connection: &Arc<Connection>) {
         let mut position = StreamPosition::default();
         let (mut pause, mut was_open) = (Duration::ZERO, false);
@@ -275,8 +274,8 @@ impl Session {
                 }
                 Err(error) => Err(error),
             };
-            // It had a stream for us and has forgotten us since. Without a call nobody else would notice; and once we are
-            // known again, this is begun again.
+            // It had a stream for us and has lost our session since. Without a call nothing else would notice; after
+            // the new handshake, this is started again.
             if was_open && session.is_some() && heard.as_ref().is_err_and(RequestError::means_forgotten) {
                 heard = self.reinitialize(connection, session.as_ref()).await;
                 if heard.is_ok() {
@@ -289,14 +288,14 @@ impl Session {
                     error.report_liveness(connection);
                     pause = (pause * 2).clamp(DEFAULT_RETRY_DELAY, MAX_RETRY_DELAY);
                 }
-                // Most often it does not offer one.
+                // Most often it has none.
                 Err(_) => return,
             }
             sleep(position.pause(0).max(pause)).await;
         }
     }
 
-    /// Introduces us anew, unless somebody has just done so.
+    /// Makes a new handshake, unless another task has just done so.
     async fn reinitialize(
         &self,
         connection: &Arc<Connection>,
@@ -309,14 +308,14 @@ impl Session {
         let server_offer = timeout(REINITIALIZE_TIMEOUT, self.send_initialize(connection))
             .await
             .unwrap_or(Err(RequestError::NoAnswer))?;
-        tracing::debug!(server = %connection.server(), "the server had forgotten us; introduced us anew");
+        tracing::debug!(server = %connection.server(), "the server ended the session; established a new one");
         self.lock().server_offer = Some(server_offer);
         self.start_listening();
         self.reinitialized.notify_one();
         Ok(())
     }
 
-    /// Waits until we were introduced anew, and tells what the server said of itself.
+    /// Waits for a new handshake, and returns its result.
     pub(crate) async fn reinitialized(&self) -> Offer {
         loop {
             if let Some(server_offer) = self.lock().server_offer.take() {
@@ -333,7 +332,7 @@ impl Session {
         if !response.status().is_success() {
             return Err(Refusal::read(response).await?.into_error());
         }
-        // The old id stays until there is a new one, for it is how we learn that we are still forgotten.
+        // The old id stays until there is a new one, because its refusal shows that the session is still lost.
         let id = response.headers().get(SESSION_ID).cloned();
         let answer = event_stream::first_answer(connection, response).await?;
         let met = read_initialize_result(answer, connection.limits())
@@ -398,11 +397,14 @@ impl State {
     }
 }
 
-/// Whether a server that answers so is only for the moment not what it should be.
+/// Whether a server with this error may recover soon.
 fn is_passing(error: &RequestError) -> bool {
     match error {
         RequestError::Status { status, .. } => status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED,
-        RequestError::Unreachable(_) | RequestError::BrokeOff(_) | RequestError::Busy(_) => true,
+        RequestError::Unreachable(_)
+        | RequestError::BrokeOff(_)
+        | RequestError::Busy(_)
+        | RequestError::TokenUnavailable(_) => true,
         _ => false,
     }
 }

@@ -1,5 +1,5 @@
-//! The older HTTP+SSE: the server opens a stream, names an address for requests on it, and answers there. A stream that
-//! ends takes with it the answers that were to come on it, and the session; both are begun anew.
+//! The older HTTP+SSE: the server opens a stream, sends an address for requests on it, and responds there. When a
+//! stream ends, its pending responses and its session are lost; both are started again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,7 @@ use protocol::events::{Event, Events};
 use protocol::{Envelope, Kind, reply};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
-use upstream::connection::IncomingMessage;
-use upstream::failure::RemoteFailure;
-use upstream::handshake::read_initialize_result;
-use upstream::{CallError, Connection};
+use upstream::{CallError, Connection, IncomingMessage, RemoteFailure, read_initialize_result};
 
 use crate::body::Body;
 use crate::error::RequestError;
@@ -23,22 +20,22 @@ use crate::event_stream::{DEFAULT_RETRY_DELAY, MAX_RETRY_DELAY, one_line};
 use crate::http::{Http, Media, OutgoingRequest};
 use crate::refusal::Refusal;
 
-/// How long a server may take to open a stream again and to get to know us on it.
+/// How long a server may take to open a stream again and to complete the handshake on it.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of the event that names the address.
+/// Bytes of the event with the address.
 const MAX_ENDPOINT_BYTES: usize = 64 << 10;
-/// A stream that was open for this long was not ended at once.
+/// A stream that was open for this long did not end at once.
 const LONG_ENOUGH: Duration = Duration::from_secs(10);
 
-/// Where requests go.
+/// The address for requests.
 pub(crate) struct Endpoint {
     pub(crate) http: Http,
     headers: HeaderMap,
     /// The parameters of `initialize`, for when the stream is opened again.
     initialize_params: Vec<u8>,
-    /// The address that the stream named; without a stream, why there is none.
+    /// The address that the stream sent; without a stream, why there is none.
     address: watch::Sender<Result<Uri, RequestError>>,
-    /// Somebody has something to send although there is no stream.
+    /// A message is to be sent although there is no stream.
     wanted: Notify,
 }
 
@@ -85,7 +82,7 @@ impl Endpoint {
         Ok((stream, Self { http, headers, initialize_params, address, wanted: Notify::new() }))
     }
 
-    /// Where to post. Without a stream, one more attempt to open it is waited for.
+    /// The address to post to. Without a stream, waits for one more attempt to open it.
     pub(crate) async fn address(&self) -> Result<Uri, RequestError> {
         let mut address = self.address.subscribe();
         let known = address.borrow_and_update().clone();
@@ -93,7 +90,7 @@ impl Endpoint {
         self.wanted.notify_one();
         let attempted = timeout(REOPEN_TIMEOUT, address.changed()).await;
         match if attempted.is_ok() { address.borrow().clone() } else { Err(error) } {
-            // Whatever it was that failed, it was not the message at hand: that was not sent.
+            // Whatever failed, it was not the current message: that was not sent.
             Err(error) if !error.left_untouched() => Err(RequestError::NotRenewed(error.to_string())),
             found => found,
         }
@@ -104,7 +101,7 @@ impl Endpoint {
         self.address.borrow().as_ref().err().cloned()
     }
 
-    /// Posts one message. The answer comes on the stream, so only a refusal says anything.
+    /// Posts one message. The response arrives on the stream, so only an error status matters here.
     pub(crate) async fn post(&self, url: &Uri, body: Bytes) -> Result<(), RequestError> {
         let outgoing = OutgoingRequest { method: Method::POST, url, headers: &self.headers, own_headers: &[], body };
         let response = self.http.send(outgoing).await?;
@@ -115,7 +112,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Hands over every message, on one stream after the other.
+    /// Delivers every message, on one stream after the other.
     pub(crate) async fn read_unsolicited(&self, mut stream: Stream, connection: &Arc<Connection>) {
         loop {
             let opened_at = Instant::now();
@@ -127,6 +124,7 @@ impl Endpoint {
                 server: connection.server(),
                 problem: connection.hide(&format!("its event stream ended: {error}")),
                 failure: RemoteFailure::ResponseLost,
+                command: None,
             });
             let initialize_params;
             (stream, initialize_params) = self.reopen(connection, opened_at.elapsed() > LONG_ENOUGH).await;
@@ -134,7 +132,7 @@ impl Endpoint {
         }
     }
 
-    /// Opens the stream again: less and less often in vain, but at once when somebody has something to send.
+    /// Opens the stream again: with growing delays, but at once when there is a message to send.
     async fn reopen(&self, connection: &Arc<Connection>, at_once: bool) -> (Stream, Offer) {
         let mut pause = if at_once { Some(Duration::ZERO) } else { Some(DEFAULT_RETRY_DELAY) };
         loop {
@@ -151,24 +149,26 @@ impl Endpoint {
             let begun = timeout(REOPEN_TIMEOUT, self.begin(connection)).await;
             let error = match begun.unwrap_or(Err(RequestError::NoAnswer)) {
                 Ok((stream, url, initialize_params)) => {
-                    tracing::debug!(server = %connection.server(), "its event stream is open again");
+                    tracing::debug!(server = %connection.server(), "reopened the event stream");
                     self.address.send_modify(|address| *address = Ok(url));
                     return (stream, initialize_params);
                 }
                 Err(error) => error,
             };
-            tracing::debug!(server = %connection.server(), error = connection.hide(&error.to_string()), "could not open its event stream again");
+            tracing::debug!(server = %connection.server(), error = connection.hide(&error.to_string()), "failed to reopen the event stream");
             error.report_liveness(connection);
-            // One that wants other credentials is not bothered with ours again and again.
+            // A server that refuses our credentials is retried only when there is a message to send.
             pause = match error {
-                RequestError::Unauthorized { .. } => None,
+                RequestError::Unauthorized { .. }
+                | RequestError::SignInRequired { .. }
+                | RequestError::TokenFailed(_) => None,
                 _ => Some((pause.unwrap_or_default() * 2).clamp(DEFAULT_RETRY_DELAY, MAX_RETRY_DELAY)),
             };
             self.address.send_modify(|address| *address = Err(error));
         }
     }
 
-    /// Opens a stream and introduces us on it.
+    /// Opens a stream and makes the handshake on it.
     async fn begin(&self, connection: &Arc<Connection>) -> Result<(Stream, Uri, Offer), RequestError> {
         let (mut stream, url) = open(&self.http).await?;
         self.post(&url, reply::request(0, "initialize", Some(&self.initialize_params)).into()).await?;
@@ -181,7 +181,7 @@ impl Endpoint {
 }
 
 impl Stream {
-    /// Hands over every message, until the stream ends.
+    /// Delivers every message, until the stream ends.
     async fn read_all(&mut self, connection: &Arc<Connection>) -> RequestError {
         let mut incoming = connection.incoming(None);
         loop {
@@ -197,7 +197,7 @@ impl Stream {
         }
     }
 
-    /// The answer to our request 0. What comes before it is handed over.
+    /// The response to our request 0. Earlier messages are delivered.
     async fn initialize_response(&mut self, connection: &Arc<Connection>) -> Result<Bytes, RequestError> {
         let mut incoming = connection.incoming(Some(0));
         loop {
@@ -219,7 +219,7 @@ impl Stream {
             match &mut incoming {
                 Some(incoming) => incoming.grow(pending).map_err(RequestError::TooLarge)?,
                 None if pending > MAX_ENDPOINT_BYTES => {
-                    return Err(RequestError::BrokeOff("an event without end instead of its address".to_owned()));
+                    return Err(RequestError::BrokeOff("an endless event instead of its address".to_owned()));
                 }
                 None => {}
             }

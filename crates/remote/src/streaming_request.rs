@@ -1,7 +1,7 @@
-//! Requests to an address where nobody speaks MCP and answers come piece by piece, such as the API of a language model.
+//! Requests to an address that is no MCP server and responds in pieces, such as the API of a language model.
 
 use bytes::Bytes;
-use catalog::{Dialect, Remote};
+use catalog::Remote;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Response};
 
@@ -9,44 +9,44 @@ use crate::body::Body;
 use crate::http::Http;
 use crate::request::{NoResponse, no_response};
 
-/// An address, and what is sent along with every request. It has no `Debug`, for its headers may hold a key.
+/// An address, and the headers of every request. It has no `Debug`, because its headers may contain a key.
 #[derive(Clone)]
 pub struct StreamingRequest {
     http: Http,
     headers: HeaderMap,
 }
 
-/// An answer whose head is here. To drop it before its end tells the other side that nobody listens.
+/// A response whose head has arrived. Dropping it before its end closes the connection.
 #[derive(Debug)]
 pub struct Reply(Response<Body>);
 
 impl StreamingRequest {
-    /// Requests with JSON in them for that address. If that cannot work: why.
+    /// Requests with JSON for that address. The error is why that cannot work.
     pub fn new(url: &str, headers: Vec<(String, String)>) -> Result<Self, String> {
-        let http = Http::new(&Remote { url: url.into(), headers, dialect: Dialect::Unknown });
+        let http = Http::new(&Remote::at(url, headers));
         let http = http.map_err(|error| error.to_string())?;
         let headers = http.headers_for(HeaderValue::from_static("application/json"));
         Ok(Self { http, headers })
     }
 
-    /// Sends a request once, and waits for the head of its answer for as long as it takes.
+    /// Sends a request once, and waits for the head of its response without a time limit.
     pub async fn send(&self, body: Bytes) -> Result<Reply, NoResponse> {
         self.http.post_once(&self.headers, body).await.map(Reply).map_err(no_response)
     }
 
-    /// Asks for what is there, and waits for the head of the answer for as long as it takes.
+    /// Requests the address with GET, and waits for the head of the response without a time limit.
     pub async fn listen(&self) -> Result<Reply, NoResponse> {
         self.http.once(Method::GET, Bytes::new()).await.map(Reply).map_err(no_response)
     }
 }
 
 impl Reply {
-    /// How it went.
+    /// The status.
     pub fn status(&self) -> u16 {
         self.0.status().as_u16()
     }
 
-    /// What was said beside it.
+    /// A header of the response.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.0.headers().get(name)?.to_str().ok()
     }
@@ -56,7 +56,7 @@ impl Reply {
         Some(self.0.body_mut().next().await?.map_err(no_response))
     }
 
-    /// Everything, within bounds.
+    /// The complete body, within bounds.
     pub async fn whole(self) -> Result<Bytes, NoResponse> {
         self.0.into_body().whole().await.map_err(no_response)
     }

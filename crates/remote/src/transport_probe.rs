@@ -1,7 +1,8 @@
-//! Getting in touch with a server: in the way it is said to speak, else in one way after the other.
+//! Connects to a server: with the configured transport and lifecycle, else with one after the other.
 //!
-//! Each attempt is a conversation of its own, so nothing of one that failed is left in the next. Over HTTP a server that knows
-//! both lifecycles does not lock to one: after the legacy handshake the modern one is tried as well (see `dual`).
+//! Each attempt has its own connection, so nothing of a failed one is left in the next. Over HTTP a server that
+//! supports both lifecycles does not lock to one: after the legacy handshake the modern one is tried as well (see
+//! `dual`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,10 @@ use protocol::Lifecycle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
-use upstream::connection::ConnectionContext;
-use upstream::failure::Cause;
 use upstream::transport::{HttpQueue, UpstreamTransport};
-use upstream::{Connection, Handshake, Upstream, UpstreamObserver};
+use upstream::{Cause, Connection, ConnectionContext, Handshake, Upstream, UpstreamObserver};
 
+use crate::authorization::Authorization;
 use crate::dispatcher::{RequestDispatcher, Route};
 use crate::dual::ModernSide;
 use crate::error::RequestError;
@@ -23,24 +23,23 @@ use crate::http::Http;
 use crate::session::Session;
 use crate::sse::{Endpoint, Stream};
 
-/// How often we look for what is no longer needed.
+/// How often unneeded resources are released.
 const TIDY_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The least time between two looks at what a server that has forgotten us offers, and the most if it does so all the
-/// time.
+/// The minimum time between two listings after a lost session, and the maximum if the session is lost all the time.
 const MIN_RELIST_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_RELIST_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A server we are talking to.
+/// A connected server.
 pub(crate) struct ServerSession {
     pub(crate) connection: Arc<Connection>,
     dispatcher: Arc<RequestDispatcher>,
-    /// The modern handshake of a server that was met in the legacy way and speaks both.
+    /// The modern handshake of a server that has a legacy one and supports both.
     pub(crate) modern: Option<Box<ModernSide>>,
 }
 
 impl ServerSession {
-    /// What the server offers, as far as it can be used.
+    /// The usable part of the server's offer.
     pub(crate) fn screened(&self, mut offer: Offer) -> Offer {
         if let Some(session) = self.dispatcher.session() {
             session.screen(&self.connection, &mut offer);
@@ -48,12 +47,12 @@ impl ServerSession {
         offer
     }
 
-    /// Gives up what is under way.
+    /// Cancels what is in flight.
     pub(crate) async fn stop(&self) {
         self.dispatcher.stop().await;
     }
 
-    /// Gives up what is under way, and says goodbye.
+    /// Cancels what is in flight, and ends the session.
     pub(crate) async fn leave(&self) {
         if let Some(modern) = &self.modern {
             modern.leave().await;
@@ -65,7 +64,7 @@ impl ServerSession {
     }
 }
 
-/// The ways to talk to a server over HTTP.
+/// The protocols for a server over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HttpProtocol {
     Legacy,
@@ -74,27 +73,30 @@ enum HttpProtocol {
     Older,
 }
 
-/// Why a server could not be met in one way.
-enum Failure {
-    /// It looks as if it does not speak like this.
+/// Why one protocol failed.
+enum ConnectError {
+    /// The server seems not to support this transport.
     Foreign(Cause),
-    /// It speaks over Streamable HTTP, but not so.
+    /// It supports Streamable HTTP, but refuses this lifecycle.
     Refused(Cause),
-    /// Another way would not help.
+    /// It demands credentials, whatever the protocol is.
+    Access(Cause),
+    /// Another protocol would not help.
     Final(Cause),
 }
 
-/// What a contact consists of: the contact, what ends only when the server is lost, and what the server offers.
+/// A connected server: its session, a task that ends only when the server is lost, and its offer.
 pub(crate) type Connected = (ServerSession, JoinHandle<Cause>, Offer);
 
-/// Gets in touch.
+/// Connects to the server.
 pub(crate) async fn open_session(
     upstream: &Upstream,
     remote: &Remote,
+    authorization: Option<Authorization>,
     observer: &Arc<dyn UpstreamObserver>,
 ) -> Result<Connected, Cause> {
     let http = Http::new(remote).map_err(|error| Cause::Remote(error.to_string()))?;
-    let http = http.of(Arc::clone(&upstream.loop_detector));
+    let http = http.of(Arc::clone(&upstream.loop_detector)).authorized(authorization);
     let (mut server_session, listener, offer) = connect_first_working(upstream, remote, &http, observer).await?;
     let is_legacy =
         server_session.connection.lifecycle() == Lifecycle::Session && server_session.dispatcher.session().is_some();
@@ -105,17 +107,17 @@ pub(crate) async fn open_session(
     Ok((server_session, listener, offer))
 }
 
-/// Gets in touch in the first way that works.
+/// Connects with the first protocol that works.
 async fn connect_first_working(
     upstream: &Upstream,
     remote: &Remote,
     http: &Http,
     observer: &Arc<dyn UpstreamObserver>,
 ) -> Result<Connected, Cause> {
-    // What it said first explains best why it cannot be met in any way.
-    let mut first: Option<Failure> = None;
+    // The first error explains best why no protocol works.
+    let mut first: Option<ConnectError> = None;
     for &protocol in protocols(remote.dialect, upstream.spec.lifecycle) {
-        if let Some(Failure::Refused(_)) = first
+        if let Some(ConnectError::Refused(_)) = first
             && protocol == HttpProtocol::Older
         {
             break;
@@ -127,25 +129,25 @@ async fn connect_first_working(
                 Err(failure) => failure,
             };
         first = Some(match (first, failure) {
-            (None, Failure::Final(cause)) => return Err(cause),
+            (None, ConnectError::Final(cause)) | (_, ConnectError::Access(cause)) => return Err(cause),
             (None, failure) => failure,
-            (Some(Failure::Foreign(newer)), Failure::Foreign(older) | Failure::Final(older))
+            (Some(ConnectError::Foreign(newer)), ConnectError::Foreign(older) | ConnectError::Final(older))
                 if protocol == HttpProtocol::Older =>
             {
-                let text = format!("it speaks neither Streamable HTTP ({newer}) nor HTTP+SSE ({older})");
+                let text = format!("it supports neither Streamable HTTP ({newer}) nor HTTP+SSE ({older})");
                 return Err(Cause::Remote(text));
             }
             (Some(first), _) => first,
         });
-        tracing::debug!(server = %upstream.spec.name, ?protocol, "could not be met like this");
+        tracing::debug!(server = %upstream.spec.name, ?protocol, "this transport did not work");
     }
     match first {
-        Some(Failure::Foreign(cause) | Failure::Refused(cause) | Failure::Final(cause)) => Err(cause),
+        Some(failure) => Err(failure.into_cause()),
         None => Err(Cause::ClosedOutput),
     }
 }
 
-/// What to try, in this order.
+/// The protocols to try, in this order.
 fn protocols(dialect: Dialect, lifecycle: Option<Lifecycle>) -> &'static [HttpProtocol] {
     match (dialect, lifecycle) {
         (Dialect::Sse, _) => &[HttpProtocol::Older],
@@ -157,7 +159,7 @@ fn protocols(dialect: Dialect, lifecycle: Option<Lifecycle>) -> &'static [HttpPr
     }
 }
 
-/// Gets in touch in the modern way, beside a handshake that there is already.
+/// Makes the modern handshake, besides an existing one.
 pub(crate) async fn connect_modern(
     upstream: &Upstream,
     handshake: &Handshake,
@@ -165,24 +167,24 @@ pub(crate) async fn connect_modern(
     connection_context: ConnectionContext,
 ) -> Result<Connected, Cause> {
     let met = connect_with(upstream, handshake, http, HttpProtocol::Modern, connection_context).await;
-    met.map_err(|(Failure::Foreign(cause) | Failure::Refused(cause) | Failure::Final(cause))| cause)
+    met.map_err(ConnectError::into_cause)
 }
 
-/// Gets in touch in one way.
+/// Connects with one protocol.
 async fn connect_with(
     upstream: &Upstream,
     handshake: &Handshake,
     http: Http,
     protocol: HttpProtocol,
     connection_context: ConnectionContext,
-) -> Result<Connected, Failure> {
+) -> Result<Connected, ConnectError> {
     let detected_loop = http.detected_loop();
     let lifecycle = if protocol == HttpProtocol::Modern { Lifecycle::SelfContained } else { Lifecycle::Session };
     let (route, stream) = if protocol == HttpProtocol::Older {
         let opening =
             timeout(upstream.handshake.start_timeout, Endpoint::open(http, upstream.handshake.initialize_params()));
-        let too_slow = |_| Failure::Final(Cause::Remote("it did not open its event stream in time".to_owned()));
-        let opened = opening.await.map_err(too_slow)?.map_err(Failure::from);
+        let too_slow = |_| ConnectError::Final(Cause::Remote("it did not open its event stream in time".to_owned()));
+        let opened = opening.await.map_err(too_slow)?.map_err(ConnectError::from);
         let opened = opened.map_err(|failure| failure.hiding(&upstream.spec.secrets));
         let (stream, endpoint) = opened?;
         (Route::Older(Box::new(endpoint)), Some(stream))
@@ -190,8 +192,8 @@ async fn connect_with(
         (Route::Streamable(Box::new(Session::new(http, lifecycle, upstream.handshake.initialize_params()))), None)
     };
     let dispatcher = RequestDispatcher::new(route);
-    let postbox = HttpQueue::new(Arc::clone(&dispatcher) as _);
-    let connection = Arc::new(Connection::new(connection_context, UpstreamTransport::Http(postbox)));
+    let queue = HttpQueue::new(Arc::clone(&dispatcher) as _);
+    let connection = Arc::new(Connection::new(connection_context, UpstreamTransport::Http(queue)));
     dispatcher.serve(&connection);
     let listener = tokio::spawn(listen(Arc::clone(&dispatcher), Arc::clone(&connection), stream, detected_loop));
     let server_session = Attempt { dispatcher, listener: Some(listener) };
@@ -213,7 +215,7 @@ async fn connect_with(
     }
 }
 
-/// An attempt to get in touch. Nothing of it stays unless it is kept.
+/// An attempt to connect. It is cleaned up unless it is kept.
 struct Attempt {
     dispatcher: Arc<RequestDispatcher>,
     listener: Option<JoinHandle<Cause>>,
@@ -224,19 +226,22 @@ impl Attempt {
         (Arc::clone(&self.dispatcher), self.listener.take().expect("kept once"))
     }
 
-    async fn explain(&self, cause: Cause) -> Failure {
+    async fn explain(&self, cause: Cause) -> ConnectError {
         self.dispatcher.stop().await;
         match (cause, &self.dispatcher.route) {
-            // A question without an answer has a better explanation in what happened to its request.
+            // For a request without a response, the error of its HTTP request is the better explanation.
             (Cause::ClosedOutput, Route::Streamable(session)) => session.last_error().into(),
             (Cause::ClosedOutput, Route::Older(endpoint)) => {
                 let error = endpoint.error().unwrap_or(RequestError::NoAnswer);
-                Failure::Final(Cause::Remote(format!("its event stream ended: {error}")))
+                if error.is_about_access() {
+                    return error.into();
+                }
+                ConnectError::Final(Cause::Remote(format!("its event stream ended: {error}")))
             }
             (cause @ Cause::Refused { method: "initialize" | "server/discover", .. }, Route::Streamable(_)) => {
-                Failure::Refused(cause)
+                ConnectError::Refused(cause)
             }
-            (cause, _) => Failure::Final(cause),
+            (cause, _) => ConnectError::Final(cause),
         }
     }
 }
@@ -250,30 +255,45 @@ impl Drop for Attempt {
     }
 }
 
-impl Failure {
-    /// The same without the secrets of its server. At once: put into other words, one that was cut off is not found.
+impl ConnectError {
+    fn into_cause(self) -> Cause {
+        let (Self::Foreign(cause) | Self::Refused(cause) | Self::Access(cause) | Self::Final(cause)) = self;
+        cause
+    }
+
+    /// The same without the secrets of its server. At once: a truncated secret would not be recognised later.
     fn hiding(self, secrets: &Secrets) -> Self {
         match self {
             Self::Foreign(cause) => Self::Foreign(cause.hiding(secrets)),
             Self::Refused(cause) => Self::Refused(cause.hiding(secrets)),
+            Self::Access(cause) => Self::Access(cause.hiding(secrets)),
             Self::Final(cause) => Self::Final(cause.hiding(secrets)),
         }
     }
 }
 
-impl From<RequestError> for Failure {
+impl From<RequestError> for ConnectError {
     fn from(error: RequestError) -> Self {
         let cause = match &error {
-            RequestError::Unauthorized { .. } => Cause::Unauthorized(error.to_string()),
+            RequestError::SignInRequired { why, command } => {
+                Cause::SignInRequired { why: why.clone(), command: command.clone() }
+            }
+            RequestError::Unauthorized { .. } | RequestError::TokenFailed(_) => Cause::Unauthorized(error.to_string()),
             RequestError::Loop(why) => Cause::Loop(why),
             _ => Cause::Remote(error.to_string()),
         };
-        if error.is_foreign() { Self::Foreign(cause) } else { Self::Final(cause) }
+        if error.is_about_access() {
+            Self::Access(cause)
+        } else if error.is_foreign() {
+            Self::Foreign(cause)
+        } else {
+            Self::Final(cause)
+        }
     }
 }
 
-/// Hears what the server says unasked, and clears away what is no longer needed. Ends only if the task breaks, for a server
-/// that is lost may be back for the next call, or if the server turns out to be one of those who use us.
+/// Reads unsolicited messages, and releases unneeded resources. Ends only if the task panics, because a lost server
+/// may be reachable for the next call, or if the server turns out to be an aggregator that uses us.
 async fn listen(
     dispatcher: Arc<RequestDispatcher>,
     connection: Arc<Connection>,
@@ -310,8 +330,8 @@ async fn listen(
     Cause::ClosedOutput
 }
 
-/// Tells when the server had forgotten us and knows us anew, for it must then be asked and told everything again. That is
-/// when one that forgets us with every request would forget us again, so it is told less and less often.
+/// Reports new handshakes, after which the server must be listed and configured again. A server that loses the session
+/// with every request would lose it again then, so it is reported less and less often.
 async fn report_reinitialize(session: &Session, connection: &Arc<Connection>) {
     let mut pause = MIN_RELIST_INTERVAL;
     loop {
@@ -324,7 +344,7 @@ async fn report_reinitialize(session: &Session, connection: &Arc<Connection>) {
     }
 }
 
-/// Keeps the stream open for what the server says unasked; a new session gets a new one.
+/// Keeps the stream for unsolicited messages open; a new session gets a new one.
 async fn read_unsolicited(session: &Session, connection: &Arc<Connection>) {
     loop {
         session.may_listen().await;

@@ -186,7 +186,7 @@ impl<'s> Compiler<'s, '_, '_> {
             self.steps.take(1)?;
             let next = match here {
                 Value::Object(members) => members.get(&step),
-                Value::Array(items) => step.parse::<usize>().ok().and_then(|place| items.get(place)),
+                Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
                 _ => None,
             };
             let Some(next) = next else { return Ok(None) };
@@ -319,9 +319,9 @@ impl<'s> Compiler<'s, '_, '_> {
     fn options(&mut self, written: &Written<'s, '_>) -> Compiled<Keyword<'s>> {
         let options = written.value.as_array().ok_or_else(|| written.wrong("must be a list"))?;
         let mut hashes: HashMap<u64, Vec<usize>> = HashMap::new();
-        for (place, option) in options.iter().enumerate() {
+        for (index, option) in options.iter().enumerate() {
             self.steps.take(size(option))?;
-            hashes.entry(self.program.hasher.hash(option)).or_default().push(place);
+            hashes.entry(self.program.hasher.hash(option)).or_default().push(index);
         }
         Ok(Keyword::Enum { options, hashes })
     }
@@ -423,7 +423,7 @@ impl<'s> Written<'s, '_> {
     }
 
     fn text(&self) -> Compiled<&'s str> {
-        self.value.as_str().ok_or_else(|| self.wrong("must be a text"))
+        self.value.as_str().ok_or_else(|| self.wrong("must be a string"))
     }
 
     fn truth(&self) -> Compiled<bool> {

@@ -55,8 +55,8 @@ pub(crate) type Evaluated<T> = Result<T, Stop>;
 
 /// Where a value is: a member or an item of another, or the whole.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
-    above: Option<&'a Place<'a>>,
+pub(crate) struct Location<'a> {
+    above: Option<&'a Location<'a>>,
     step: Step<'a>,
     /// How many schemas are applied inside each other here.
     pub(crate) depth: usize,
@@ -69,25 +69,25 @@ enum Step<'a> {
     Item(usize),
 }
 
-impl<'a> Place<'a> {
+impl<'a> Location<'a> {
     pub(crate) fn member(&'a self, name: &'a str) -> Self {
         Self { above: Some(self), step: Step::Member(name), depth: self.depth }
     }
 
-    pub(crate) fn item(&'a self, place: usize) -> Self {
-        Self { above: Some(self), step: Step::Item(place), depth: self.depth }
+    pub(crate) fn item(&'a self, location: usize) -> Self {
+        Self { above: Some(self), step: Step::Item(location), depth: self.depth }
     }
 
     fn path(&self) -> Vec<String> {
         let mut path = Vec::new();
         let mut here = Some(self);
-        while let Some(place) = here {
-            match place.step {
+        while let Some(location) = here {
+            match location.step {
                 Step::Root => {}
                 Step::Member(name) => path.push(name.to_owned()),
                 Step::Item(number) => path.push(number.to_string()),
             }
-            here = place.above;
+            here = location.above;
         }
         path.reverse();
         path
@@ -106,7 +106,7 @@ pub(crate) fn evaluate(program: &Program<'_>, value: &Value, limits: Limits, ste
         scope: Vec::new(),
         skipped: None,
     };
-    let root = Place { above: None, step: Step::Root, depth: 0 };
+    let root = Location { above: None, step: Step::Root, depth: 0 };
     let ended = evaluator.apply(0, value, &root);
     // What is wrong so far is wrong, however the check ended.
     if !evaluator.violations.is_empty() {
@@ -136,9 +136,9 @@ pub(crate) struct Evaluator<'p, 's, 'a> {
 
 impl<'p> Evaluator<'p, '_, '_> {
     /// Applies a schema to a value.
-    pub(crate) fn apply(&mut self, node: NodeId, value: &Value, place: &Place<'_>) -> Evaluated<(Truth, Marks)> {
-        let place = &Place { depth: place.depth + 1, ..*place };
-        self.steps.check_depth(place.depth)?;
+    pub(crate) fn apply(&mut self, node: NodeId, value: &Value, location: &Location<'_>) -> Evaluated<(Truth, Marks)> {
+        let location = &Location { depth: location.depth + 1, ..*location };
+        self.steps.check_depth(location.depth)?;
         let program: &'p Program<'_> = self.program;
         let node = &program.nodes[node];
         self.steps.take(1)?;
@@ -150,7 +150,7 @@ impl<'p> Evaluator<'p, '_, '_> {
         let mut truth = Truth::Yes;
         for keyword in &node.keywords {
             self.steps.take(1)?;
-            truth = truth.and(self.keyword(keyword, value, place, &mut marks)?);
+            truth = truth.and(self.keyword(keyword, value, location, &mut marks)?);
             if truth == Truth::No && self.quiet > 0 {
                 break;
             }
@@ -167,10 +167,10 @@ impl<'p> Evaluator<'p, '_, '_> {
         &mut self,
         node: NodeId,
         value: &Value,
-        place: &Place<'_>,
+        location: &Location<'_>,
         marks: &mut Marks,
     ) -> Evaluated<Truth> {
-        let (truth, more) = self.apply(node, value, place)?;
+        let (truth, more) = self.apply(node, value, location)?;
         self.take_over(truth, more, marks)?;
         Ok(truth)
     }
@@ -188,10 +188,10 @@ impl<'p> Evaluator<'p, '_, '_> {
         &mut self,
         node: NodeId,
         value: &Value,
-        place: &Place<'_>,
+        location: &Location<'_>,
     ) -> Evaluated<(Truth, Marks)> {
         self.quiet += 1;
-        let applied = self.apply(node, value, place);
+        let applied = self.apply(node, value, location);
         self.quiet -= 1;
         applied
     }
@@ -201,13 +201,13 @@ impl<'p> Evaluator<'p, '_, '_> {
     }
 
     /// Reports a violation, unless another branch may still fit.
-    pub(crate) fn violation(&mut self, place: &Place<'_>, message: std::fmt::Arguments<'_>) -> Evaluated<Truth> {
-        self.violation_of(place, message, None, Vec::new())
+    pub(crate) fn violation(&mut self, location: &Location<'_>, message: std::fmt::Arguments<'_>) -> Evaluated<Truth> {
+        self.violation_of(location, message, None, Vec::new())
     }
 
     pub(crate) fn violation_of(
         &mut self,
-        place: &Place<'_>,
+        location: &Location<'_>,
         message: std::fmt::Arguments<'_>,
         unexpected: Option<&str>,
         expected_types: Vec<&'static str>,
@@ -216,7 +216,12 @@ impl<'p> Evaluator<'p, '_, '_> {
             return Ok(Truth::No);
         }
         let unexpected = unexpected.map(str::to_owned);
-        self.violations.push(Violation { path: place.path(), message: clipped(message), unexpected, expected_types });
+        self.violations.push(Violation {
+            path: location.path(),
+            message: clipped(message),
+            unexpected,
+            expected_types,
+        });
         if self.violations.len() >= self.most_violations { Err(Stop::EnoughViolations) } else { Ok(Truth::No) }
     }
 
@@ -226,64 +231,48 @@ impl<'p> Evaluator<'p, '_, '_> {
         Truth::Unknown
     }
 
-    fn require(&mut self, fits: bool, place: &Place<'_>, message: std::fmt::Arguments<'_>) -> Evaluated<Truth> {
-        if fits { Ok(Truth::Yes) } else { self.violation(place, message) }
+    fn require(&mut self, fits: bool, location: &Location<'_>, message: std::fmt::Arguments<'_>) -> Evaluated<Truth> {
+        if fits { Ok(Truth::Yes) } else { self.violation(location, message) }
     }
 
     fn keyword(
         &mut self,
         keyword: &'p Keyword<'_>,
         value: &Value,
-        place: &Place<'_>,
+        location: &Location<'_>,
         marks: &mut Marks,
     ) -> Evaluated<Truth> {
         match keyword {
-            Keyword::Never => self.violation(place, format_args!("False schema does not allow {value}")),
-            Keyword::Types(types) => self.types(types, value, place),
+            Keyword::Never => self.violation(location, format_args!("False schema does not allow {value}")),
+            Keyword::Types(types) => self.types(types, value, location),
             Keyword::Enum { options, hashes } => {
                 self.steps.take(size(value))?;
                 let candidates = hashes.get(&self.program.hasher.hash(value));
-                let fits = candidates.is_some_and(|all| all.iter().any(|place| is_equal(&options[*place], value)));
-                self.require(fits, place, format_args!("{value} is not one of {}", Options(options)))
+                let fits = candidates.is_some_and(|all| all.iter().any(|index| is_equal(&options[*index], value)));
+                self.require(fits, location, format_args!("{value} is not one of {}", Options(options)))
             }
             Keyword::Const(expected) => {
                 self.steps.take(size(value))?;
-                self.require(is_equal(expected, value), place, format_args!("{expected} was expected"))
+                self.require(is_equal(expected, value), location, format_args!("{expected} was expected"))
             }
             Keyword::Minimum(_)
             | Keyword::ExclusiveMinimum(_)
             | Keyword::Maximum(_)
             | Keyword::ExclusiveMaximum(_)
             | Keyword::MultipleOf(_) => match value {
-                Value::Number(number) => self.number(keyword, number, place),
+                Value::Number(number) => self.number(keyword, number, location),
                 _ => Ok(Truth::Yes),
             },
             Keyword::MinLength(_) | Keyword::MaxLength(_) | Keyword::Pattern(_) | Keyword::Format(..) => match value {
-                Value::String(text) => self.text(keyword, text, value, place),
+                Value::String(text) => self.text(keyword, text, value, location),
                 _ => Ok(Truth::Yes),
             },
-            Keyword::AllOf(nodes) => {
-                let mut truth = Truth::Yes;
-                for node in nodes {
-                    truth = truth.and(self.apply_here(*node, value, place, marks)?);
-                    if truth == Truth::No && self.is_quiet() {
-                        break;
-                    }
-                }
-                Ok(truth)
-            }
-            Keyword::AnyOf(nodes) => self.any_of(nodes, value, place, marks),
-            Keyword::OneOf(nodes) => self.one_of(nodes, value, place, marks),
-            Keyword::Not(node) => match self.apply_quietly(*node, value, place)?.0 {
-                Truth::Yes => {
-                    let schema = self.program.nodes[*node].schema;
-                    self.violation(place, format_args!("{schema} is not allowed for {value}"))
-                }
-                Truth::No => Ok(Truth::Yes),
-                Truth::Unknown => Ok(Truth::Unknown),
-            },
+            Keyword::AllOf(nodes) => self.all_of(nodes, value, location, marks),
+            Keyword::AnyOf(nodes) => self.any_of(nodes, value, location, marks),
+            Keyword::OneOf(nodes) => self.one_of(nodes, value, location, marks),
+            Keyword::Not(node) => self.not(*node, value, location),
             Keyword::If { condition, then, otherwise } => {
-                let (truth, more) = self.apply_quietly(*condition, value, place)?;
+                let (truth, more) = self.apply_quietly(*condition, value, location)?;
                 self.take_over(truth, more, marks)?;
                 let branch = match truth {
                     Truth::Yes => *then,
@@ -293,16 +282,16 @@ impl<'p> Evaluator<'p, '_, '_> {
                         return Ok(Truth::Unknown);
                     }
                 };
-                branch.map_or(Ok(Truth::Yes), |branch| self.apply_here(branch, value, place, marks))
+                branch.map_or(Ok(Truth::Yes), |branch| self.apply_here(branch, value, location, marks))
             }
-            Keyword::Reference(node) => self.apply_here(*node, value, place, marks),
+            Keyword::Reference(node) => self.apply_here(*node, value, location, marks),
             Keyword::DynamicReference { target, anchor } => {
                 let node = anchor.as_ref().map_or(Ok(*target), |anchor| self.dynamic_target(anchor, *target))?;
-                self.apply_here(node, value, place, marks)
+                self.apply_here(node, value, location, marks)
             }
             Keyword::RecursiveReference(target) => {
                 let node = self.recursive_target(*target)?;
-                self.apply_here(node, value, place, marks)
+                self.apply_here(node, value, location, marks)
             }
             Keyword::Unresolved(reference) => {
                 marks.is_uncertain = true;
@@ -314,7 +303,7 @@ impl<'p> Evaluator<'p, '_, '_> {
             | Keyword::Items { .. }
             | Keyword::Contains { .. }
             | Keyword::UnevaluatedItems(_) => match value {
-                Value::Array(items) => self.array(keyword, items, value, place, marks),
+                Value::Array(items) => self.array(keyword, items, value, location, marks),
                 _ => Ok(Truth::Yes),
             },
             Keyword::MinProperties(_)
@@ -325,23 +314,23 @@ impl<'p> Evaluator<'p, '_, '_> {
             | Keyword::DependentRequired(_)
             | Keyword::DependentSchemas(_)
             | Keyword::UnevaluatedProperties(_) => match value {
-                Value::Object(members) => self.object(keyword, members, value, place, marks),
+                Value::Object(members) => self.object(keyword, members, value, location, marks),
                 _ => Ok(Truth::Yes),
             },
         }
     }
 
-    fn types(&mut self, types: &[Type], value: &Value, place: &Place<'_>) -> Evaluated<Truth> {
+    fn types(&mut self, types: &[Type], value: &Value, location: &Location<'_>) -> Evaluated<Truth> {
         if types.iter().any(|wanted| has_type(value, *wanted)) {
             return Ok(Truth::Yes);
         }
         let names: Vec<&'static str> = types.iter().map(|wanted| wanted.name()).collect();
         let quoted = names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
         let word = if names.len() == 1 { "type" } else { "types" };
-        self.violation_of(place, format_args!("{value} is not of {word} {quoted}"), None, names)
+        self.violation_of(location, format_args!("{value} is not of {word} {quoted}"), None, names)
     }
 
-    fn number(&mut self, keyword: &Keyword<'_>, number: &Number, place: &Place<'_>) -> Evaluated<Truth> {
+    fn number(&mut self, keyword: &Keyword<'_>, number: &Number, location: &Location<'_>) -> Evaluated<Truth> {
         let is = |limit: &Number, wanted: &[Ordering]| wanted.contains(&number::compare(number, limit));
         let (fits, wrong, limit) = match keyword {
             Keyword::Minimum(limit) => {
@@ -359,30 +348,30 @@ impl<'p> Evaluator<'p, '_, '_> {
             Keyword::MultipleOf(divisor) => (number::is_multiple(number, divisor), "not a multiple", divisor),
             _ => return Ok(Truth::Yes),
         };
-        self.require(fits, place, format_args!("{number} is {wrong} of {limit}"))
+        self.require(fits, location, format_args!("{number} is {wrong} of {limit}"))
     }
 
-    fn text(&mut self, keyword: &Keyword<'_>, text: &str, value: &Value, place: &Place<'_>) -> Evaluated<Truth> {
+    fn text(&mut self, keyword: &Keyword<'_>, text: &str, value: &Value, location: &Location<'_>) -> Evaluated<Truth> {
         self.steps.take(text.len() / 64)?;
         let length = |text: &str| text.chars().count() as u64;
         match keyword {
             Keyword::MinLength(min) => {
                 let words = counted(*min, "character", "characters");
-                self.require(length(text) >= *min, place, format_args!("{value} is shorter than {words}"))
+                self.require(length(text) >= *min, location, format_args!("{value} is shorter than {words}"))
             }
             Keyword::MaxLength(max) => {
                 let words = counted(*max, "character", "characters");
-                self.require(length(text) <= *max, place, format_args!("{value} is longer than {words}"))
+                self.require(length(text) <= *max, location, format_args!("{value} is longer than {words}"))
             }
             Keyword::Pattern(pattern) => match self.matches(*pattern, text)? {
                 Truth::No => {
                     let source = self.program.patterns[*pattern];
-                    self.violation(place, format_args!("{value} does not match \"{source}\""))
+                    self.violation(location, format_args!("{value} does not match \"{source}\""))
                 }
                 known => Ok(known),
             },
             Keyword::Format(format, name) => {
-                self.require(format.accepts(text), place, format_args!("{value} is not a \"{name}\""))
+                self.require(format.accepts(text), location, format_args!("{value} is not a \"{name}\""))
             }
             _ => Ok(Truth::Yes),
         }
@@ -411,10 +400,44 @@ impl<'p> Evaluator<'p, '_, '_> {
         Ok(self.skip(|| NotChecked::Pattern { pattern: shortened(source), why }))
     }
 
-    fn any_of(&mut self, nodes: &[NodeId], value: &Value, place: &Place<'_>, marks: &mut Marks) -> Evaluated<Truth> {
+    fn all_of(
+        &mut self,
+        nodes: &[NodeId],
+        value: &Value,
+        location: &Location<'_>,
+        marks: &mut Marks,
+    ) -> Evaluated<Truth> {
+        let mut truth = Truth::Yes;
+        for node in nodes {
+            truth = truth.and(self.apply_here(*node, value, location, marks)?);
+            if truth == Truth::No && self.is_quiet() {
+                break;
+            }
+        }
+        Ok(truth)
+    }
+
+    fn not(&mut self, node: NodeId, value: &Value, location: &Location<'_>) -> Evaluated<Truth> {
+        match self.apply_quietly(node, value, location)?.0 {
+            Truth::Yes => {
+                let schema = self.program.nodes[node].schema;
+                self.violation(location, format_args!("{schema} is not allowed for {value}"))
+            }
+            Truth::No => Ok(Truth::Yes),
+            Truth::Unknown => Ok(Truth::Unknown),
+        }
+    }
+
+    fn any_of(
+        &mut self,
+        nodes: &[NodeId],
+        value: &Value,
+        location: &Location<'_>,
+        marks: &mut Marks,
+    ) -> Evaluated<Truth> {
         let mut truth = Truth::No;
         for node in nodes {
-            let (fits, more) = self.apply_quietly(*node, value, place)?;
+            let (fits, more) = self.apply_quietly(*node, value, location)?;
             self.take_over(fits, more, marks)?;
             match fits {
                 Truth::Yes => truth = Truth::Yes,
@@ -428,15 +451,21 @@ impl<'p> Evaluator<'p, '_, '_> {
         }
         if truth == Truth::No {
             let message = format_args!("{value} is not valid under any of the schemas listed in the 'anyOf' keyword");
-            return self.violation(place, message);
+            return self.violation(location, message);
         }
         Ok(truth)
     }
 
-    fn one_of(&mut self, nodes: &[NodeId], value: &Value, place: &Place<'_>, marks: &mut Marks) -> Evaluated<Truth> {
+    fn one_of(
+        &mut self,
+        nodes: &[NodeId],
+        value: &Value,
+        location: &Location<'_>,
+        marks: &mut Marks,
+    ) -> Evaluated<Truth> {
         let (mut fitting, mut unknown) = (0, 0);
         for node in nodes {
-            let (fits, more) = self.apply_quietly(*node, value, place)?;
+            let (fits, more) = self.apply_quietly(*node, value, location)?;
             self.take_over(fits, more, marks)?;
             match fits {
                 Truth::Yes => fitting += 1,
@@ -446,7 +475,7 @@ impl<'p> Evaluator<'p, '_, '_> {
             if fitting > 1 {
                 let message =
                     format_args!("{value} is valid under more than one of the schemas listed in the 'oneOf' keyword");
-                return self.violation(place, message);
+                return self.violation(location, message);
             }
         }
         match (fitting, unknown) {
@@ -454,7 +483,7 @@ impl<'p> Evaluator<'p, '_, '_> {
             (0, 0) => {
                 let message =
                     format_args!("{value} is not valid under any of the schemas listed in the 'oneOf' keyword");
-                self.violation(place, message)
+                self.violation(location, message)
             }
             _ => Ok(Truth::Yes),
         }

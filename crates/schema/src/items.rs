@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::equality::{is_equal, size};
-use crate::evaluate::{Evaluated, Evaluator, Place, Truth};
+use crate::evaluate::{Evaluated, Evaluator, Location, Truth};
 use crate::marks::Marks;
 use crate::message::{Unexpected, counted};
 use crate::program::{Keyword, NodeId};
@@ -16,43 +16,43 @@ impl Evaluator<'_, '_, '_> {
         keyword: &Keyword<'_>,
         items: &[Value],
         value: &Value,
-        place: &Place<'_>,
+        location: &Location<'_>,
         marks: &mut Marks,
     ) -> Evaluated<Truth> {
         let count = items.len() as u64;
         match keyword {
             Keyword::MinItems(min) if count < *min => {
                 let words = counted(*min, "item", "items");
-                self.violation(place, format_args!("{value} has less than {words}"))
+                self.violation(location, format_args!("{value} has less than {words}"))
             }
             Keyword::MaxItems(max) if count > *max => {
                 let words = counted(*max, "item", "items");
-                self.violation(place, format_args!("{value} has more than {words}"))
+                self.violation(location, format_args!("{value} has more than {words}"))
             }
             Keyword::UniqueItems => match self.has_equal_items(items)? {
-                true => self.violation(place, format_args!("{value} has non-unique elements")),
+                true => self.violation(location, format_args!("{value} has non-unique elements")),
                 false => Ok(Truth::Yes),
             },
-            Keyword::Items { first, rest } => self.items(first, *rest, items, place, marks),
+            Keyword::Items { first, rest } => self.items(first, *rest, items, location, marks),
             Keyword::Contains { node, min, max, marks: is_marking } => {
                 let bounds = (*min, *max);
                 let found = if *is_marking { Some(marks) } else { None };
-                self.contains(*node, bounds, items, value, place, found)
+                self.contains(*node, bounds, items, value, location, found)
             }
-            Keyword::UnevaluatedItems(node) => self.unevaluated_items(*node, items, place, marks),
+            Keyword::UnevaluatedItems(node) => self.unevaluated_items(*node, items, location, marks),
             _ => Ok(Truth::Yes),
         }
     }
 
     fn has_equal_items(&mut self, items: &[Value]) -> Evaluated<bool> {
         let mut seen: HashMap<u64, Vec<usize>> = HashMap::with_capacity(items.len());
-        for (place, item) in items.iter().enumerate() {
+        for (location, item) in items.iter().enumerate() {
             self.steps.take(1 + size(item))?;
             let same_hash = seen.entry(self.program.hasher.hash(item)).or_default();
             if same_hash.iter().any(|earlier| is_equal(&items[*earlier], item)) {
                 return Ok(true);
             }
-            same_hash.push(place);
+            same_hash.push(location);
         }
         Ok(false)
     }
@@ -62,23 +62,23 @@ impl Evaluator<'_, '_, '_> {
         first: &[NodeId],
         rest: Option<NodeId>,
         items: &[Value],
-        place: &Place<'_>,
+        location: &Location<'_>,
         marks: &mut Marks,
     ) -> Evaluated<Truth> {
         let mut truth = Truth::Yes;
         for (number, (item, node)) in items.iter().zip(first).enumerate() {
-            truth = truth.and(self.apply(*node, item, &place.item(number))?.0);
+            truth = truth.and(self.apply(*node, item, &location.item(number))?.0);
             marks.add(number);
         }
         let Some(rest) = rest else { return Ok(truth) };
         if self.is_false(rest) && items.len() > first.len() {
             let unexpected = &items[first.len()..];
             return self
-                .violation(place, format_args!("Additional items are not allowed ({})", Unexpected(unexpected)));
+                .violation(location, format_args!("Additional items are not allowed ({})", Unexpected(unexpected)));
         }
         for (number, item) in items.iter().enumerate().skip(first.len()) {
             self.steps.take(1)?;
-            truth = truth.and(self.apply(rest, item, &place.item(number))?.0);
+            truth = truth.and(self.apply(rest, item, &location.item(number))?.0);
             if truth == Truth::No && self.is_quiet() {
                 return Ok(truth);
             }
@@ -93,13 +93,13 @@ impl Evaluator<'_, '_, '_> {
         (min, max): (u64, Option<u64>),
         items: &[Value],
         value: &Value,
-        place: &Place<'_>,
+        location: &Location<'_>,
         mut marks: Option<&mut Marks>,
     ) -> Evaluated<Truth> {
         let (mut fitting, mut unknown) = (0, 0);
         for (number, item) in items.iter().enumerate() {
             self.steps.take(1)?;
-            match self.apply_quietly(node, item, &place.item(number))?.0 {
+            match self.apply_quietly(node, item, &location.item(number))?.0 {
                 Truth::Yes => {
                     fitting += 1;
                     if let Some(marks) = &mut marks {
@@ -116,14 +116,15 @@ impl Evaluator<'_, '_, '_> {
             marks.is_uncertain = true;
         }
         if max.is_some_and(|max| fitting > max) {
-            return self.violation(place, format_args!("Too many items of {value} are valid under the given schema"));
+            return self
+                .violation(location, format_args!("Too many items of {value} are valid under the given schema"));
         }
         if fitting + unknown < min {
             let message = match fitting {
                 0 => format_args!("None of {value} are valid under the given schema"),
                 _ => format_args!("Too few items of {value} are valid under the given schema"),
             };
-            return self.violation(place, message);
+            return self.violation(location, message);
         }
         let is_known = fitting >= min && max.is_none_or(|max| fitting + unknown <= max);
         Ok(if is_known { Truth::Yes } else { Truth::Unknown })
@@ -133,7 +134,7 @@ impl Evaluator<'_, '_, '_> {
         &mut self,
         node: NodeId,
         items: &[Value],
-        place: &Place<'_>,
+        location: &Location<'_>,
         marks: &mut Marks,
     ) -> Evaluated<Truth> {
         self.steps.take(items.len())?;
@@ -149,11 +150,11 @@ impl Evaluator<'_, '_, '_> {
         if self.is_false(node) {
             let unexpected: Vec<&Value> = left.iter().map(|number| &items[*number]).collect();
             let message = format_args!("Unevaluated items are not allowed ({})", Unexpected(&unexpected));
-            return self.violation(place, message);
+            return self.violation(location, message);
         }
         let mut truth = Truth::Yes;
         for number in left {
-            truth = truth.and(self.apply(node, &items[number], &place.item(number))?.0);
+            truth = truth.and(self.apply(node, &items[number], &location.item(number))?.0);
         }
         marks.add_all();
         Ok(truth)

@@ -78,10 +78,10 @@ pub enum NotChecked {
     #[error("the schema is nested or refers to itself more than {0} levels deep")]
     TooDeep(usize),
     /// The caller ended the check: its deadline passed, or nobody waits for it.
-    #[error("the check did not end in time")]
+    #[error("the check did not finish in time")]
     Interrupted,
     /// A reference leads to something that is not in the schema. Nothing is fetched.
-    #[error("the reference `{0}` leads out of the schema")]
+    #[error("the reference `{0}` points outside the schema")]
     UnresolvedReference(String),
     /// A pattern that the linear engine cannot express, or only at too high a cost.
     #[error("the pattern `{pattern}` cannot be checked: {why}")]

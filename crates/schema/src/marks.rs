@@ -16,19 +16,19 @@ impl Marks {
         self.words = Vec::new();
     }
 
-    pub(crate) fn add(&mut self, place: usize) {
+    pub(crate) fn add(&mut self, index: usize) {
         if self.is_all {
             return;
         }
-        let word = place / 64;
+        let word = index / 64;
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
         }
-        self.words[word] |= 1 << (place % 64);
+        self.words[word] |= 1 << (index % 64);
     }
 
-    pub(crate) fn has(&self, place: usize) -> bool {
-        self.is_all || self.words.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.is_all || self.words.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     /// About how much work it is to add these to others.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::evaluate::{Evaluated, Evaluator, Place, Truth};
+use crate::evaluate::{Evaluated, Evaluator, Location, Truth};
 use crate::marks::Marks;
 use crate::message::{Unexpected, counted};
 use crate::program::{Keyword, Members, NodeId};
@@ -13,35 +13,35 @@ impl Evaluator<'_, '_, '_> {
         keyword: &Keyword<'_>,
         members: &Map<String, Value>,
         value: &Value,
-        place: &Place<'_>,
+        location: &Location<'_>,
         marks: &mut Marks,
     ) -> Evaluated<Truth> {
         let count = members.len() as u64;
         match keyword {
             Keyword::MinProperties(min) if count < *min => {
                 let words = counted(*min, "property", "properties");
-                self.violation(place, format_args!("{value} has less than {words}"))
+                self.violation(location, format_args!("{value} has less than {words}"))
             }
             Keyword::MaxProperties(max) if count > *max => {
                 let words = counted(*max, "property", "properties");
-                self.violation(place, format_args!("{value} has more than {words}"))
+                self.violation(location, format_args!("{value} has more than {words}"))
             }
-            Keyword::Required(names) => self.required(names, members, place),
+            Keyword::Required(names) => self.required(names, members, location),
             Keyword::PropertyNames(node) => {
                 let mut truth = Truth::Yes;
                 for name in members.keys() {
                     self.steps.take(1 + name.len() / 64)?;
-                    truth = truth.and(self.apply(*node, &Value::String(name.clone()), place)?.0);
+                    truth = truth.and(self.apply(*node, &Value::String(name.clone()), location)?.0);
                 }
                 Ok(truth)
             }
-            Keyword::Members(rules) => self.members(rules, members, place, marks),
+            Keyword::Members(rules) => self.members(rules, members, location, marks),
             Keyword::DependentRequired(dependencies) => {
                 let mut truth = Truth::Yes;
                 for (name, names) in dependencies {
                     self.steps.take(1)?;
                     if members.contains_key(*name) {
-                        truth = truth.and(self.required(names, members, place)?);
+                        truth = truth.and(self.required(names, members, location)?);
                     }
                 }
                 Ok(truth)
@@ -51,22 +51,22 @@ impl Evaluator<'_, '_, '_> {
                 for (name, node) in dependencies {
                     self.steps.take(1)?;
                     if members.contains_key(*name) {
-                        truth = truth.and(self.apply_here(*node, value, place, marks)?);
+                        truth = truth.and(self.apply_here(*node, value, location, marks)?);
                     }
                 }
                 Ok(truth)
             }
-            Keyword::UnevaluatedProperties(node) => self.unevaluated_properties(*node, members, place, marks),
+            Keyword::UnevaluatedProperties(node) => self.unevaluated_properties(*node, members, location, marks),
             _ => Ok(Truth::Yes),
         }
     }
 
-    fn required(&mut self, names: &[&str], members: &Map<String, Value>, place: &Place<'_>) -> Evaluated<Truth> {
+    fn required(&mut self, names: &[&str], members: &Map<String, Value>, location: &Location<'_>) -> Evaluated<Truth> {
         let mut truth = Truth::Yes;
         for name in names {
             self.steps.take(1)?;
             if !members.contains_key(*name) {
-                truth = self.violation(place, format_args!("{} is a required property", Value::from(*name)))?;
+                truth = self.violation(location, format_args!("{} is a required property", Value::from(*name)))?;
             }
         }
         Ok(truth)
@@ -76,7 +76,7 @@ impl Evaluator<'_, '_, '_> {
         &mut self,
         rules: &Members<'_>,
         members: &Map<String, Value>,
-        place: &Place<'_>,
+        location: &Location<'_>,
         marks: &mut Marks,
     ) -> Evaluated<Truth> {
         let is_simple = rules.patterns.is_empty() && rules.additional.is_none() && !self.program.needs_marks;
@@ -85,7 +85,7 @@ impl Evaluator<'_, '_, '_> {
             for (name, node) in &rules.named {
                 self.steps.take(1)?;
                 if let Some(value) = members.get(*name) {
-                    truth = truth.and(self.apply(*node, value, &place.member(name))?.0);
+                    truth = truth.and(self.apply(*node, value, &location.member(name))?.0);
                 }
             }
             return Ok(truth);
@@ -94,7 +94,7 @@ impl Evaluator<'_, '_, '_> {
         let mut unexpected = Vec::new();
         for (number, (name, value)) in members.iter().enumerate() {
             self.steps.take(1)?;
-            let here = place.member(name);
+            let here = location.member(name);
             let mut is_named = Truth::No;
             if let Some(node) = rules.named.get(name.as_str()) {
                 is_named = Truth::Yes;
@@ -129,7 +129,7 @@ impl Evaluator<'_, '_, '_> {
         }
         if let Some(first) = unexpected.first() {
             let message = format_args!("Additional properties are not allowed ({})", Unexpected(&unexpected));
-            return self.violation_of(place, message, Some(first), Vec::new());
+            return self.violation_of(location, message, Some(first), Vec::new());
         }
         Ok(truth)
     }
@@ -138,7 +138,7 @@ impl Evaluator<'_, '_, '_> {
         &mut self,
         node: NodeId,
         members: &Map<String, Value>,
-        place: &Place<'_>,
+        location: &Location<'_>,
         marks: &mut Marks,
     ) -> Evaluated<Truth> {
         self.steps.take(members.len())?;
@@ -154,11 +154,11 @@ impl Evaluator<'_, '_, '_> {
         if self.is_false(node) {
             let unexpected: Vec<&str> = left().map(|(name, _)| name.as_str()).collect();
             let message = format_args!("Unevaluated properties are not allowed ({})", Unexpected(&unexpected));
-            return self.violation_of(place, message, unexpected.first().copied(), Vec::new());
+            return self.violation_of(location, message, unexpected.first().copied(), Vec::new());
         }
         let mut truth = Truth::Yes;
         for (name, value) in left() {
-            truth = truth.and(self.apply(node, value, &place.member(name))?.0);
+            truth = truth.and(self.apply(node, value, &location.member(name))?.0);
         }
         marks.add_all();
         Ok(truth)

@@ -1,4 +1,4 @@
-//! What is wrong with a value, in words of bounded length.
+//! Error messages of bounded length.
 
 use std::fmt::{self, Display, Write};
 
@@ -65,8 +65,8 @@ pub(crate) struct Unexpected<'a, T>(pub(crate) &'a [T]);
 
 impl<T: Display> Display for Unexpected<'_, T> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, item) in self.0.iter().enumerate() {
-            write!(to, "{}'{item}'", if place == 0 { "" } else { ", " })?;
+        for (index, item) in self.0.iter().enumerate() {
+            write!(to, "{}'{item}'", if index == 0 { "" } else { ", " })?;
         }
         to.write_str(if self.0.len() == 1 { " was unexpected" } else { " were unexpected" })
     }
@@ -79,10 +79,10 @@ impl Display for Options<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.0.len();
         let named = if all <= MOST_NAMED { all } else { MOST_NAMED - 1 };
-        for (place, option) in self.0.iter().take(named).enumerate() {
-            let before = match place {
+        for (index, option) in self.0.iter().take(named).enumerate() {
+            let before = match index {
                 0 => "",
-                place if place + 1 == all => " or ",
+                index if index + 1 == all => " or ",
                 _ => ", ",
             };
             write!(to, "{before}{option}")?;

@@ -1,4 +1,4 @@
-//! Numbers as JSON Schema compares them: by value, whatever they are written like.
+//! Numbers compared by value, as JSON Schema requires, whatever their notation.
 
 use std::cmp::Ordering;
 

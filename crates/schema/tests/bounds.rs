@@ -1,4 +1,4 @@
-//! Checks end within their bounds, and what was not checked is said.
+//! Checks end within their limits, and report what was not checked.
 
 use std::cell::Cell;
 use std::fs;
@@ -99,7 +99,7 @@ fn violations_are_bounded_and_end_the_check() {
 }
 
 #[test]
-fn what_cannot_be_checked_is_said_and_the_rest_is_checked() {
+fn unchecked_parts_are_reported_and_the_rest_is_checked() {
     let ahead = json!({ "properties": { "a": { "pattern": "^foo(?=bar)" }, "b": { "type": "string" } } });
     let why = not_checked(outcome(&ahead, &json!({ "a": "foobar" }))).to_string();
     assert!(why.contains("look-ahead") && why.contains("^foo"), "{why}");
@@ -130,7 +130,7 @@ fn what_is_unknown_is_neither_true_nor_false() {
 }
 
 #[test]
-fn what_is_no_schema_is_said() {
+fn an_invalid_schema_is_reported() {
     for (schema, part) in [
         (json!(null), "an object"),
         (json!({ "type": "nonsense" }), "`type`"),

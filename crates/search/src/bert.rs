@@ -1,57 +1,71 @@
-//! Sentence models of the BERT family, whatever their size: the pieces of a text go through the layers, and the mean of
-//! what comes out is its vector.
+//! Sentence models of the BERT family, of any size: the pieces of a text go through the layers, and the mean of the
+//! output is the vector of the text.
 //!
 //! - here: the layers; [`linear`]: their arithmetic; [`wordpiece`]: from text to pieces
-//! - [`tensors`]: the file that weights come in; [`packed`], [`plain`]: the forms that they have there; [`table`]: those of
-//!   words and places
+//! - [`reference`]: the same in plain arithmetic
+//! - [`tensors`]: the file format of weights; [`packed`], [`plain`]: their encodings; [`table`]: tables of words and
+//!   positions
 
 mod linear;
 #[cfg(feature = "builtin-model")]
 mod packed;
 mod plain;
+#[cfg(any(test, feature = "reference"))]
+mod reference;
 mod table;
 mod tensors;
 mod wordpiece;
 
 use linear::Linear;
 #[cfg(feature = "builtin-model")]
-pub(crate) use packed::Packed;
+pub(crate) use packed::{Packed, PackedForm};
 pub(crate) use plain::Plain;
 use table::Table;
-#[cfg(feature = "builtin-model")]
+#[cfg(any(feature = "builtin-model", feature = "table"))]
 pub(crate) use tensors::Tensors;
 pub(crate) use tensors::{Weights, WeightsError};
 pub(crate) use wordpiece::{Folding, WordPiece};
 
+use crate::columns::{Kernel, LANES};
 use crate::vectors::dot;
 
-/// Pieces that go through a layer together. More does not make it faster, and would take more memory.
+/// How many pieces go through a layer together. More is not faster, and takes more memory.
 const TOGETHER: usize = 256;
 
-/// How large a model is. Widths are multiples of four, and `hidden` one of `heads`.
+/// The dimensions of a model. Widths are multiples of four, and `hidden` of `heads`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
-    /// Numbers of a piece, and of a vector.
+    /// The width of a piece, and of a vector.
     pub(crate) hidden: usize,
-    /// Numbers of a piece in the middle of a layer.
+    /// The width inside a layer.
     pub(crate) inner: usize,
     pub(crate) heads: usize,
     pub(crate) layers: usize,
-    /// Pieces that the model knows.
+    /// The size of the vocabulary.
     pub(crate) words: usize,
-    /// Places that it knows.
+    /// The number of positions.
     pub(crate) positions: usize,
-    /// Kinds of text that it knows; all of ours are of the first.
+    /// The number of token types; ours are all of the first.
     pub(crate) kinds: usize,
-    /// Pieces of a text that are looked at.
+    /// How many pieces of a text are used.
     pub(crate) longest_text: usize,
-    /// Keeps a division from being one by nothing.
+    /// Avoids division by zero.
     pub(crate) epsilon: f32,
+}
+
+/// How the layers are computed.
+#[derive(Clone, Copy, Debug)]
+enum Arithmetic {
+    Fast(Kernel),
+    /// Slowly, for comparison.
+    #[cfg(any(test, feature = "reference"))]
+    Reference,
 }
 
 /// A sentence model.
 pub(crate) struct Bert {
     shape: Shape,
+    arithmetic: Arithmetic,
     pieces: WordPiece,
     words: Table,
     positions: Table,
@@ -85,6 +99,7 @@ impl Bert {
         kinds.add_row(0, &mut kind);
         Ok(Self {
             shape,
+            arithmetic: Arithmetic::Fast(Kernel::best()),
             pieces,
             words: weights.table("embeddings.word_embeddings.weight", shape.words, shape.hidden)?,
             positions: weights.table("embeddings.position_embeddings.weight", shape.positions, shape.hidden)?,
@@ -94,8 +109,19 @@ impl Bert {
         })
     }
 
+    /// The same, computed in plain arithmetic.
+    #[cfg(any(test, feature = "reference"))]
+    pub(crate) fn into_reference(self) -> Self {
+        Self { arithmetic: Arithmetic::Reference, ..self }
+    }
+
     pub(crate) fn dimension(&self) -> usize {
         self.shape.hidden
+    }
+
+    /// The numbers of a text's pieces.
+    pub(crate) fn pieces(&self, text: &str) -> Vec<u32> {
+        self.pieces.encode(text, self.shape.longest_text)
     }
 
     /// The vectors of some texts.
@@ -104,7 +130,7 @@ impl Bert {
         let mut waiting = Vec::new();
         let mut pieces = 0;
         for text in texts {
-            let text = self.pieces.encode(text, self.shape.longest_text);
+            let text = self.pieces(text);
             pieces += text.len();
             waiting.push(text);
             if pieces >= TOGETHER {
@@ -117,8 +143,8 @@ impl Bert {
         vectors
     }
 
-    /// The vectors of some texts that are not too many pieces together. They stand one after the other and each looks
-    /// only at itself, so nothing is filled up and no text changes another's vector.
+    /// The vectors of texts that have not too many pieces together. They are concatenated and each attends only to
+    /// itself, so nothing is padded and no text changes the vector of another.
     fn embed_together(&self, texts: &[Vec<u32>]) -> Vec<Vec<f32>> {
         let width = self.shape.hidden;
         let mut hidden = Vec::new();
@@ -133,7 +159,7 @@ impl Bert {
         self.first_norm.apply(&mut hidden);
         let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
         for layer in &self.layers {
-            hidden = layer.apply(&hidden, &lengths);
+            hidden = layer.apply(&hidden, &lengths, self.arithmetic);
         }
         let mut rest = hidden.as_slice();
         let mut pooled = Vec::new();
@@ -165,57 +191,79 @@ impl Layer {
         })
     }
 
-    fn apply(&self, hidden: &[f32], lengths: &[usize]) -> Vec<f32> {
-        let (query, key, value) = (self.query.apply(hidden), self.key.apply(hidden), self.value.apply(hidden));
+    fn apply(&self, hidden: &[f32], lengths: &[usize], arithmetic: Arithmetic) -> Vec<f32> {
+        let kernel = arithmetic.kernel();
+        let [query, key, value] = Linear::apply_all([&self.query, &self.key, &self.value], hidden, kernel);
         let mut context = vec![0.0; hidden.len()];
         let mut start = 0;
         for length in lengths {
             let text = start..start + length * self.shape.hidden;
-            self.attend(&query[text.clone()], &key[text.clone()], &value[text.clone()], &mut context[text.clone()]);
+            let parts = [&query, &key, &value].map(|part| &part[text.clone()]);
+            self.attend(parts, &mut context[text.clone()], arithmetic);
             start = text.end;
         }
-        let mut attended = self.attended.apply(&context);
+        let mut attended = self.attended.apply(&context, kernel);
         add(&mut attended, hidden);
         self.attended_norm.apply(&mut attended);
-        let mut inner = self.inner.apply(&attended);
-        inner.iter_mut().for_each(|value| *value = gelu(*value));
-        let mut outer = self.outer.apply(&inner);
+        let mut inner = self.inner.apply(&attended, kernel);
+        arithmetic.gelu(&mut inner);
+        let mut outer = self.outer.apply(&inner, kernel);
         add(&mut outer, &attended);
         self.outer_norm.apply(&mut outer);
         outer
     }
 
-    /// Every piece of a text looks at every other, with each of its heads.
-    fn attend(&self, query: &[f32], key: &[f32], value: &[f32], context: &mut [f32]) {
+    /// Self-attention within a text, for each head: its parts of the rows are put together before.
+    fn attend(&self, parts: [&[f32]; 3], context: &mut [f32], arithmetic: Arithmetic) {
         let Shape { hidden, heads, .. } = self.shape;
         let width = hidden / heads;
+        let padded = width.next_multiple_of(LANES);
         let nearer = (width as f32).sqrt().recip();
-        let mut weights = vec![0.0_f32; query.len() / hidden];
+        let pieces = context.len() / hidden;
+        let mut of_head = [(); 3].map(|()| vec![0.0; pieces * padded]);
+        let mut result = vec![0.0; pieces * padded];
         for head in 0..heads {
-            let part = |row: usize| row * hidden + head * width..row * hidden + (head + 1) * width;
-            for row in 0..weights.len() {
-                let asking = &query[part(row)];
-                for (other, weight) in weights.iter_mut().enumerate() {
-                    *weight = dot(asking, &key[part(other)]) * nearer;
+            let place = head * width..(head + 1) * width;
+            for (of_head, part) in of_head.iter_mut().zip(parts) {
+                for (row, part) in of_head.chunks_exact_mut(padded).zip(part.chunks_exact(hidden)) {
+                    row[..width].copy_from_slice(&part[place.clone()]);
                 }
-                soften(&mut weights);
-                let sum = &mut context[part(row)];
-                for (other, weight) in weights.iter().enumerate() {
-                    for (sum, told) in sum.iter_mut().zip(&value[part(other)]) {
-                        *sum += weight * told;
-                    }
-                }
+            }
+            let [query, key, value] = &mut of_head;
+            query.iter_mut().for_each(|number| *number *= nearer);
+            arithmetic.attend([query, key, value], padded, &mut result);
+            for (row, result) in context.chunks_exact_mut(hidden).zip(result.chunks_exact(padded)) {
+                row[place.clone()].copy_from_slice(&result[..width]);
             }
         }
     }
 }
 
-/// Softmax: positive, and one together.
-fn soften(weights: &mut [f32]) {
-    let largest = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    weights.iter_mut().for_each(|weight| *weight = (*weight - largest).exp());
-    let sum: f32 = weights.iter().sum();
-    weights.iter_mut().for_each(|weight| *weight /= sum);
+impl Arithmetic {
+    /// What multiplies matrices. In the reference they are in 16 bits, which have one kernel.
+    fn kernel(self) -> Kernel {
+        match self {
+            Self::Fast(kernel) => kernel,
+            #[cfg(any(test, feature = "reference"))]
+            Self::Reference => Kernel::best(),
+        }
+    }
+
+    fn gelu(self, values: &mut [f32]) {
+        match self {
+            Self::Fast(kernel) => kernel.gelu(values),
+            #[cfg(any(test, feature = "reference"))]
+            Self::Reference => reference::gelu(values),
+        }
+    }
+
+    fn attend(self, [query, key, value]: [&[f32]; 3], width: usize, result: &mut [f32]) {
+        match self {
+            Self::Fast(kernel) => kernel.attend(query, key, value, width, result),
+            #[cfg(any(test, feature = "reference"))]
+            Self::Reference => reference::attend(query, key, value, width, result),
+        }
+    }
 }
 
 impl Norm {
@@ -230,7 +278,7 @@ impl Norm {
     fn apply(&self, values: &mut [f32]) {
         let width = self.scale.len();
         for row in values.chunks_exact_mut(width) {
-            let mean = row.iter().sum::<f32>() / width as f32;
+            let mean = sum(row) / width as f32;
             row.iter_mut().for_each(|value| *value -= mean);
             let variance = dot(row, row) / width as f32;
             let factor = (variance + self.epsilon).sqrt().recip();
@@ -239,6 +287,18 @@ impl Norm {
             }
         }
     }
+}
+
+/// A sum in eight parts side by side, so that it becomes vector instructions.
+fn sum(row: &[f32]) -> f32 {
+    let (chunks, rest) = row.as_chunks::<8>();
+    let mut sums = [0.0_f32; 8];
+    for chunk in chunks {
+        for lane in 0..8 {
+            sums[lane] += chunk[lane];
+        }
+    }
+    sums.iter().chain(rest).sum()
 }
 
 fn add(values: &mut [f32], others: &[f32]) {
@@ -254,15 +314,6 @@ fn mean(text: &[f32], width: usize) -> Vec<f32> {
     let pieces = (text.len() / width) as f32;
     sum.iter_mut().for_each(|value| *value /= pieces);
     sum
-}
-
-/// The Gaussian error linear unit, with the error function of Abramowitz and Stegun 7.1.26 (off by 1.5e-7 at most).
-fn gelu(value: f32) -> f32 {
-    let x = value.abs() * std::f32::consts::FRAC_1_SQRT_2;
-    let t = (1.0 + 0.327_591_1 * x).recip();
-    let series = ((((1.061_405_4 * t - 1.453_152) * t + 1.421_413_8) * t - 0.284_496_74) * t + 0.254_829_6) * t;
-    let erf = (1.0 - series * (-x * x).exp()).copysign(value);
-    0.5 * value * (1.0 + erf)
 }
 
 /// A 16-bit float.

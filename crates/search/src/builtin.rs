@@ -1,10 +1,10 @@
-//! The model that comes with the program, read when it is first needed: who never searches does not pay for it.
+//! The built-in model, loaded on first use, so that programs that never search do not pay for it.
 
 use crate::embedder::{EmbedError, Embedder};
 use crate::minilm::{self, MiniLm};
 
-/// The vectors of the built-in skills: for each its fingerprint in hexadecimal digits, how many vectors it has (one byte),
-/// and their numbers. A test tells when they are out of date, and how they are made anew.
+/// The vectors of the built-in skills: for each its fingerprint in hexadecimal digits, the number of its vectors (one
+/// byte), and their numbers. A test reports when they are out of date, and how to build them again.
 const SKILLS: &[u8] = include_bytes!("../model/skills.bin");
 const FINGERPRINT: usize = 16;
 const VECTOR: usize = minilm::HIDDEN * size_of::<f32>();
@@ -16,6 +16,10 @@ pub struct BuiltIn;
 impl Embedder for BuiltIn {
     fn id(&self) -> &'static str {
         minilm::ID
+    }
+
+    fn earlier_ids(&self) -> &[&str] {
+        minilm::EARLIER_IDS
     }
 
     fn dimension(&self) -> usize {

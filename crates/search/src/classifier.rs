@@ -1,4 +1,4 @@
-//! Which skills a tool has, by how near its vector is to theirs; and which skills a request is about.
+//! Classifies tools into skills by the similarity of their vectors, and finds the skills of a query.
 
 use std::collections::HashMap;
 
@@ -9,62 +9,62 @@ use crate::query::Query;
 use crate::skills::{Skill, fingerprint};
 use crate::vectors::{dot, normalized};
 
-/// From nearness, and the lead before the next skill, to the share of tools for which that is right: a logistic
-/// curve, fitted to 88 tools of real servers with the built-in skills and to 2,000 tools in 146 categories.
+/// Converts similarity, and the lead over the next skill, to a probability: a logistic curve, fitted to 88 tools of
+/// real servers with the built-in skills and to 2,000 tools in 146 categories.
 const BY_NEARNESS: f32 = 3.7;
 const BY_LEAD: f32 = 14.3;
 const OFFSET: f32 = -2.9;
 
-/// An example of a skill that is nearer to a tool than all the skill's words together by more than this says almost the same
-/// as the tool; how much of the rest counts.
+/// An example that is more similar to a tool than the whole skill by more than this says almost the same as the tool;
+/// the factor for the rest.
 const NEARER_BY: f32 = 0.1;
 const BY_EXAMPLE: f32 = 0.7;
 
-/// A tool whose best skill is less certain than this has no primary skill.
+/// A tool whose best skill has a lower confidence has no primary skill.
 pub const MIN_PRIMARY: f32 = 0.5;
-/// A second or third skill that is less certain is not worth telling.
+/// A second or third skill with a lower confidence is dropped.
 const MIN_SECONDARY: f32 = 0.05;
-/// A tool has at most so many.
+/// The maximum number of skills of a tool.
 const MAX_SKILLS: usize = 3;
-/// With so many members, they count as much as the skill's own words in its vector; with more, no more than that.
+/// With this many members, they count as much as the skill's own text in its vector, and never more.
 const FULL_MEMBERS: f32 = 10.0;
 
-/// Tells skills, with the vectors of one model.
+/// Classifies with the vectors of one model.
 pub struct Classifier {
     skills: Vec<Known>,
-    /// The same skills, to be searched like tools.
+    /// The same skills as a search index.
     index: Index<String>,
 }
 
 struct Known {
     id: String,
     document: Document,
-    /// From its own words, and from each of its examples: by these it is told whether a tool has it.
+    /// The vectors of its text and its examples, used to classify tools.
     seed: Vec<f32>,
     examples: Vec<Vec<f32>>,
-    /// From its words and its members: by this requests find it.
+    /// The vector of its text and its members, used to find it by queries.
     vector: Vec<f32>,
 }
 
-/// What a tool is for.
+/// The skills of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Classification {
-    /// Skills with how certain each is, most certain first; three at most.
+    /// Skills with their confidence, highest first; three at most.
     pub skills: Vec<(String, f32)>,
 }
 
 impl Classification {
-    /// The most certain skill, if it is certain enough.
+    /// The best skill, if its confidence is high enough.
     pub fn primary(&self) -> Option<&str> {
         self.skills.first().filter(|(_, confidence)| *confidence >= MIN_PRIMARY).map(|(id, _)| id.as_str())
     }
 }
 
 impl Classifier {
-    /// Embeds the skills whose vectors are not known beforehand.
+    /// Embeds the skills whose vectors are not precomputed.
     ///
     /// # Errors
-    /// If the model cannot be asked now.
+    /// If the model is unreachable.
     pub fn new(skills: &[Skill], embedder: &dyn Embedder) -> Result<Self, EmbedError> {
         let mut known = Vec::with_capacity(skills.len());
         for skill in skills {
@@ -79,7 +79,7 @@ impl Classifier {
                 description: format!("{}. {}", skill.description, skill.examples.join(". ")),
                 ..Document::default()
             };
-            // A skill without a direction can be found by its words, but no tool is near it.
+            // A skill with a zero vector can be found by words, but no tool is similar to it.
             let seed = seed.unwrap_or_else(|| vec![0.0; embedder.dimension()]);
             known.push(Known { id: skill.id.clone(), document, vector: seed.clone(), seed, examples });
         }
@@ -88,8 +88,8 @@ impl Classifier {
         Ok(classifier)
     }
 
-    /// Moves the skills' vectors towards the tools that have them: pairs of a skill's id and a tool's vector. What is
-    /// known of earlier members is forgotten.
+    /// Moves the vectors of skills towards their tools: pairs of a skill's id and a tool's vector. Earlier members are
+    /// forgotten.
     pub fn recompute<'a>(&mut self, members: impl Iterator<Item = (&'a str, &'a [f32])>) {
         let mut sums: HashMap<&str, (Vec<f32>, f32)> = HashMap::new();
         for (id, vector) in members {
@@ -116,17 +116,17 @@ impl Classifier {
     fn refresh_index(&mut self) {
         for skill in &self.skills {
             self.index.insert(skill.id.clone(), skill.document.clone());
-            // One without a direction is refused, and found by its words.
+            // A zero vector is refused; the skill is found by words.
             self.index.set_vector(&skill.id, skill.document.text_hash(), &skill.vector);
         }
     }
 
-    /// A skill's vector, of length one unless the skill has no direction.
+    /// The vector of a skill, of length one unless it is zero.
     pub fn vector(&self, id: &str) -> Option<&[f32]> {
         self.skills.iter().find(|skill| skill.id == id).map(|skill| skill.vector.as_slice())
     }
 
-    /// What a skill was told by: the vector of its own words, then those of its examples.
+    /// The vector of a skill's own text, then those of its examples.
     #[cfg(test)]
     pub(crate) fn own_vectors(&self, id: &str) -> Option<Vec<&[f32]>> {
         let skill = self.skills.iter().find(|skill| skill.id == id)?;
@@ -134,8 +134,8 @@ impl Classifier {
         Some(std::iter::once(skill.seed.as_slice()).chain(examples).collect())
     }
 
-    /// The skills of a tool with this vector, by the skills' own words: members have no say in it, or what was taken for one
-    /// once would make itself ever more certain. None if it is no vector of the classifier's model.
+    /// The skills of a tool with this vector, by the skills' own texts: members do not count, or a wrong member would
+    /// reinforce itself. Empty if it is not a vector of the classifier's model.
     pub fn classify(&self, vector: &[f32]) -> Classification {
         let Some(vector) = normalized(vector) else { return Classification::default() };
         let of_this_model = self.skills.iter().filter(|skill| skill.seed.len() == vector.len());
@@ -155,15 +155,15 @@ impl Classifier {
         }
     }
 
-    /// The skills that a request is about, best first. Their members help to find them.
+    /// The skills for a query, best first. Their members help to find them.
     pub fn find(&self, query: &Query, limits: Limits) -> Vec<Hit<String>> {
         self.index.search(query, limits, |_| true)
     }
 }
 
 impl Known {
-    /// How near it is to a tool's vector. An example that says nearly the same as the tool counts more than all of the
-    /// skill's words, which are about other things as well.
+    /// The similarity to a tool's vector. An example that says nearly the same as the tool counts more than the whole
+    /// text of the skill, which covers other things as well.
     fn nearness(&self, vector: &[f32]) -> f32 {
         let whole = dot(&self.seed, vector);
         let best = self.examples.iter().map(|example| dot(example, vector)).fold(whole, f32::max);

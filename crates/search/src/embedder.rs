@@ -1,27 +1,37 @@
-//! The seam between the index and whatever turns texts into vectors.
+//! The interface between the index and embedding models.
 //!
-//! The index never calls a model by itself: it says which texts it lacks vectors for, and is given vectors. So a model
-//! may be compiled in, read from a file or asked over the network, now or later, on any thread.
+//! The index never calls a model: it reports which texts lack vectors, and is given vectors. So a model may be compiled
+//! in, loaded from a file or called over the network, now or later, on any thread.
 
 use std::error::Error;
 
 /// Turns texts into vectors in which texts of like meaning are near each other.
 pub trait Embedder: Send + Sync {
-    /// Names the model and everything else that shapes its vectors. Vectors of different ids are not comparable, so it
-    /// is stored with them.
+    /// Identifies the model and everything else that affects its vectors. Vectors of different ids are not comparable,
+    /// so it is stored with them.
     fn id(&self) -> &str;
+
+    /// Earlier models whose stored vectors are close enough to this one's to search with until they are replaced.
+    fn earlier_ids(&self) -> &[&str] {
+        &[]
+    }
+
+    /// Whether the model is asked over the network. Its answers are not cached: only asking shows whether it is reachable.
+    fn is_remote(&self) -> bool {
+        false
+    }
 
     /// How many numbers a vector has.
     fn dimension(&self) -> usize;
 
-    /// One vector per text, in order. Vectors need not be of length one; the index sees to that.
+    /// One vector per text, in order. Vectors need not have length one; the index normalizes them.
     ///
     /// # Errors
-    /// If there are no vectors to be had now. The index goes on with words alone.
+    /// If the model is unreachable. The index then uses words only.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
 
-    /// The vectors of a skill with this fingerprint, if they were made beforehand: what never changes need not be made at
-    /// every start. The first is that of all its words together, the others are those of its examples.
+    /// The vectors of a skill with this fingerprint, if they are precomputed, which saves work at every start. The
+    /// first is that of its whole text, the others are those of its examples.
     fn known_skill(&self, fingerprint: &str) -> Option<Vec<Vec<f32>>> {
         let _unknown = fingerprint;
         None
@@ -34,9 +44,9 @@ pub trait Embedder: Send + Sync {
 pub struct EmbedError {
     /// Which model failed.
     pub model: String,
-    /// Whether these texts are the reason: the model is there, but wants none of them, or not all.
+    /// Whether the texts are the reason: the model is reachable, but refuses some of them.
     pub is_about_the_texts: bool,
-    /// What was wrong.
+    /// The cause.
     #[source]
     pub source: Box<dyn Error + Send + Sync>,
 }

@@ -1,9 +1,10 @@
-//! The index: tools go in and out one by one, and are found by words and by meaning.
+//! The index: tools are added and removed one by one, and found by words and by meaning.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
 use std::hash::Hash;
 
-use crate::document::{Document, NameMark, TextHash};
+use crate::document::{Document, Kind, NameMark, TextHash};
 use crate::lexical::{Lexicon, Slot, alone};
 use crate::query::{Query, near, whole_and_best};
 use crate::servers::Servers;
@@ -11,41 +12,52 @@ use crate::text::Word;
 use crate::vector_store::StoredScores;
 use crate::vectors::Vectors;
 
-/// How much of a score comes from meaning; the rest comes from words.
-const MEANING: f32 = 0.6;
-/// How well the words of a tool fit whose name is the request. No others fit so well: they stay below one.
+/// The weight of meaning in a score; the rest is words.
+const MEANING: f32 = 0.7;
+/// The same for the rough vectors of the table.
+const ROUGH_MEANING: f32 = 0.6;
+/// The word score of a tool whose name is the query. All others stay below one.
 const BY_NAME: f32 = 1.0;
-/// What such a tool scores at least. Who says a name means it, whatever is near.
+/// The minimum score of such a tool: a query that is a name means that tool.
 const MIN_BY_NAME: f32 = 0.9;
 
-/// How much of what is lacking in words a tool is given whose name is all of a request; the less, the more is said besides.
+/// So many results are varied: of tools that say the same, as those of two servers of one kind do, there are at most so
+/// many among them.
+const FIRST: usize = 10;
+const MAX_OF_KIND: usize = 3;
+
+/// The bonus on the missing word score for a tool whose name is the whole query; less, the more the query contains
+/// besides.
 const NAME_SAID: f32 = 0.5;
-/// A name that is less of a request is said by the way.
+/// A name that is a smaller share of a query does not count.
 const MIN_SHARE: f32 = 0.4;
 
-/// How much of what is lacking in words a tool is given whose server is what the request is about. By words alone nothing:
-/// the server's name is among the words of its tools already.
+/// The bonus on the missing word score for tools of the server that the query is about. None by words alone: the
+/// server's name is already among the words of its tools.
 const SERVER_SAID: f32 = 0.95;
 
-/// Tools by key. Of equal tools the one with the smaller key comes first, so results do not depend on the order in which
-/// tools came.
+/// Tools by key. Of equal tools the one with the smaller key comes first, so results do not depend on the order of
+/// insertion.
 pub struct Index<K> {
     slots: HashMap<K, Slot>,
     tools: Vec<Option<Entry<K>>>,
     free: Vec<Slot>,
     lexicon: Lexicon,
     vectors: Vectors,
-    /// Whose the tools are; nothing if these are servers themselves.
+    /// Vectors of the table, for tools that have no own yet.
+    rough_vectors: Option<Vectors>,
+    /// The servers of the tools; None if these are servers themselves.
     servers: Option<Box<Servers>>,
 }
 
 struct Entry<K> {
     key: K,
     document: Document,
-    /// The place of its server among the servers.
+    /// The slot of its server.
     server: Option<Slot>,
     hash: TextHash,
     names: [Option<NameMark>; 2],
+    kind: Kind,
     /// The words of its name that are not its server's.
     own_words: Vec<String>,
 }
@@ -55,7 +67,7 @@ struct Entry<K> {
 pub struct Limits {
     /// How many at most.
     pub count: usize,
-    /// What scores less is left out.
+    /// Results with a lower score are dropped.
     pub least_score: f32,
 }
 
@@ -64,13 +76,13 @@ pub struct Limits {
 pub struct Hit<K> {
     /// Which one.
     pub key: K,
-    /// How well it fits, from 0 to 1. Comparable between requests, more or less, but no probability.
+    /// The score, from 0 to 1. Roughly comparable between queries, but not a probability.
     pub score: f32,
-    /// How well its words fit, from 0 to 1.
+    /// The word score, from 0 to 1.
     pub lexical: f32,
-    /// How near its meaning is, from 0 to 1; nothing if it or the request has no vector.
+    /// The similarity of meaning, from 0 to 1; None if it or the query has no vector.
     pub vector: Option<f32>,
-    /// The words of the request that it has, as they were written, without case.
+    /// The words of the query that it contains, as written, ignoring case.
     pub words: Vec<String>,
 }
 
@@ -81,7 +93,7 @@ pub struct MissingVector<'a, K> {
     pub key: &'a K,
     /// The text to be embedded.
     pub document: &'a Document,
-    /// What the vector has to be given back with.
+    /// The hash to return the vector with.
     pub hash: TextHash,
 }
 
@@ -99,8 +111,16 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             free: Vec::new(),
             lexicon: Lexicon::default(),
             vectors: Vectors::new(dimension),
+            rough_vectors: None,
             servers: None,
         }
+    }
+
+    /// The same, with rough vectors of the table for tools that have no own yet, if the table is compiled in. Requests
+    /// need them as well: [`Query::with_rough_vectors`].
+    #[must_use]
+    pub fn with_rough_vectors(self) -> Self {
+        Self { rough_vectors: Some(Vectors::new(0)), ..self }
     }
 
     /// How many tools there are.
@@ -113,7 +133,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.slots.is_empty()
     }
 
-    /// Puts a tool in, or replaces its text. A vector stays if the text it was made from stays.
+    /// Adds a tool, or replaces its text. A vector stays if its text stays.
     pub fn insert(&mut self, key: K, document: Document) {
         let hash = document.text_hash();
         let known = self.slots.get(&key).copied();
@@ -136,7 +156,14 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.lexicon.insert(slot, words.iter().map(|(word, weight)| (word.as_str(), *weight)));
         self.slots.insert(key.clone(), slot);
         let (names, own_words) = (document.names(), document.own_words());
-        self.tools[slot as usize] = Some(Entry { key, document, server, hash, names, own_words });
+        if let Some(rough_vectors) = self.rough_vectors.as_mut().filter(|_| !self.vectors.has(slot))
+            && let Some(vector) = crate::rough_vector(&document.embedded_text())
+        {
+            rough_vectors.clear(slot);
+            rough_vectors.set(slot, &vector);
+        }
+        let kind = document.kind();
+        self.tools[slot as usize] = Some(Entry { key, document, server, hash, names, kind, own_words });
     }
 
     fn empty_slot(&mut self) -> Slot {
@@ -146,12 +173,12 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         })
     }
 
-    /// How many numbers a vector has here; zero while nobody knows.
+    /// The dimension of vectors; zero while unknown.
     pub fn dimension(&self) -> usize {
         self.vectors.dimension()
     }
 
-    /// Forgets all vectors. The next ones may be of any length, as long as all are.
+    /// Removes all vectors. The next ones may have another dimension.
     pub fn forget_vectors(&mut self) {
         self.vectors = Vectors::new(0);
         if let Some(servers) = &mut self.servers {
@@ -159,11 +186,12 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         }
     }
 
-    /// Takes a tool out. Says whether it was there.
+    /// Removes a tool. Returns whether it existed.
     pub fn remove(&mut self, key: &K) -> bool {
         let Some(slot) = self.slots.remove(key) else { return false };
         self.lexicon.remove(slot);
         self.vectors.clear(slot);
+        self.forget_rough(slot);
         let entry = self.tools[slot as usize].take();
         if let (Some(servers), Some(entry)) = (&mut self.servers, entry) {
             servers.remove(&entry.document);
@@ -172,20 +200,36 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         true
     }
 
-    /// Gives a tool its vector, which was made from the text with this hash. Says no if the tool is gone, if its text is
-    /// another one by now, or if this is no vector for this index.
+    /// Sets the vector of a tool for the text with this hash. Returns false if the tool was removed, its text changed,
+    /// or the vector does not fit.
     pub fn set_vector(&mut self, key: &K, hash: TextHash, vector: &[f32]) -> bool {
         let Some(slot) = self.slots.get(key).copied() else { return false };
         let is_current = self.tools[slot as usize].as_ref().is_some_and(|entry| entry.hash == hash);
-        is_current && self.vectors.set(slot, vector)
+        let is_set = is_current && self.vectors.set(slot, vector);
+        if is_set {
+            self.forget_rough(slot);
+        }
+        is_set
     }
 
-    /// Some of the servers that have no vector yet, by name. Tools are found without, but not by what their server is for.
+    fn forget_rough(&mut self, slot: Slot) {
+        if let Some(rough_vectors) = &mut self.rough_vectors {
+            rough_vectors.clear(slot);
+        }
+    }
+
+    /// Lets a tool be found by a vector that is close to its own: of an earlier model, or of a slightly different text.
+    /// The tool still counts as one without a vector.
+    pub fn set_interim_vector(&mut self, key: &K, vector: &[f32]) -> bool {
+        self.slots.get(key).is_some_and(|slot| self.vectors.set_interim(*slot, vector))
+    }
+
+    /// Some of the servers without a vector, by name. Their tools are found, but not by the purpose of their server.
     pub fn servers_missing_vectors(&self, count: usize) -> Vec<MissingVector<'_, String>> {
         self.servers.as_ref().map(|servers| servers.missing_vectors(count)).unwrap_or_default()
     }
 
-    /// Gives a server its vector, as [`Index::set_vector`] does a tool.
+    /// Sets the vector of a server, like [`Index::set_vector`].
     pub fn set_server_vector(&mut self, server: &String, hash: TextHash, vector: &[f32]) -> bool {
         self.servers.as_mut().is_some_and(|servers| servers.set_vector(server, hash, vector))
     }
@@ -228,16 +272,20 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         missing_vectors
     }
 
-    /// The tools that fit a request best, best first, among those that are admitted. The others play no part in the
-    /// result but for how common they make words.
+    /// The tools that match a query best, best first, among those that are admitted. The others only affect how common
+    /// words are.
     pub fn search(&self, query: &Query, limits: Limits, admits: impl Fn(&K) -> bool) -> Vec<Hit<K>> {
         let nearness = self.vectors.nearness(query.vectors(), near);
-        let compared = |_: &K, slot: Slot| Some(nearness.get(slot as usize).copied().flatten());
+        let rough = self.rough_nearness(query);
+        let compared = |_: &K, slot: Slot| {
+            let nearness = nearness.get(slot as usize).copied().flatten().map(Nearness::Exact);
+            Some(nearness.or_else(|| rough.get(slot as usize).copied().flatten().map(Nearness::Rough)))
+        };
         self.ranked(query, limits, admits, compared)
     }
 
-    /// The same where vectors are compared elsewhere, ranked in the same way. What is kept there counts only if
-    /// something was told of it; what is not is compared here.
+    /// The same if vectors are compared in a vector store, ranked in the same way. A tool in the store counts only if
+    /// it has a score; others are compared here.
     pub fn search_with_scores(
         &self,
         query: &Query,
@@ -245,12 +293,22 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         admits: impl Fn(&K) -> bool,
         told: &StoredScores<'_, K>,
     ) -> Vec<Hit<K>> {
+        let rough = self.rough_nearness(query);
         let compared = |key: &K, slot: Slot| match told.near.get(key) {
-            Some(nearness) => Some(Some(*nearness)),
+            Some(nearness) => Some(Some(Nearness::Exact(*nearness))),
             None if (told.is_kept)(key) => None,
-            None => Some(self.vectors.nearness_of(slot, query.vectors(), near)),
+            None => {
+                let nearness = self.vectors.nearness_of(slot, query.vectors(), near).map(Nearness::Exact);
+                Some(nearness.or_else(|| rough.get(slot as usize).copied().flatten().map(Nearness::Rough)))
+            }
         };
         self.ranked(query, limits, admits, compared)
+    }
+
+    /// How near the rough vectors are, by place; nothing where all tools have their own.
+    fn rough_nearness(&self, query: &Query) -> Vec<Option<f32>> {
+        let rough_vectors = self.rough_vectors.as_ref().filter(|rough_vectors| !rough_vectors.is_empty());
+        rough_vectors.map(|rough_vectors| rough_vectors.nearness(query.rough_vectors(), near)).unwrap_or_default()
     }
 
     /// How well everything fits a request, by place.
@@ -258,7 +316,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let nearness = self.vectors.nearness(query.vectors(), near);
         let scoring = self.scoring(query);
         let score = |(slot, entry): (usize, &Option<Entry<K>>)| {
-            entry.as_ref().map_or(0.0, |_| scoring.of(slot, nearness.get(slot).copied().flatten()))
+            entry.as_ref().map_or(0.0, |_| scoring.of(slot, nearness.get(slot).copied().flatten().map(Nearness::Exact)))
         };
         self.tools.iter().enumerate().map(score).collect()
     }
@@ -270,7 +328,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         Scoring { parts, lexical, worth }
     }
 
-    /// How much the server of each tool has to do with a request.
+    /// The relevance of each tool's server for a query.
     fn relevance(&self, query: &Query) -> Vec<f32> {
         let relevance = self.servers.as_ref().map(|servers| servers.relevance(query)).unwrap_or_default();
         let of_tool = |entry: &Option<Entry<K>>| {
@@ -280,47 +338,48 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.tools.iter().map(of_tool).collect()
     }
 
-    /// The best by what was compared: nothing for what plays no part, and no number for what has no vector.
+    /// Ranks the admitted tools. `compared` returns a tool's similarity: `None` if the tool does not take part, and
+    /// `Some(None)` if it has no vector.
     fn ranked(
         &self,
         query: &Query,
         limits: Limits,
         admits: impl Fn(&K) -> bool,
-        compared: impl Fn(&K, Slot) -> Option<Option<f32>>,
+        compared: impl Fn(&K, Slot) -> Option<Option<Nearness>>,
     ) -> Vec<Hit<K>> {
         let scoring = self.scoring(query);
-        let mut found: Vec<(f32, Option<f32>, Slot, &K)> = Vec::new();
+        let mut best = Best::new(limits.count);
+        let mut first = Varied::new(limits.count.min(FIRST));
         for (slot, entry) in (0..).zip(&self.tools) {
-            let Some(entry) = entry.as_ref().filter(|entry| admits(&entry.key)) else { continue };
+            let Some(entry) = entry.as_ref() else { continue };
             let Some(vector) = compared(&entry.key, slot) else { continue };
             let score = scoring.of(slot as usize, vector);
-            if score > 0.0 && score >= limits.least_score {
-                found.push((score, vector, slot, &entry.key));
+            // Whether a tool is admitted may be the costlier question.
+            if score > 0.0
+                && score >= limits.least_score
+                && (best.takes(score, &entry.key) || first.takes(score, &entry.key))
+                && admits(&entry.key)
+            {
+                let found = Found { score, vector: vector.map(Nearness::value), slot, key: &entry.key };
+                // Who names a tool asks for all of that name.
+                let kind = if scoring.lexical[slot as usize] >= BY_NAME { None } else { Some(entry.kind) };
+                first.put(found, kind);
+                if best.takes(score, &entry.key) {
+                    best.put(found);
+                }
             }
         }
-        let by_score = |one: &(f32, Option<f32>, Slot, &K), other: &(f32, Option<f32>, Slot, &K)| {
-            other.0.total_cmp(&one.0).then_with(|| one.3.cmp(other.3))
-        };
-        if limits.count == 0 {
-            return Vec::new();
-        }
-        if found.len() > limits.count {
-            found.select_nth_unstable_by(limits.count - 1, by_score);
-            found.truncate(limits.count);
-        }
-        found.sort_by(by_score);
-        let hit = |(score, vector, slot, key): (f32, Option<f32>, Slot, &K)| Hit {
+        let hit = |Found { score, vector, slot, key }: Found<'_, K>| Hit {
             key: key.clone(),
             score,
             lexical: scoring.lexical[slot as usize],
             vector,
             words: self.matched(query, slot),
         };
-        found.into_iter().map(hit).collect()
+        first.followed_by(best, limits.count).into_iter().map(hit).collect()
     }
 
-    /// The tools that fit a request best by words alone, so many at most, and how well those that are left out fit at
-    /// most.
+    /// The best matches by words alone, up to a limit, and an upper bound for the others.
     pub fn best_by_words(&self, query: &Query, count: usize, admits: impl Fn(&K) -> bool) -> (Vec<K>, f32) {
         let lexical = self.lexical_scores(query, &self.scores_of_parts(query));
         let entries = self.tools.iter().zip(&lexical).filter(|(_, score)| **score > 0.0);
@@ -333,7 +392,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         (found.into_iter().take(count).map(|(_, key)| key.clone()).collect(), rest)
     }
 
-    /// For each part of a request how well each tool fits its words.
+    /// For each part of a query the word scores of all tools.
     fn scores_of_parts(&self, query: &Query) -> Vec<Vec<f32>> {
         let score = |stems: &mut dyn Iterator<Item = &str>| {
             let mut scores = vec![0.0; self.tools.len()];
@@ -371,21 +430,150 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     }
 }
 
+/// How near a tool's meaning is to a request.
+#[derive(Clone, Copy, Debug)]
+enum Nearness {
+    /// By the vectors of the model.
+    Exact(f32),
+    /// By those of the table.
+    Rough(f32),
+}
+
+impl Nearness {
+    fn value(self) -> f32 {
+        match self {
+            Self::Exact(value) | Self::Rough(value) => value,
+        }
+    }
+}
+
+/// A tool that may be among the best.
+struct Found<'a, K> {
+    score: f32,
+    vector: Option<f32>,
+    slot: Slot,
+    key: &'a K,
+}
+
+impl<K> Clone for Found<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Found<'_, K> {}
+
+/// The best of all that were put in, up to a limit: a heap with the worst of them on top.
+struct Best<'a, K> {
+    count: usize,
+    heap: BinaryHeap<Found<'a, K>>,
+}
+
+impl<'a, K: Ord> Best<'a, K> {
+    fn new(count: usize) -> Self {
+        Self { count, heap: BinaryHeap::new() }
+    }
+
+    /// Whether a tool with this score is better than the worst.
+    fn takes(&self, score: f32, key: &K) -> bool {
+        if self.heap.len() < self.count {
+            return true;
+        }
+        self.heap.peek().is_some_and(|worst| score.total_cmp(&worst.score).then_with(|| worst.key.cmp(key)).is_gt())
+    }
+
+    /// Puts in a tool that it takes.
+    fn put(&mut self, found: Found<'a, K>) {
+        if self.heap.len() >= self.count {
+            self.heap.pop();
+        }
+        self.heap.push(found);
+    }
+
+    /// The best first.
+    fn into_sorted(self) -> Vec<Found<'a, K>> {
+        self.heap.into_sorted_vec()
+    }
+}
+
+/// The best of all, with at most [`MAX_OF_KIND`] of each kind among them.
+struct Varied<'a, K> {
+    count: usize,
+    /// The best first, each with its kind.
+    sorted: Vec<(Found<'a, K>, Option<Kind>)>,
+}
+
+impl<'a, K: Ord> Varied<'a, K> {
+    fn new(count: usize) -> Self {
+        Self { count, sorted: Vec::new() }
+    }
+
+    /// Whether a tool with this score may be better than the worst.
+    fn takes(&self, score: f32, key: &K) -> bool {
+        let is_better =
+            |(worst, _): &(Found<'a, K>, _)| score.total_cmp(&worst.score).then_with(|| worst.key.cmp(key)).is_gt();
+        self.count > 0 && (self.sorted.len() < self.count || self.sorted.last().is_some_and(is_better))
+    }
+
+    /// Puts in a tool. If there are enough of its kind, it or the worst of those goes.
+    fn put(&mut self, found: Found<'a, K>, kind: Option<Kind>) {
+        let place = self.sorted.partition_point(|(other, _)| *other < found);
+        self.sorted.insert(place, (found, kind));
+        let of_kind = |(_, (_, other)): &(usize, &(Found<'a, K>, Option<Kind>))| kind.is_some() && *other == kind;
+        let surplus = self.sorted.iter().enumerate().filter(of_kind).nth(MAX_OF_KIND).map(|(place, _)| place);
+        if let Some(surplus) = surplus {
+            self.sorted.remove(surplus);
+        }
+        self.sorted.truncate(self.count);
+    }
+
+    /// These first, then the others of the best.
+    fn followed_by(self, best: Best<'a, K>, count: usize) -> Vec<Found<'a, K>> {
+        let mut all: Vec<Found<'a, K>> = self.sorted.into_iter().map(|(found, _)| found).collect();
+        let first: Vec<Slot> = all.iter().map(|found| found.slot).collect();
+        all.extend(best.into_sorted().into_iter().filter(|found| !first.contains(&found.slot)));
+        all.truncate(count);
+        all
+    }
+}
+
+/// Worse tools are greater. Of equal ones, that with the greater key is worse.
+impl<K: Ord> Ord for Found<'_, K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.score.total_cmp(&self.score).then_with(|| self.key.cmp(other.key))
+    }
+}
+
+impl<K: Ord> PartialOrd for Found<'_, K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: Ord> PartialEq for Found<'_, K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<K: Ord> Eq for Found<'_, K> {}
+
 /// What tools score for one request.
 struct Scoring {
-    /// For each part of the request how well each tool fits its words.
+    /// For each part of the query the word scores of all tools.
     parts: Vec<Vec<f32>>,
-    /// How well the words of each tool fit.
+    /// The best word score of each tool.
     lexical: Vec<f32>,
-    /// What the words of each part are worth.
+    /// The value of the words of each part.
     worth: Vec<f32>,
 }
 
 impl Scoring {
     /// The score of a tool whose vector is so near; by words alone, if it has none.
-    fn of(&self, slot: usize, vector: Option<f32>) -> f32 {
+    fn of(&self, slot: usize, vector: Option<Nearness>) -> f32 {
         match (vector, self.lexical[slot]) {
-            (Some(vector), lexical) => fused(lexical, vector),
+            (Some(Nearness::Exact(vector)), lexical) => fused(lexical, vector, MEANING),
+            (Some(Nearness::Rough(vector)), lexical) => fused(lexical, vector, ROUGH_MEANING),
             (None, lexical) if lexical >= BY_NAME => BY_NAME,
             (None, _) => {
                 let parts = self.parts.iter().zip(&self.worth);
@@ -395,7 +583,7 @@ impl Scoring {
     }
 }
 
-/// How much of a request is the name of a tool, from 0 to 1: nothing unless all of the name is said.
+/// The share of the query that is the name of a tool, from 0 to 1; 0 unless the whole name occurs.
 fn share_of_name(own_words: &[String], request: &[Word]) -> f32 {
     let is_said = |own: &String| request.iter().any(|word| word.stem == *own);
     let share = own_words.len() as f32 / request.len().max(1) as f32;
@@ -403,14 +591,14 @@ fn share_of_name(own_words: &[String], request: &[Word]) -> f32 {
     if counts { share } else { 0.0 }
 }
 
-/// What a tool scores at most that fits so well by words and by meaning at most.
+/// The maximum score of a tool with these maximum word score and similarity.
 pub(crate) fn most(lexical: f32, vector: f32) -> f32 {
-    fused(lexical, vector).max(0.0)
+    fused(lexical, vector, MEANING).max(0.0)
 }
 
-fn fused(lexical: f32, vector: f32) -> f32 {
+fn fused(lexical: f32, vector: f32, meaning: f32) -> f32 {
     if lexical >= BY_NAME {
         return MIN_BY_NAME + (1.0 - MIN_BY_NAME) * vector.max(0.0);
     }
-    MEANING * vector + (1.0 - MEANING) * lexical
+    meaning * vector + (1.0 - meaning) * lexical
 }

@@ -1,23 +1,23 @@
-//! Finding tools by words: BM25 over the words of a tool, kept up to date tool by tool.
+//! Finds tools by words: BM25, updated tool by tool.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How soon more of the same word stops to count.
+/// How soon repetitions of a word stop counting.
 const SATURATION: f32 = 1.2;
-/// How much long texts are held back.
+/// How much long texts are penalized.
 const LENGTH: f32 = 0.75;
-/// The raw score that counts as half. With it a score stays between zero and one and does not depend on what else
-/// was found, so a tool that is stuffed with words cannot push others down but by standing above them.
+/// The raw score that counts as half. It keeps scores between zero and one and independent of other results, so a tool
+/// that is stuffed with words cannot lower the scores of others.
 const HALF: f32 = 16.0;
 
-/// What is scored at most by words alone, and the share of what was asked for that counts half of that.
+/// The maximum score by words alone, and the share of the query that counts half of that.
 const MAX_ALONE: f32 = 0.7;
 const ALONE_HALF: f32 = 0.4;
 
 /// A word that is in the index.
 type TermId = u32;
-/// The place of a tool, given by whoever owns this.
+/// The index of a tool, assigned by the owner of the lexicon.
 pub(crate) type Slot = u32;
 
 /// Which words are in which tools.
@@ -25,7 +25,7 @@ pub(crate) type Slot = u32;
 pub(crate) struct Lexicon {
     terms: HashMap<Arc<str>, TermId>,
     names: Vec<Arc<str>>,
-    /// Words that no tool has any more, to be used for others.
+    /// Unused words, for reuse.
     free: Vec<TermId>,
     /// For each word the tools that have it, by slot, and how often.
     postings: Vec<Vec<(Slot, f32)>>,
@@ -74,7 +74,7 @@ impl Lexicon {
             let posting = &mut self.postings[*term as usize];
             posting.retain(|(other, _)| *other != slot);
             if posting.is_empty() {
-                // Servers may change their texts all day: what nobody has is not kept for ever.
+                // Servers may change their texts often: unused words are not kept forever.
                 self.terms.remove(&self.names[*term as usize]);
                 self.free.push(*term);
             }
@@ -82,7 +82,7 @@ impl Lexicon {
         self.count -= 1;
         self.total_length -= f64::from(words.length);
         if self.count == 0 {
-            // Sums of floats do not drift for ever.
+            // Recompute, so that sums of floats do not drift.
             *self = Self::default();
         }
     }
@@ -120,13 +120,13 @@ impl Lexicon {
         }
     }
 
-    /// What these words are worth together: what a tool scores, before that is scaled, that says each of them once.
+    /// The value of these words: the raw score of a tool that contains each of them once.
     pub(crate) fn worth<'a>(&self, words: impl Iterator<Item = &'a str>) -> f32 {
         let tools_with = |word| self.terms.get(word).map_or(0, |term| self.postings[*term as usize].len());
         words.map(|word| self.rarity(tools_with(word))).sum()
     }
 
-    /// What a word is worth that so many tools have.
+    /// The value of a word that this many tools have.
     fn rarity(&self, tools: usize) -> f32 {
         let (all, tools) = (self.count as f32, tools as f32);
         ((all - tools + 0.5) / (tools + 0.5)).ln_1p()
@@ -140,8 +140,8 @@ impl Lexicon {
     }
 }
 
-/// How well a tool fits words that are worth so much, if they are all there is to judge by. Like that a good answer scores
-/// about as much as with its meaning, however few tools there are and however common words are among them.
+/// The score if words are the only criterion. A good match then scores about as much as with meaning, however few tools
+/// there are and however common words are.
 pub(crate) fn alone(score: f32, worth: f32) -> f32 {
     if worth <= 0.0 {
         return 0.0;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_no_tool_has_any_more_take_no_place() {
+    fn unused_words_take_no_memory() {
         let mut lexicon = Lexicon::default();
         insert(&mut lexicon, 0, "stays");
         for number in 0..100 {

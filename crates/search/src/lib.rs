@@ -1,18 +1,21 @@
-//! Finds tools by words and by meaning, and tells what they are for.
+//! Finds tools by words and by meaning, and classifies them by skill.
 //!
 //! # Layout
-//! - `text`: from what people and servers write to words that can be compared
-//! - `lexical`: tools by words (BM25)
-//! - `embedder`: the seam to whatever makes vectors; `minilm`: the model that comes with the program; `builtin`: the
-//!   same, read when it is needed; `sentence_model`: one of somebody's own choosing; `bert`: what all of them are
-//! - `vectors`: vectors in memory, compared exactly; `matrix`: the arithmetic of both
-//! - `document`, `query`: what is read of a tool and of a request
-//! - `index`: all of it together; `servers`: what the servers of tools have to do with a request
-//! - `elsewhere`: the seam to whatever keeps vectors elsewhere and compares them there
-//! - `skills`, `classifier`: what tools are for, and searching by that
+//! - `text`: splits text into words that can be compared
+//! - `lexical`: finds tools by words (BM25)
+//! - `embedder`: the interface of embedding models; `minilm`: the built-in model; `builtin`: loads it on first use;
+//!   `sentence_model`: a model that the user provides; `bert`: the code that all of them share
+//! - `word_table`: rough vectors in microseconds, for tools without a vector of the model
+//! - `vectors`: vectors in memory, compared exactly; `columns`: the arithmetic of the built-in model and of vectors, in
+//!   8 bits; `matrix`: the same in 16 bits, for models that the user provides
+//! - `document`, `query`: the searchable parts of a tool, and a parsed query; `query_cache`: the vectors of the last
+//!   queries
+//! - `index`: combines them; `servers`: the relevance of a tool's server
+//! - `vector_store`: the interface of a store outside the program that keeps and compares vectors
+//! - `skills`, `classifier`: the purposes of tools, and search by purpose
 //!
-//! Everything here thinks and nothing waits: no files, no network, no clock, no runtime. Whoever uses it keeps the
-//! vectors (with the model's id and the text's hash) and decides when and where they are made:
+//! Everything here is pure computation: no files, no network, no clock, no runtime. The caller stores vectors (with the
+//! model's id and the text's hash), and decides when and on which thread they are computed:
 //!
 //! ```
 //! use search::{Document, Index, Limits, Query, embed_documents};
@@ -44,6 +47,7 @@ mod bert;
 #[cfg(feature = "builtin-model")]
 mod builtin;
 mod classifier;
+mod columns;
 mod document;
 mod embedder;
 mod index;
@@ -52,12 +56,15 @@ mod matrix;
 #[cfg(feature = "builtin-model")]
 mod minilm;
 mod query;
+mod query_cache;
 mod sentence_model;
 mod servers;
 mod skills;
 mod text;
 mod vector_store;
 mod vectors;
+#[cfg(feature = "table")]
+mod word_table;
 
 #[cfg(feature = "builtin-model")]
 pub use builtin::BuiltIn;
@@ -68,8 +75,33 @@ pub use index::{Hit, Index, Limits, MissingVector};
 #[cfg(feature = "builtin-model")]
 pub use minilm::MiniLm;
 pub use query::Query;
+pub use query_cache::QueryCache;
 pub use sentence_model::{FileError, ModelError, SentenceModel};
 pub use skills::{Skill, SkillsError, builtin_skills, fingerprint, read_skills};
 pub use vector_store::{
     NearestAnswers, Payload, Point, PointId, Request, StoreError, StoreFilter, StoredScores, VectorStore,
 };
+
+/// The pieces of both models, one per line.
+#[cfg(any(feature = "builtin-model", feature = "table"))]
+const VOCABULARY: &str = include_str!("../model/vocabulary.txt");
+
+/// A rough vector of a text, in microseconds; None if the table is not compiled in.
+fn rough_vector(text: &str) -> Option<Vec<f32>> {
+    #[cfg(feature = "table")]
+    return Some(word_table::WordTable::shared().embed(text));
+    #[cfg(not(feature = "table"))]
+    {
+        let _without_a_table = text;
+        None
+    }
+}
+
+/// Where the built-in models come from, with the licences of its training data and the attributions that they ask for, as
+/// Markdown; None if none is compiled in.
+pub fn model_notice() -> Option<&'static str> {
+    #[cfg(any(feature = "builtin-model", feature = "table"))]
+    return Some(include_str!("../model/NOTICE.md"));
+    #[cfg(not(any(feature = "builtin-model", feature = "table")))]
+    return None;
+}

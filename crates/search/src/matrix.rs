@@ -1,15 +1,15 @@
-//! Many scalar products at once, in 16-bit integers: the work of the model, and of comparing vectors.
+//! Many scalar products at once, in 16-bit integers: the work of models in floats.
 //!
-//! Rows are scaled one by one to twelve bits. Then some hundred products fit into 32 bits whatever the numbers are, and
-//! machines multiply and add integers of that size faster than anything else that is exact enough.
+//! Each row is scaled to twelve bits. Then a few hundred products fit into 32 bits whatever the numbers are, and CPUs
+//! multiply and add integers of that size faster than any other type that is precise enough.
 
 mod kernel;
 
 /// The largest magnitude of a scaled number.
 const MAX_QUANTISED: f32 = 2047.0;
-/// Rows are filled up with zeros to a multiple of this.
+/// Rows are padded with zeros to a multiple of this.
 const STEP: usize = 16;
-/// Rows that are multiplied together.
+/// The number of rows that are multiplied together.
 pub(crate) const TOGETHER: usize = 4;
 
 /// Rows of scaled numbers, all of the same width.
@@ -43,21 +43,6 @@ impl Rows {
         self.numbers.resize(self.scales.len() * self.padded, 0);
     }
 
-    /// Makes room for so many rows. New ones are zero.
-    pub(crate) fn grow(&mut self, count: usize) {
-        self.scales.resize(count.max(self.scales.len()), 0.0);
-        self.numbers.resize(self.scales.len() * self.padded, 0);
-    }
-
-    pub(crate) fn set(&mut self, index: usize, row: &[f32]) {
-        assert_eq!(row.len(), self.width, "all rows have the same width");
-        let (scale, numbers) = scaled(row);
-        self.scales[index] = scale;
-        for (place, number) in self.numbers[index * self.padded..].iter_mut().zip(numbers) {
-            *place = number;
-        }
-    }
-
     /// A row as floats again, a little rounded.
     pub(crate) fn get(&self, index: usize) -> Vec<f32> {
         self.row(index)[..self.width].iter().map(|number| f32::from(*number) * self.scales[index]).collect()
@@ -75,7 +60,7 @@ impl Rows {
         &self.numbers[index * self.padded..][..self.padded]
     }
 
-    /// The scalar products of four rows, from `first` on, with every one of some others: one line for each of those.
+    /// The scalar products of four rows, from `first` on, with each of some others: one line for each of those.
     pub(crate) fn products(&self, first: usize, others: &Rows, lines: &mut Vec<[f32; TOGETHER]>) {
         assert_eq!(self.padded, others.padded, "only rows of the same width can be multiplied");
         lines.clear();
@@ -99,8 +84,8 @@ fn scaled(row: &[f32]) -> (f32, impl Iterator<Item = i16>) {
     (scale, row.iter().map(move |value| nearest(value * factor)))
 }
 
-/// Rounds a small number. Added to a number this large, a float has no places left for fractions, and its lowest bits
-/// are the integer: three instructions that vectorise, where a cast would ask for overflow and NaN.
+/// Rounds a small number. After adding a number this large, a float has no fraction bits left, and its lowest bits are
+/// the integer: three instructions that vectorise, whereas a cast also checks for overflow and NaN.
 fn nearest(value: f32) -> i16 {
     const LARGE: f32 = 12_582_912.0;
     ((value + LARGE).to_bits() as i32 - LARGE.to_bits() as i32) as i16
@@ -137,11 +122,8 @@ mod tests {
 
     #[test]
     fn a_row_comes_back_as_it_was() {
-        let mut rows = Rows::new(3);
-        rows.grow(2);
-        rows.set(1, &[0.5, -1.0, 0.25]);
-        assert_eq!(rows.get(0), [0.0; 3]);
-        for (number, expected) in rows.get(1).iter().zip([0.5, -1.0, 0.25]) {
+        let rows = Rows::scaled(&[0.5, -1.0, 0.25], 3);
+        for (number, expected) in rows.get(0).iter().zip([0.5, -1.0, 0.25]) {
             assert!((number - expected).abs() < 1e-3);
         }
     }

@@ -1,27 +1,29 @@
-//! What somebody looks for: the whole request, and its sentences if it has several.
+//! A query: the whole text, and its sentences if it has several.
 
 use crate::document::NameMark;
 use crate::embedder::{EmbedError, Embedder};
 use crate::text::{self, Word};
 use crate::vectors::normalized;
 
-/// Bytes of a request that are looked at.
+/// The maximum length of a query in bytes.
 const MAX_QUERY_LEN: usize = 8192;
-/// Words of a request, or of one of its sentences, that are looked at.
+/// The maximum number of words of a query, or of one of its sentences.
 const MAX_WORDS: usize = 200;
-/// Sentences that are looked at on their own. Each costs the model some milliseconds.
+/// The maximum number of sentences that are compared on their own. Each costs the model some milliseconds.
 const MAX_SENTENCES: usize = 8;
 
-/// Bytes of a request whose meaning is looked at; the sentence that goes beyond them is the last. Words are cheap and go
-/// further.
+/// The maximum length in bytes of embedded text; the sentence that exceeds it is the last. Words are cheap, so more of
+/// them are used.
 const MAX_EMBEDDED_LEN: usize = 1600;
 
-/// A request, read once.
+/// A parsed query.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// The whole first, then the sentences.
+    /// The whole query first, then its sentences.
     parts: Vec<Part>,
     vectors: Vec<Vec<f32>>,
+    /// The same of the table.
+    rough_vectors: Vec<Vec<f32>>,
     /// What it would be if it were the name of a tool.
     name: Option<NameMark>,
 }
@@ -33,24 +35,45 @@ struct Part {
 }
 
 impl Query {
-    /// Reads a request. Without vectors it finds tools by words.
+    /// Parses a query. Without vectors it finds tools by words.
     pub fn new(text: &str) -> Self {
         let text = &text[..text.floor_char_boundary(MAX_QUERY_LEN)];
         let parts = std::iter::once(text).chain(text::sentences(text, MAX_SENTENCES));
         let parts = parts.map(|part| Part { text: part.to_owned(), words: text::words(part, MAX_WORDS) });
-        Self { parts: parts.collect(), vectors: Vec::new(), name: NameMark::of(text) }
+        Self { parts: parts.collect(), vectors: Vec::new(), rough_vectors: Vec::new(), name: NameMark::of(text) }
     }
 
-    /// Gives it vectors, so that it finds tools by meaning as well. They must be of the model that the index was made
-    /// for.
+    /// Embeds the query, so that it finds tools by meaning as well. The model must be that of the index.
     ///
     /// # Errors
-    /// If the model cannot be asked now; the request is as it was.
+    ///
+    /// If the model is unreachable; the query stays unchanged.
     pub fn embed(&mut self, embedder: &dyn Embedder) -> Result<(), EmbedError> {
-        // What has no letters means nothing, but a model would find something near it.
-        if !self.parts[0].text.contains(char::is_alphanumeric) {
+        if !self.means_something() {
             return Ok(());
         }
+        let vectors = embedder.embed(&self.embedded_texts())?;
+        let parts: Option<Vec<Vec<f32>>> = vectors.iter().map(|vector| normalized(vector)).collect();
+        self.vectors = parts.and_then(with_the_middle).unwrap_or_default();
+        Ok(())
+    }
+
+    /// Gives it vectors of the table, if that is compiled in, so that it finds tools without vectors by meaning, too.
+    #[must_use]
+    pub fn with_rough_vectors(mut self) -> Self {
+        if self.means_something() {
+            let parts = self.embedded_texts().into_iter().map(|text| normalized(&crate::rough_vector(text)?));
+            self.rough_vectors = parts.collect::<Option<_>>().and_then(with_the_middle).unwrap_or_default();
+        }
+        self
+    }
+
+    /// What has no letters means nothing, but a model would find something near it.
+    fn means_something(&self) -> bool {
+        self.parts[0].text.contains(char::is_alphanumeric)
+    }
+
+    fn embedded_texts(&self) -> Vec<&str> {
         // The middle of its sentences is as good as the vector of the whole, at half the cost.
         let sentences = if self.parts.len() > 1 { &self.parts[1..] } else { &self.parts[..] };
         let mut read = 0;
@@ -59,38 +82,48 @@ impl Query {
             read += part.text.len();
             is_within
         };
-        let texts: Vec<&str> = sentences.iter().take_while(is_within).map(|part| part.text.as_str()).collect();
-        let vectors = embedder.embed(&texts)?;
-        let parts: Option<Vec<Vec<f32>>> = vectors.iter().map(|vector| normalized(vector)).collect();
-        self.vectors = parts.and_then(with_the_middle).unwrap_or_default();
-        Ok(())
+        sentences.iter().take_while(is_within).map(|part| part.text.as_str()).collect()
     }
 
-    /// The stems of each part, the whole request first.
+    /// The whole request as it was read; none if only a part of it was.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.parts.first().map(|part| part.text.as_str()).filter(|text| text.len() < MAX_QUERY_LEN)
+    }
+
+    /// The same of the table; none if it was not read by it.
+    pub(crate) fn rough_vectors(&self) -> &[Vec<f32>] {
+        &self.rough_vectors
+    }
+
+    pub(crate) fn set_vectors(&mut self, vectors: Vec<Vec<f32>>) {
+        self.vectors = vectors;
+    }
+
+    /// The stems of each part, the whole query first.
     pub(crate) fn stems(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
         self.parts.iter().map(|part| part.words.iter().map(|word| word.stem.as_str()))
     }
 
-    /// What it is if it is the name of a tool.
+    /// The query as the name of a tool.
     pub(crate) fn name(&self) -> Option<NameMark> {
         self.name
     }
 
-    /// The words of the whole request.
+    /// The words of the whole query.
     pub(crate) fn words(&self) -> &[Word] {
         &self.parts[0].words
     }
 
-    /// The vector of each part, the whole request first; none if it was not embedded.
+    /// The vector of each part, the whole query first; empty if it was not embedded.
     pub fn vectors(&self) -> &[Vec<f32>] {
         &self.vectors
     }
 }
 
-/// Puts the middle of several vectors before them; one is its own.
+/// Inserts the mean of several vectors before them; a single one stays alone.
 fn with_the_middle(mut parts: Vec<Vec<f32>>) -> Option<Vec<Vec<f32>>> {
     if parts.iter().any(|part| part.len() != parts[0].len()) {
-        // Whoever made these is confused; words are enough.
+        // The model returned invalid vectors, so only words are used.
         return None;
     }
     if parts.len() > 1 {
@@ -100,15 +133,15 @@ fn with_the_middle(mut parts: Vec<Vec<f32>>) -> Option<Vec<Vec<f32>>> {
     Some(parts)
 }
 
-/// What a tool gets for a request: half for the whole of it, half for the sentence that fits best. A request for
-/// several things is near none of the tools it needs, its sentences are.
+/// The score of a tool: half for the whole query, half for the best sentence. A query for several things is similar to
+/// none of the tools it needs, but its sentences are.
 pub(crate) fn whole_and_best(parts: &mut dyn Iterator<Item = f32>) -> f32 {
     let whole = parts.next().unwrap_or(0.0);
     let best = parts.fold(f32::NEG_INFINITY, f32::max);
     if best == f32::NEG_INFINITY { whole } else { 0.5 * whole + 0.5 * best }
 }
 
-/// How near a vector is to a request, from how near it is to each of its parts.
+/// The similarity of a vector to a query, from its similarity to each part.
 pub(crate) fn near(parts: &mut dyn Iterator<Item = f32>) -> f32 {
     whole_and_best(parts).clamp(0.0, 1.0)
 }
@@ -117,7 +150,7 @@ pub(crate) fn near(parts: &mut dyn Iterator<Item = f32>) -> f32 {
 mod tests {
     use super::*;
 
-    /// A model that answers what it likes.
+    /// A model that returns arbitrary vectors.
     struct Strange(Vec<Vec<f32>>);
 
     impl Embedder for Strange {
@@ -135,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_the_sentences_stands_for_the_whole() {
+    fn the_mean_of_the_sentences_represents_the_whole_query() {
         let mut query = Query::new("Find it. Send it away.");
         query.embed(&Strange(vec![vec![2.0, 0.0], vec![0.0, 3.0]])).expect("it answers");
         let half = 0.5_f32.sqrt();
@@ -144,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_answers_of_a_model_leave_the_words() {
+    fn invalid_vectors_of_a_model_leave_search_by_words() {
         for strange in
             [vec![], vec![vec![]], vec![vec![1.0, 0.0], vec![1.0]], vec![vec![f32::NAN, 0.0], vec![1.0, 0.0]]]
         {

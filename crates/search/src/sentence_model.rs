@@ -1,7 +1,7 @@
-//! A sentence model of somebody's own choosing, from the files that it is published in: MiniLM and its kin.
+//! A sentence model that the user provides, from its published files: MiniLM and similar ones.
 //!
-//! The layout is that of Hugging Face: `config.json`, `tokenizer.json` or `vocab.txt`, `model.safetensors`; where there are
-//! more files that shape a vector, they are heeded, or the model is refused for them. Who has the files reads them.
+//! The layout is that of Hugging Face: `config.json`, `tokenizer.json` or `vocab.txt`, `model.safetensors`. Other files
+//! that affect vectors are used, too, or the model is refused. The caller reads the files.
 
 mod config;
 
@@ -21,49 +21,50 @@ const WEIGHTS: &str = "model.safetensors";
 const MODULES: &str = "modules.json";
 const POOLING: &str = "1_Pooling/config.json";
 const LENGTH: &str = "sentence_bert_config.json";
-/// So many digits of a digest tell models apart.
+/// The number of digits of a digest in a model's id.
 const DIGITS: usize = 16;
 
-/// Why a file could not be had, in the words of whoever reads it.
+/// Why a file could not be read, in the words of the caller.
 pub type FileError = Box<dyn Error + Send + Sync>;
 
 /// Why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// A file is not there.
+    /// A file is missing.
     #[error("it has no `{0}`")]
     Missing(&'static str),
     /// A file cannot be read.
     #[error("its `{file}` cannot be read")]
     Unreadable {
-        /// Which one.
+        /// The file.
         file: &'static str,
-        /// What was wrong.
+        /// The cause.
         #[source]
         source: FileError,
     },
-    /// A file says something that we cannot do.
+    /// A file requires something that is not supported.
     #[error("its `{file}` cannot be used: {why}")]
     Odd {
-        /// Which one.
+        /// The file.
         file: &'static str,
-        /// What was wrong.
+        /// What is not supported.
         why: String,
     },
 }
 
-/// A model that was read from files.
+/// A model that was loaded from files.
 pub struct SentenceModel {
     id: String,
     model: Bert,
 }
 
 impl SentenceModel {
-    /// Reads a model by what gives its files by name; none if there is no such file. Its `name` is for people: vectors of
-    /// models whose files differ are told apart by a digest.
+    /// Loads a model; `read` returns a file by name, or `None` if it does not exist. Its `name` is for people: models
+    /// with different files are distinguished by a digest.
     ///
     /// # Errors
-    /// If a file is missing, or says something that we cannot do.
+    ///
+    /// If a file is missing, or requires something that is not supported.
     pub fn read(name: &str, file: impl Fn(&str) -> Result<Option<Vec<u8>>, FileError>) -> Result<Self, ModelError> {
         let mut files = Files { file, digest: Sha256::new() };
         let config = files.needed(CONFIG)?;
@@ -97,7 +98,7 @@ impl Embedder for SentenceModel {
     }
 }
 
-/// The files of a model, and a digest of all that were read.
+/// The files of a model, and a digest of those that were read.
 struct Files<F> {
     file: F,
     digest: Sha256,
@@ -107,7 +108,7 @@ impl<F: Fn(&str) -> Result<Option<Vec<u8>>, FileError>> Files<F> {
     fn get(&mut self, name: &'static str) -> Result<Option<Vec<u8>>, ModelError> {
         let bytes = (self.file)(name).map_err(|source| ModelError::Unreadable { file: name, source })?;
         if let Some(bytes) = &bytes {
-            // With names and lengths no two sets of files look like one.
+            // With names and lengths, two different sets of files never have the same input.
             self.digest.update(format!("{name} {}\n", bytes.len()));
             self.digest.update(bytes);
         }
@@ -118,7 +119,7 @@ impl<F: Fn(&str) -> Result<Option<Vec<u8>>, FileError>> Files<F> {
         self.get(name)?.ok_or(ModelError::Missing(name))
     }
 
-    /// What a file says, if it is there.
+    /// The content of a file, if it exists.
     fn check<T>(
         &mut self,
         name: &'static str,
@@ -128,7 +129,7 @@ impl<F: Fn(&str) -> Result<Option<Vec<u8>>, FileError>> Files<F> {
         read(&bytes).map(Some).map_err(|why| odd(name, why))
     }
 
-    /// How texts are cut: `tokenizer.json` says it all, `vocab.txt` the pieces alone.
+    /// The tokenizer: `tokenizer.json` describes it completely, `vocab.txt` has only the pieces.
     fn pieces(&mut self, words: usize) -> Result<WordPiece, ModelError> {
         if let Some(bytes) = self.get(TOKENIZER)? {
             return config::tokenizer(&bytes, words).map_err(|why| odd(TOKENIZER, why));
@@ -145,7 +146,7 @@ fn odd(file: &'static str, why: String) -> ModelError {
     ModelError::Odd { file, why }
 }
 
-/// A name that can be part of others: of a collection of vectors, of a line in a log.
+/// A name that can be part of others: of a collection in a vector store, of a line in a log.
 fn plain(name: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
     let plain: String = name.chars().map(|character| if is_plain(character) { character } else { '-' }).collect();

@@ -1,5 +1,4 @@
-//! Servers, compared with requests like tools: what a request has in common with a server counts a little for all of the
-//! server's tools.
+//! Servers, compared with queries like tools: the relevance of a server counts a little for all of its tools.
 
 use std::collections::HashMap;
 
@@ -8,13 +7,13 @@ use crate::index::{Index, MissingVector};
 use crate::lexical::Slot;
 use crate::query::Query;
 
-/// A server that scores no more than this has nothing to do with a request.
+/// A server with at most this score is not relevant for a query.
 const MIN_SCORE: f32 = 0.15;
 
 /// The servers that have tools in an index.
 pub(crate) struct Servers {
     index: Index<String>,
-    /// How many tools each has.
+    /// The number of tools of each.
     tools: HashMap<String, usize>,
 }
 
@@ -23,7 +22,7 @@ impl Servers {
         Self { index: Index::without_servers(dimension), tools: HashMap::new() }
     }
 
-    /// Takes note of a tool; the slot of its server, unless it has none.
+    /// Adds a tool; returns the slot of its server, if it has one.
     pub(crate) fn insert(&mut self, tool: &Document) -> Option<Slot> {
         if tool.server.is_empty() {
             return None;
@@ -37,7 +36,7 @@ impl Servers {
         self.index.slot_of(&tool.server)
     }
 
-    /// A tool is gone. A server without tools is forgotten.
+    /// Removes a tool. A server without tools is removed, too.
     pub(crate) fn remove(&mut self, tool: &Document) {
         let Some(count) = self.tools.get_mut(&tool.server) else { return };
         *count -= 1;
@@ -59,7 +58,7 @@ impl Servers {
         self.index.set_vector(server, hash, vector)
     }
 
-    /// How much each server has to do with a request, by its slot, from 0 to 1.
+    /// The relevance of each server for a query, by slot, from 0 to 1.
     pub(crate) fn relevance(&self, query: &Query) -> Vec<f32> {
         let relevance = |score: f32| ((score - MIN_SCORE) / (1.0 - MIN_SCORE)).clamp(0.0, 1.0);
         self.index.scores(query).into_iter().map(relevance).collect()

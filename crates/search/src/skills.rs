@@ -1,4 +1,4 @@
-//! Skills: what tools are for, in words that people and models choose by.
+//! Skills: purposes of tools, described for people and models.
 
 use std::collections::HashSet;
 
@@ -9,48 +9,50 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skill {
-    /// By which it is referred to; never changes.
+    /// Its id; never changes.
     pub id: String,
-    /// For people.
+    /// Its name, for people.
     pub name: String,
     /// What its tools do.
     pub description: String,
-    /// Things one would ask its tools for.
+    /// Examples of requests that its tools fulfil.
     #[serde(default)]
     pub examples: Vec<String>,
 }
 
-/// Why a list of skills cannot be used.
+/// Why a list of skills is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SkillsError {
-    /// It is no JSON array of skills.
-    #[error("this is no list of skills")]
+    /// It is not a JSON array of skills.
+    #[error("not a list of skills")]
     Unreadable(#[from] serde_json::Error),
-    /// Something that must be there is empty.
+    /// A required member is empty.
     #[error("the skill `{id}` has no {what}")]
     Lacks {
-        /// Which one.
+        /// The skill.
         id: String,
-        /// What it lacks.
+        /// The member.
         what: &'static str,
     },
-    /// Two have the same id.
-    #[error("there are two skills `{0}`")]
+    /// Two skills have the same id.
+    #[error("the skill `{0}` exists twice")]
     Twice(String),
 }
 
-/// The skills that come with the program.
+/// The built-in skills.
 ///
 /// # Panics
+///
 /// Never: they are compiled in, and a test reads them.
 pub fn builtin_skills() -> Vec<Skill> {
     read_skills(include_str!("skills/builtin.json")).expect("the skills that are compiled in can be read")
 }
 
-/// Reads a JSON array of skills: `[{"id", "name", "description", "examples": []}]`.
+/// Parses a JSON array of skills: `[{"id", "name", "description", "examples": []}]`.
 ///
 /// # Errors
-/// If it is none, or if a skill lacks something or is there twice.
+///
+/// If it is invalid, or if a skill is incomplete or a duplicate.
 pub fn read_skills(json: &str) -> Result<Vec<Skill>, SkillsError> {
     let skills: Vec<Skill> = serde_json::from_str(json)?;
     let mut ids = HashSet::new();
@@ -66,7 +68,8 @@ pub fn read_skills(json: &str) -> Result<Vec<Skill>, SkillsError> {
     Ok(skills)
 }
 
-/// A digest of everything that shapes what a set of skills is told by: another set, or another order, has another one.
+/// A digest of everything in a set of skills that affects classification: another set, or another order, has another
+/// digest.
 pub fn fingerprint(skills: &[Skill]) -> String {
     let mut digest = Sha256::new();
     for skill in skills {
@@ -94,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_come_along_are_complete() {
+    fn the_built_in_skills_are_complete() {
         let skills = builtin_skills();
         assert!((20..=35).contains(&skills.len()));
         assert!(skills.iter().all(|skill| skill.examples.len() >= 5));
@@ -105,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_list_is_reported() {
         let twice = r#"[{"id":"a","name":"A","description":"d"},{"id":"a","name":"B","description":"d"}]"#;
-        assert_eq!(read_skills(twice).unwrap_err().to_string(), "there are two skills `a`");
+        assert_eq!(read_skills(twice).unwrap_err().to_string(), "the skill `a` exists twice");
         let missing_vectors = r#"[{"id":"a","name":" ","description":"d"}]"#;
         assert_eq!(read_skills(missing_vectors).unwrap_err().to_string(), "the skill `a` has no name");
         assert!(matches!(read_skills("{}"), Err(SkillsError::Unreadable(_))));

@@ -1,7 +1,7 @@
-//! From what people and servers write to the words that are compared.
+//! Splits text into words that can be compared.
 //!
-//! `getUserInfo`, `get_user_info` and "the user's infos" must meet. So: names are split where their parts meet, letters
-//! lose case and accents, words that every sentence has are dropped, and endings are cut off.
+//! `getUserInfo`, `get_user_info` and "the user's infos" must match. So names are split into their parts, case and
+//! accents are removed, stop words are dropped, and endings are cut off.
 
 mod stop_words;
 
@@ -9,16 +9,16 @@ use rust_stemmers::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// A word as it was written, without case and accents, and the stem it is compared by.
+/// A word without case and accents, and its stem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
-    /// For people.
+    /// For display.
     pub shown: String,
-    /// For comparing.
+    /// For comparison.
     pub stem: String,
 }
 
-/// The words of a text that mean something, at most `limit`.
+/// The words of a text without stop words, at most `limit`.
 pub(crate) fn words(text: &str, limit: usize) -> Vec<Word> {
     let stemmer = Stemmer::create(Algorithm::English);
     let mut found = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn words(text: &str, limit: usize) -> Vec<Word> {
     found
 }
 
-/// A name in plain words: `getUserInfo` and `get_user_info` are "get user info".
+/// A name as separate words: `getUserInfo` and `get_user_info` are "get user info".
 pub(crate) fn spelled_out(name: &str) -> String {
     let tokens = name.split(|character: char| !character.is_alphanumeric());
     let parts: Vec<String> =
@@ -40,7 +40,8 @@ pub(crate) fn spelled_out(name: &str) -> String {
     parts.join(" ")
 }
 
-/// The sentences of a text, if it has more than one. Long requests often are several, and each wants its own tools.
+/// The sentences of a text, if it has several. A long query often contains several requests, and each needs its own
+/// tools.
 pub(crate) fn sentences(text: &str, limit: usize) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -61,7 +62,7 @@ pub(crate) fn sentences(text: &str, limit: usize) -> Vec<&str> {
     if found.len() > 1 { found } else { Vec::new() }
 }
 
-/// Underscores, hyphens and apostrophes join what belongs together until it is taken apart on purpose.
+/// Underscores, hyphens and apostrophes join the parts of a word until it is split on purpose.
 fn is_part_of_token(character: char) -> bool {
     character.is_alphanumeric() || is_combining_mark(character) || matches!(character, '_' | '-' | '\'' | '’')
 }
@@ -75,7 +76,7 @@ fn push_token(token: &str, stemmer: &Stemmer, found: &mut Vec<Word>) {
     for part in &parts {
         push_part(part, stemmer, found);
     }
-    // "e-mail" must meet "email", and "GitHub" "github".
+    // "e-mail" must match "email", and "GitHub" "github".
     if let [first, second] = parts.as_slice() {
         push_word(&format!("{first}{second}"), stemmer, found);
     }
@@ -86,7 +87,7 @@ fn push_part(part: &str, stemmer: &Stemmer, found: &mut Vec<Word>) {
         push_word(part, stemmer, found);
         return;
     }
-    // No spaces tell where these words end; pairs of neighbours are what others will write as well.
+    // Without spaces the words are unknown, so pairs of adjacent characters are used.
     let characters: Vec<char> = part.chars().collect();
     for pair in characters.windows(characters.len().min(2)) {
         let pair: String = pair.iter().collect();
@@ -95,7 +96,7 @@ fn push_part(part: &str, stemmer: &Stemmer, found: &mut Vec<Word>) {
 }
 
 fn push_word(word: &str, stemmer: &Stemmer, found: &mut Vec<Word>) {
-    /// Nobody looks for a longer one, and some servers put whole files into their descriptions.
+    /// Nobody searches for longer words, and some servers put whole files into their descriptions.
     const MAX_TOKEN_LEN: usize = 64;
     if word.len() > MAX_TOKEN_LEN || stop_words::is_one(word) {
         return;
@@ -104,13 +105,13 @@ fn push_word(word: &str, stemmer: &Stemmer, found: &mut Vec<Word>) {
     found.push(Word { shown: word.to_owned(), stem });
 }
 
-/// Without a genitive or a negation.
+/// Removes a genitive or a negation.
 fn without_ending(token: &str) -> &str {
     let token = token.trim_matches(|character: char| !character.is_alphanumeric());
     ["'s", "’s", "n't", "n’t"].iter().find_map(|ending| token.strip_suffix(ending)).unwrap_or(token)
 }
 
-/// Takes `getUserInfo` and `HTTPServer` apart.
+/// Splits `getUserInfo` and `HTTPServer` into their parts.
 fn split_camel(token: &str) -> Vec<&str> {
     let characters: Vec<(usize, char)> = token.char_indices().collect();
     let mut parts = Vec::new();
@@ -129,7 +130,7 @@ fn split_camel(token: &str) -> Vec<&str> {
     parts
 }
 
-/// Without case, accents, ligatures and widths.
+/// Removes case, accents, ligatures and full width.
 fn folded(part: &str) -> String {
     if part.is_ascii() {
         return part.to_ascii_lowercase();
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_two_parts_is_found_in_one_word_too() {
+    fn a_name_of_two_parts_also_matches_as_one_word() {
         assert_eq!(stems("GitHub"), ["git", "hub", "github"]);
         assert!(stems("e-mail").contains(&"email".to_owned()));
     }
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_request_says_is_no_word() {
+    fn words_of_polite_requests_are_stop_words() {
         assert!(stems("Could you please tell me what it is?").is_empty());
     }
 

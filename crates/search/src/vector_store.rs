@@ -1,7 +1,7 @@
-//! The seam between the index and whatever keeps vectors elsewhere and compares them there.
+//! The interface between the index and a store that keeps vectors outside the program and compares them there.
 //!
-//! Ranking stays here. Whoever keeps the vectors is asked for the nearest, and for those that fit best by words; an
-//! [`NearestAnswers`] says when that is enough to know the best of all, whatever the rest may be.
+//! Ranking stays here. The store returns the nearest vectors, and the scores of those that match best by words;
+//! [`NearestAnswers`] decides whether that suffices to know the best results, whatever the scores of the others are.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
@@ -11,114 +11,114 @@ use std::pin::Pin;
 use crate::index::{Limits, most};
 use crate::query::near;
 
-/// Names a vector elsewhere.
+/// The id of a vector in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PointId(pub u128);
 
-/// What is kept with a vector.
+/// The metadata of a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// The id of its server.
     pub source_server_id: String,
     /// The name of its server.
     pub source_server_name: String,
-    /// What its server calls it.
+    /// The name that its server uses.
     pub original_name: String,
-    /// Whether it is a server's.
+    /// Whether it belongs to a server.
     pub is_external: bool,
     /// Whether its skills are known.
     pub is_classified: bool,
-    /// What it is good for.
+    /// Its skills.
     pub skill_ids: Vec<String>,
-    /// What it is best at.
+    /// Its best skill.
     pub primary_skill_id: Option<String>,
-    /// Names the text that the vector was made from.
+    /// The hash of the text of the vector.
     pub text_hash: String,
 }
 
-/// A vector to be kept.
+/// A vector to store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Which one.
+    /// Its id.
     pub id: PointId,
-    /// Its numbers, of length one together.
+    /// Its numbers, normalized.
     pub vector: Vec<f32>,
-    /// What is kept with it.
+    /// Its metadata.
     pub payload: Payload,
 }
 
-/// What is looked at.
+/// Which vectors are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreFilter {
     /// Only tools of these servers, by id.
     pub servers: Vec<String>,
-    /// Only tools with one of these skills; with any or none, if none are named.
+    /// Only tools with one of these skills; all tools if empty.
     pub skills: Vec<String>,
-    /// Only tools with one of these skills, and those whose skills are not known.
+    /// Only tools with one of these skills, and unclassified ones.
     pub by_skills: Option<Vec<String>>,
     /// Only these.
     pub among: Option<Vec<PointId>>,
 }
 
-/// Something that is being done elsewhere.
+/// A request to the store.
 pub type Request<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// Keeps vectors of one model elsewhere. Whoever asks sees to it that nothing takes for ever.
+/// Stores vectors of one model outside the program. The caller sets timeouts.
 pub trait VectorStore: Send + Sync {
-    /// What it is called.
+    /// Its name.
     fn name(&self) -> &'static str;
-    /// Where it is, for people.
+    /// Its address, for people.
     fn address(&self) -> &str;
-    /// Makes ready what vectors are kept in.
+    /// Creates the collection if it is missing.
     fn prepare(&self) -> Request<'_, ()>;
-    /// Everything that is kept, without the vectors.
+    /// The metadata of all stored vectors.
     fn list(&self) -> Request<'_, Vec<(PointId, Payload)>>;
-    /// How much is kept.
+    /// The number of stored vectors.
     fn count(&self) -> Request<'_, usize>;
-    /// Keeps these, in place of others with the same ids.
+    /// Stores vectors, and replaces those with the same ids.
     fn put(&self, points: Vec<Point>) -> Request<'_, ()>;
-    /// Keeps something else with vectors that are there.
+    /// Replaces the metadata of stored vectors.
     fn relabel(&self, payloads: Vec<(PointId, Payload)>) -> Request<'_, ()>;
-    /// Keeps these no longer.
+    /// Deletes vectors.
     fn delete(&self, points: Vec<PointId>) -> Request<'_, ()>;
-    /// Everything is there: others may go by it.
+    /// Records that the collection is complete, so that other programs can use it.
     fn publish(&self) -> Request<'_, ()>;
-    /// The nearest to each of some vectors, nearest first: the scalar product, exactly.
+    /// The nearest vectors to each of some vectors, nearest first, by their exact scalar products.
     fn nearest(&self, to: Vec<Vec<f32>>, within: StoreFilter, count: usize) -> Request<'_, Vec<Vec<(PointId, f32)>>>;
 }
 
-/// Why somebody who keeps vectors did not do what was asked.
+/// Why a store failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct StoreError {
-    /// What could not be done.
+    /// The operation.
     pub what: String,
-    /// Why, if that is known.
+    /// The cause, if it is known.
     #[source]
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What is known of vectors that are kept elsewhere.
+/// The scores that a vector store returned.
 pub struct StoredScores<'a, K> {
-    /// How near some of them are.
+    /// The similarities of some tools.
     pub near: HashMap<K, f32>,
-    /// Whether the vector of a tool is kept there.
+    /// Whether the store has the vector of a tool.
     pub is_kept: &'a dyn Fn(&K) -> bool,
 }
 
-/// The answers to a request for the nearest vectors.
+/// The answers to a query for the nearest vectors.
 #[derive(Debug, Default)]
 pub struct NearestAnswers {
-    /// How near each is to each part of the request, as far as that was told.
+    /// The similarity of each vector to each part of the query, as far as it was returned.
     told: BTreeMap<PointId, Vec<Option<f32>>>,
-    /// How near the others are to each part at most.
+    /// The maximum similarity of the other vectors to each part.
     rest: Vec<f32>,
-    /// One of the parts was compared with everything.
+    /// Whether one of the parts was compared with all vectors.
     is_everything: bool,
 }
 
 impl NearestAnswers {
-    /// Takes the so many nearest to each part of a request.
+    /// Adds the nearest vectors to each part of a query.
     pub fn of_nearest(nearest: &[Vec<(PointId, f32)>], count: usize) -> Self {
         let mut answers = Self {
             rest: nearest.iter().map(|part| part.last().map_or(f32::NEG_INFINITY, |(_, score)| *score)).collect(),
@@ -129,7 +129,7 @@ impl NearestAnswers {
         answers
     }
 
-    /// Takes what else was told.
+    /// Adds further scores.
     pub fn add(&mut self, answers: &[Vec<(PointId, f32)>]) {
         let parts = self.rest.len();
         for (place, part) in answers.iter().enumerate().take(parts) {
@@ -139,14 +139,14 @@ impl NearestAnswers {
         }
     }
 
-    /// What has to be asked for besides: these, and what was told of in part.
+    /// The vectors whose scores are still needed: these, and those with scores for only some parts.
     pub fn missing(&self, wanted: impl Iterator<Item = PointId>) -> Vec<PointId> {
         let in_part = self.told.iter().filter(|(_, parts)| parts.contains(&None)).map(|(point, _)| *point);
         let unknown = wanted.filter(|point| !self.told.contains_key(point));
         in_part.chain(unknown).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// How near those are of which all was told.
+    /// The similarities of vectors with scores for all parts.
     pub fn near(&self) -> impl Iterator<Item = (PointId, f32)> {
         self.told.iter().filter_map(|(point, parts)| {
             let parts: Option<Vec<f32>> = parts.iter().copied().collect();
@@ -154,11 +154,12 @@ impl NearestAnswers {
         })
     }
 
-    /// Whether nothing of which nothing was told can be among the best, if the last of these scores so much and the
-    /// others fit no better than so by words.
+    /// Whether no vector without scores can be among the best, given the score of the last of these and the maximum
+    /// word score of the others.
     pub fn are_sufficient(&self, scores: &[f32], limits: Limits, rest_by_words: f32) -> bool {
-        let least =
-            if scores.len() < limits.count { limits.least_score } else { scores.last().copied().unwrap_or(0.0) };
+        // The first are varied, so the last need not be the worst.
+        let worst = scores.iter().copied().fold(f32::INFINITY, f32::min);
+        let least = if scores.len() < limits.count || scores.is_empty() { limits.least_score } else { worst };
         self.is_everything || most(rest_by_words, near(&mut self.rest.iter().copied())) < least
     }
 }
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_in_part_and_what_fits_by_words_is_asked_for_besides() {
+    fn missing_scores_and_best_word_matches_are_requested() {
         let mut answers =
             NearestAnswers::of_nearest(&[points(&[(1, 0.9), (2, 0.8)]), points(&[(1, 0.7), (3, 0.6)])], 2);
         let missing = answers.missing([PointId(1), PointId(4)].into_iter());
@@ -187,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn enough_was_told_if_the_rest_cannot_be_among_the_best() {
+    fn scores_suffice_if_the_others_cannot_be_among_the_best() {
         let answers = NearestAnswers::of_nearest(&[points(&[(1, 0.9), (2, 0.5)])], 2);
-        assert!(answers.are_sufficient(&[0.6, 0.4], TWO, 0.2), "0.6 · 0.5 + 0.4 · 0.2 is less than 0.4");
-        assert!(!answers.are_sufficient(&[0.6, 0.4], TWO, 0.3), "another one may score 0.42");
+        assert!(answers.are_sufficient(&[0.6, 0.4], TWO, 0.1), "0.7 · 0.5 + 0.3 · 0.1 is less than 0.4");
+        assert!(!answers.are_sufficient(&[0.6, 0.4], TWO, 0.3), "another one may score 0.44");
         assert!(!answers.are_sufficient(&[0.6], TWO, 0.2), "there may be a second one");
         let everything = NearestAnswers::of_nearest(&[points(&[(1, 0.9)])], 2);
         assert!(everything.are_sufficient(&[0.6], TWO, 0.9));

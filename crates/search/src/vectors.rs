@@ -1,75 +1,105 @@
-//! Vectors in memory, all compared with every query: exact, and quick enough for tens of thousands.
+//! Vectors in memory, all compared with every query: no approximate index, and quick enough for tens of thousands.
+//!
+//! A vector is stored in 8 bits. A request has 8 bits and 8 more for what the first leave over, so only the stored one is
+//! rounded.
 
-use crate::matrix::{Rows, TOGETHER};
+use crate::columns::{Columns, Inputs, Kernel, LANES};
 
-/// One vector for each slot, side by side.
+/// One vector for each slot, adjacent in memory.
 pub(crate) struct Vectors {
-    rows: Rows,
-    present: Vec<bool>,
+    columns: Columns,
+    states: Vec<State>,
+}
+
+/// What is known of a slot's vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Missing,
+    /// Close to the slot's vector: searched with until that is there.
+    Interim,
+    Own,
 }
 
 impl Vectors {
     pub(crate) fn new(dimension: usize) -> Self {
-        Self { rows: Rows::new(dimension), present: Vec::new() }
+        Self { columns: Columns::new(dimension), states: Vec::new() }
     }
 
-    /// How many numbers a vector has; zero while nobody knows.
+    /// How many numbers a vector has; zero while that is unknown.
     pub(crate) fn dimension(&self) -> usize {
-        self.rows.width()
+        self.columns.width()
     }
 
-    /// Keeps a vector at length one for a slot. Says no to one of another dimension and to one without a direction.
+    /// Whether no slot has a vector.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.states.iter().all(|state| *state == State::Missing)
+    }
+
+    /// Keeps a vector at length one for a slot. Returns false for one of another dimension, or without a direction.
     pub(crate) fn set(&mut self, slot: u32, vector: &[f32]) -> bool {
-        // A model elsewhere says how long its vectors are by the first that it makes.
-        if self.rows.width() == 0 && self.present.is_empty() {
-            self.rows = Rows::new(vector.len());
+        // A remote model's dimension is known by its first vector.
+        if self.columns.width() == 0 && self.states.is_empty() {
+            self.columns = Columns::new(vector.len());
         }
-        let Some(vector) = normalized(vector).filter(|vector| vector.len() == self.rows.width()) else { return false };
+        self.put(slot, vector, State::Own)
+    }
+
+    /// Searches with a vector that is close to the slot's until that is set. One that is there stays.
+    pub(crate) fn set_interim(&mut self, slot: u32, vector: &[f32]) -> bool {
+        !self.has(slot) && self.columns.width() > 0 && self.put(slot, vector, State::Interim)
+    }
+
+    fn put(&mut self, slot: u32, vector: &[f32], state: State) -> bool {
+        let Some(vector) = normalized(vector).filter(|vector| vector.len() == self.columns.width()) else {
+            return false;
+        };
         let slot = slot as usize;
-        if self.present.len() <= slot {
-            self.present.resize(slot + 1, false);
-            self.rows.grow(self.present.len().next_multiple_of(TOGETHER));
+        if self.states.len() <= slot {
+            self.states.resize(slot + 1, State::Missing);
+            self.columns.grow(self.states.len());
         }
-        self.rows.set(slot, &vector);
-        self.present[slot] = true;
+        self.columns.set(slot, &vector);
+        self.states[slot] = state;
         true
     }
 
     pub(crate) fn clear(&mut self, slot: u32) {
-        if let Some(present) = self.present.get_mut(slot as usize) {
-            *present = false;
+        if let Some(state) = self.states.get_mut(slot as usize) {
+            *state = State::Missing;
         }
     }
 
+    /// Whether a slot has its own vector.
     pub(crate) fn has(&self, slot: u32) -> bool {
-        self.present.get(slot as usize).copied().unwrap_or(false)
+        self.state(slot) == State::Own
     }
 
+    /// A slot's own vector.
     pub(crate) fn get(&self, slot: u32) -> Option<Vec<f32>> {
-        self.has(slot).then(|| self.rows.get(slot as usize))
+        self.has(slot).then(|| self.columns.get(slot as usize))
     }
 
-    /// How near each slot's vector is to each of some others, made one number by `join`. Nothing for slots without a
-    /// vector, and nothing at all for vectors of another dimension.
+    fn state(&self, slot: u32) -> State {
+        self.states.get(slot as usize).copied().unwrap_or(State::Missing)
+    }
+
+    /// The similarities of each slot's vector to some others, combined to one number by `join`. `None` for slots
+    /// without a vector, and for all slots if the dimension is another one.
     pub(crate) fn nearness(
         &self,
         others: &[Vec<f32>],
         join: impl Fn(&mut dyn Iterator<Item = f32>) -> f32,
     ) -> Vec<Option<f32>> {
-        if others.is_empty() || others.iter().any(|other| other.len() != self.rows.width()) {
+        if others.is_empty() || others.iter().any(|other| other.len() != self.columns.width()) {
             return Vec::new();
         }
-        let others = Rows::scaled(&others.concat(), self.rows.width());
-        let mut lines = Vec::new();
-        let mut found = Vec::with_capacity(self.present.len());
-        for first in (0..self.rows.count()).step_by(TOGETHER) {
-            self.rows.products(first, &others, &mut lines);
-            for place in 0..TOGETHER.min(self.present.len() - first) {
-                let near = || join(&mut lines.iter().map(|line| line[place]));
-                found.push(self.present[first + place].then(near));
-            }
-        }
-        found
+        let kernel = Kernel::best();
+        let inputs = Inputs::in_two_parts(&others.concat(), self.columns.width(), kernel);
+        let products = self.columns.multiply(&inputs, None, kernel);
+        let rows: Vec<&[f32]> = products.chunks(self.states.len().next_multiple_of(LANES).max(LANES)).collect();
+        let (pairs, _) = rows.as_chunks::<2>();
+        let near = |slot: usize| join(&mut pairs.iter().map(|[coarse, fine]| coarse[slot] + fine[slot]));
+        self.states.iter().enumerate().map(|(slot, state)| (*state != State::Missing).then(|| near(slot))).collect()
     }
 
     /// The same for one slot.
@@ -79,22 +109,22 @@ impl Vectors {
         others: &[Vec<f32>],
         join: impl Fn(&mut dyn Iterator<Item = f32>) -> f32,
     ) -> Option<f32> {
-        if others.is_empty() || others.iter().any(|other| other.len() != self.rows.width()) {
+        if others.is_empty() || others.iter().any(|other| other.len() != self.columns.width()) {
             return None;
         }
-        let vector = self.get(slot)?;
+        let vector = (self.state(slot) != State::Missing).then(|| self.columns.get(slot as usize))?;
         Some(join(&mut others.iter().map(|other| dot(other, &vector))))
     }
 }
 
-/// A vector of the same direction and of length one, if it has a direction.
+/// A normalized vector of the same direction, unless it is zero.
 pub(crate) fn normalized(vector: &[f32]) -> Option<Vec<f32>> {
     let length = dot(vector, vector).sqrt();
     let has_direction = length.is_finite() && length > f32::MIN_POSITIVE;
     has_direction.then(|| vector.iter().map(|number| number / length).collect())
 }
 
-/// The scalar product, in eight sums side by side so that it becomes vector instructions.
+/// The scalar product, in eight independent sums so that the compiler vectorises it.
 #[inline]
 pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     let (left, left_rest) = left.as_chunks::<8>();
@@ -114,16 +144,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vector_is_kept_at_length_one() {
+    fn a_vector_is_stored_normalized() {
         let mut vectors = Vectors::new(2);
         assert!(vectors.set(3, &[3.0, 4.0]));
         let kept = vectors.get(3).expect("it was just set");
-        assert!((kept[0] - 0.6).abs() < 1e-3 && (kept[1] - 0.8).abs() < 1e-3, "{kept:?}");
+        assert!((kept[0] - 0.6).abs() < 5e-3 && (kept[1] - 0.8).abs() < 5e-3, "{kept:?}");
         let nearness = vectors.nearness(&[vec![1.0, 0.0]], |parts| parts.sum());
-        assert!(nearness[..3] == [None; 3] && (nearness[3].expect("it is there") - 0.6).abs() < 1e-3);
+        assert!(nearness[..3] == [None; 3] && (nearness[3].expect("it is there") - 0.6).abs() < 5e-3);
         assert_eq!(vectors.get(2), None);
         vectors.clear(3);
         assert_eq!(vectors.get(3), None);
+    }
+
+    #[test]
+    fn an_interim_vector_is_compared_until_the_own_one_is_there() {
+        let mut vectors = Vectors::new(2);
+        let nearness = |vectors: &Vectors| vectors.nearness(&[vec![1.0, 0.0]], |parts| parts.sum())[0];
+        assert!(vectors.set_interim(0, &[1.0, 0.0]));
+        assert!(!vectors.has(0) && vectors.get(0).is_none());
+        assert!(nearness(&vectors).is_some_and(|near| near > 0.99));
+        assert!(vectors.nearness_of(0, &[vec![1.0, 0.0]], |parts| parts.sum()).is_some());
+        assert!(vectors.set(0, &[0.0, 1.0]) && !vectors.set_interim(0, &[1.0, 0.0]));
+        assert!(nearness(&vectors).is_some_and(|near| near < 0.01));
+        assert!(!Vectors::new(0).set_interim(0, &[1.0]), "only the model says how long its vectors are");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the index does when tools come, change and go, with the model that comes along.
+//! Behaviour of the index when tools are added, changed and removed, with the built-in model.
 #![cfg(feature = "builtin-model")]
 
 #[path = "behaviour/hostile.rs"]
@@ -23,7 +23,7 @@ use std::sync::Mutex;
 
 use search::{Document, Embedder, Hit, Index, Limits, MiniLm, Query, TextHash, embed_documents};
 
-/// Why asking the model cannot fail.
+/// Why embedding cannot fail.
 const ALWAYS: &str = "the built-in model always answers";
 
 const TEN: Limits = Limits { count: 10, least_score: 0.0 };
@@ -41,7 +41,7 @@ fn by_words(documents: &[Document]) -> Index<usize> {
     index
 }
 
-/// Makes the vectors that an index lacks. The same text is embedded once for all tests.
+/// Computes the missing vectors of an index. The same text is embedded once for all tests.
 fn embed_lacking(index: &mut Index<usize>) {
     static KNOWN: Mutex<BTreeMap<TextHash, Vec<f32>>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().expect("no test fails while it embeds");

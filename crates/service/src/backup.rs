@@ -1,30 +1,29 @@
-//! The whole registry in one piece: given out, and taken in while everything runs.
+//! Export and import of the whole registry while the service runs.
 
 use std::sync::Arc;
 
-use registry::{Existing, ImportReport, Secrets, SkillRecord};
+use registry::{Actor, AuditNote, Existing, ImportReport, Secrets, SkillRecord};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::servers::{Registration, to_the_end};
 use crate::settings::Settings;
-use crate::tool_search::skill_edits;
-use crate::{Actor, Error, Problem, Service, audit};
+use crate::{Error, Problem, Service};
 
-/// What the audit log calls it.
+/// The target in the audit log.
 const TARGET: &str = "registry";
 
 impl Service {
-    /// Registered servers, settings and bindings; credentials only where they are asked for.
+    /// Registered servers, settings and bindings; credentials only on request.
     pub async fn export(&self, by: &Actor, secrets: Secrets) -> Result<Value, Error> {
         let exported = self.store.export(secrets).await?;
         let details = json!({ "secrets": secrets == Secrets::Revealed });
         // Also while nothing can be written: an export may be all that can be rescued then.
-        self.context.audit(audit::note(by, "registry.export", Some(TARGET), Some(details))).await?;
+        self.context.audit(AuditNote::new(by, "registry.export", Some(TARGET), Some(details))).await?;
         Ok(exported)
     }
 
-    /// Takes in what was exported, all or nothing. Servers that are there stay as they are; new ones are connected.
+    /// Imports an export, all or nothing. Existing servers stay as they are; new ones are connected.
     pub async fn import(self: Arc<Self>, by: &Actor, backup: Value) -> Result<ImportReport, Error> {
         let by = by.clone();
         to_the_end(async move { self.take_in(&by, &backup).await }).await
@@ -36,9 +35,9 @@ impl Service {
             Value::Object(settings) => settings.clone(),
             _ => Map::new(),
         };
-        // Nor may a skill be made meanwhile: there is a limit to their number.
-        let _skills_turn = self.finder.changing.lock().await;
-        let problems = problems_with(backup, &self.store.skills().await?);
+        // No skill may be added meanwhile: their number is limited.
+        let _skills_turn = self.finder.changing().await;
+        let problems = problems_with_backup(backup, &self.store.skills().await?);
         if !problems.is_empty() {
             return Err(Error::Validation { problems });
         }
@@ -47,7 +46,7 @@ impl Service {
         let mut change = self.store.transaction("import a registry").await?;
         let report = change.import(backup, Existing::Kept).await?;
         let details = json!({ "added": report.added });
-        audit::commit(change, audit::note(by, "registry.import", Some(TARGET), Some(details))).await?;
+        change.commit_audited(AuditNote::new(by, "registry.import", Some(TARGET), Some(details))).await?;
         self.apply_settings(&before, &changed);
         if report.skills > 0 {
             self.finder.read_skills().await?;
@@ -60,10 +59,10 @@ impl Service {
     }
 }
 
-/// Everything that is wrong with an exported registry, so that it can be kept but not be used: the same as with each of its
-/// parts if it were added alone. Whether it is one at all is for the registry to say. Masked secrets are no problem here:
-/// such servers are switched off. `kept` are the skills that the registry has already.
-pub fn problems_with(backup: &Value, kept: &[SkillRecord]) -> Vec<Problem> {
+/// Everything in an export that the registry could store but not use: the same checks as for each of its parts if it
+/// were added alone. Whether it is an export at all is checked by the registry. Masked secrets are no problem here:
+/// such servers are disabled. `kept` are the skills that the registry has already.
+pub fn problems_with_backup(backup: &Value, kept: &[SkillRecord]) -> Vec<Problem> {
     let mut problems = Vec::new();
     if has_nul(backup) {
         let msg = "a text must not contain NUL".to_owned();
@@ -80,15 +79,15 @@ pub fn problems_with(backup: &Value, kept: &[SkillRecord]) -> Vec<Problem> {
     }
     let skills = backup["skills"].as_array().into_iter().flatten().map(SkillRecord::deserialize);
     let skills: Vec<SkillRecord> = skills.filter_map(Result::ok).collect();
-    for (index, problem) in skill_edits::problems_with(&skills, kept) {
+    for (index, problem) in tool_search::problems_with(&skills, kept) {
         let index = index.map(|index| index.to_string());
         let place: Vec<&str> = ["skills"].into_iter().chain(index.as_deref()).collect();
-        problems.extend(within(&place, vec![problem]));
+        problems.extend(within(&place, vec![problem.into()]));
     }
     problems
 }
 
-/// The same problems, of a part of the whole.
+/// The same problems, with the location of the part.
 fn within(place: &[&str], problems: Vec<Problem>) -> impl Iterator<Item = Problem> {
     let place: Vec<String> = ["body"].iter().chain(place).map(|&part| part.to_owned()).collect();
     problems.into_iter().map(move |problem| {
@@ -121,7 +120,7 @@ mod tests {
     }
 
     fn places(backup: &Value) -> Vec<String> {
-        problems_with(backup, &[]).iter().map(|problem| problem.loc.join(".")).collect()
+        problems_with_backup(backup, &[]).iter().map(|problem| problem.loc.join(".")).collect()
     }
 
     fn skill(id: &str, name: &str) -> SkillRecord {
@@ -147,8 +146,8 @@ mod tests {
         let skills =
             |from: usize, to: usize| (from..to).map(|number| skill(&format!("s{number}"), "S")).collect::<Vec<_>>();
         let (kept, backup) = (skills(0, 300), |from, to| json!({"skills": skills(from, to)}));
-        assert!(problems_with(&backup(0, 300), &kept).is_empty(), "they are there already");
-        let problems = problems_with(&backup(300, 600), &kept);
+        assert!(problems_with_backup(&backup(0, 300), &kept).is_empty(), "they are there already");
+        let problems = problems_with_backup(&backup(300, 600), &kept);
         assert!(matches!(problems.as_slice(), [Problem { loc, .. }] if *loc == ["body", "skills"]), "{problems:?}");
     }
 }

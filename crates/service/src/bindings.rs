@@ -1,33 +1,33 @@
-//! Which server a part of a document is bound to, as the registry keeps it. Who runs documents heeds it.
+//! Bindings of document sections to servers, as the registry stores them. The document runner applies them.
 
 use std::collections::HashMap;
 
-use registry::{BindingId, BindingRecord, Listed, NewBinding, Page, Section, ServerId};
+use registry::{Actor, AuditNote, BindingId, BindingRecord, Listed, NewBinding, Page, Section, ServerId};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{Actor, Error, Service, audit};
+use crate::{Error, Service};
 
-/// A binding to be made.
+/// A binding to be added.
 #[derive(Debug, Clone)]
 pub struct Binding {
     /// The document's path, or a pattern for several.
     pub document: String,
-    /// Which part of it.
+    /// The section of the document.
     pub section: Section,
     /// The server, by id or name.
     pub server: String,
-    /// Whether it holds for sections inside this one.
+    /// Whether it applies to nested sections.
     pub inherit_to_children: bool,
 }
 
-/// A binding as it is shown.
+/// A binding with the name of its server.
 #[derive(Debug, Clone, Serialize)]
 pub struct BindingView {
-    /// What is kept.
+    /// The stored binding.
     #[serde(flatten)]
     pub record: BindingRecord,
-    /// The server's name, for now.
+    /// The current name of the server.
     pub server_name: String,
 }
 
@@ -57,15 +57,15 @@ impl Service {
         Ok(Listed { items: shown, total })
     }
 
-    /// Makes a binding.
+    /// Adds a binding.
     pub async fn add_binding(&self, by: &Actor, new: Binding) -> Result<BindingView, Error> {
         let Binding { document, section, server, inherit_to_children } = new;
         let server = self.store.find_server(&server).await?;
         let binding = NewBinding { document, section, server_id: server.id, inherit_to_children };
-        let mut change = self.store.transaction("make a binding").await?;
+        let mut change = self.store.transaction("create a binding").await?;
         let shown = BindingView { record: change.insert_binding(binding).await?, server_name: server.name };
         let id = shown.record.id.to_string();
-        audit::commit(change, audit::note(by, "binding.add", Some(&id), Some(json!(shown)))).await?;
+        change.commit_audited(AuditNote::new(by, "binding.add", Some(&id), Some(json!(shown)))).await?;
         Ok(shown)
     }
 
@@ -73,6 +73,6 @@ impl Service {
     pub async fn remove_binding(&self, by: &Actor, id: BindingId) -> Result<(), Error> {
         let mut change = self.store.transaction("remove a binding").await?;
         change.delete_binding(id).await?;
-        Ok(audit::commit(change, audit::note(by, "binding.remove", Some(&id.to_string()), None)).await?)
+        Ok(change.commit_audited(AuditNote::new(by, "binding.remove", Some(&id.to_string()), None)).await?)
     }
 }

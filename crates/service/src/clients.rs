@@ -1,4 +1,4 @@
-//! The MCP clients that are connected, as they are shown.
+//! The connected MCP clients.
 
 use std::time::UNIX_EPOCH;
 
@@ -10,13 +10,13 @@ use crate::Service;
 /// A client that is connected.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClientView {
-    /// What it calls itself.
+    /// Its declared name.
     pub name: Option<String>,
-    /// Its version, if it says so.
+    /// Its declared version.
     pub version: Option<String>,
     /// The revision of the protocol it speaks.
     pub revision: String,
-    /// When it connected; without a session, when it was first heard of.
+    /// When it connected; without a session, when it sent its first request.
     pub since: Timestamp,
     /// How many tools it has called since.
     pub calls: u64,
@@ -25,10 +25,10 @@ pub struct ClientView {
 }
 
 impl Service {
-    /// The MCP clients that are connected, in the order in which they came.
+    /// The connected MCP clients, in the order in which they connected.
     pub fn clients(&self) -> Vec<ClientView> {
         let connected = self.aggregator.connected_clients();
-        let view = |client: &std::sync::Arc<aggregator::connected_clients::ConnectedClient>| {
+        let view = |client: &std::sync::Arc<aggregator::ConnectedClient>| {
             let since = client.since().duration_since(UNIX_EPOCH).unwrap_or_default();
             let principal = client.principal();
             ClientView {

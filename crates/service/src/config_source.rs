@@ -1,5 +1,5 @@
-//! The config file as a layer of servers that are changed only there. Its servers have rows in the registry, so that
-//! they have tools and a history as others have; the rows follow the file.
+//! The config file as a source of read-only servers. Its servers have rows in the registry, so that they have tools
+//! and a history like others; the rows follow the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 use aggregator::Accepted;
 use aggregator::cycle::Chain;
 use aggregator::load::{self, LoadError, Loaded};
-use catalog::{Config, Contact, Dialect, Transport as Way};
+use catalog::{Config, Contact, Dialect, Transport as ConfigTransport};
 use registry::{
-    AuditNote, ConnectionConfig, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch, ServerRecord, Transport,
+    Actor, AuditNote, ConnectionConfig, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch, ServerRecord,
+    Transport,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
@@ -19,20 +20,20 @@ use tokio::time::sleep;
 use crate::context::ServiceContext;
 use crate::servers::differences;
 use crate::supervisor::{Command, TargetState};
-use crate::{Actor, Error, Event, audit, containers};
+use crate::{Error, Event, containers};
 
-/// How often the file is looked at.
+/// How often the file is checked.
 const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A file that does not change for this long has been written to its end.
+/// A file that does not change for this long is completely written.
 const WRITE_SETTLE_TIME: Duration = Duration::from_millis(200);
 
-/// Whose name the audit log has.
+/// The actor in the audit log.
 const WHO: &str = "config file";
 
-/// A file that was not there so often is gone, and not just being replaced.
+/// After this many missed reads the file is deleted, and not just being replaced.
 const MAX_MISSED_READS: u32 = 3;
 
-/// A config file: a layer of servers that are changed only there.
+/// A config file: a source of read-only servers.
 pub struct ConfigFile {
     path: PathBuf,
     chain: Chain,
@@ -40,10 +41,10 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Reads the file at `path`. A server whose variables are not set fails alone, when it is started; everything else that
-    /// is wrong with the file is an error.
+    /// Reads the file at `path`. A server whose variables are not set fails alone, when it is started; all other
+    /// problems of the file are errors.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
-        // Who hears of the file later does not know which folder we were started in.
+        // Messages about the file must not depend on the folder we were started in.
         let path = &std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let Loaded { config, chain, source } = load::load_each(path, Accepted::All)?;
         let written = Config::entries(&source, Accepted::All)
@@ -62,12 +63,12 @@ impl ConfigFile {
         Ok(Self { path: path.to_owned(), chain, entries })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where it stands among aggregators that run aggregators.
+    /// Its position in a chain of aggregators.
     pub fn chain(&self) -> &Chain {
         &self.chain
     }
@@ -78,12 +79,12 @@ impl ConfigFile {
 struct Entry {
     name: String,
     transport: Transport,
-    /// As it is written.
+    /// As it is written in the file.
     config: Map<String, Value>,
     is_enabled: bool,
 }
 
-/// Takes in the servers of the file and then those of the registry, and follows the file from then on.
+/// Adds the servers of the file and then those of the registry, and follows the file from then on.
 pub(crate) async fn open(context: &Arc<ServiceContext>, config: Option<ConfigFile>) -> Result<(), Error> {
     let (path, entries) = config.map(|ConfigFile { path, entries, .. }| (path, entries)).unzip();
     let entries = entries.unwrap_or_default();
@@ -110,7 +111,7 @@ pub(crate) async fn open(context: &Arc<ServiceContext>, config: Option<ConfigFil
     Ok(())
 }
 
-/// Makes the row of a server what the file says. Nothing, if its name belongs to somebody else.
+/// Updates the row of a server to match the file. Does nothing if its name belongs to a registered server.
 async fn update_row(
     context: &ServiceContext,
     entry: &Entry,
@@ -125,26 +126,27 @@ async fn update_row(
         transport: Some(entry.transport),
         connection_config: Some(ConnectionConfig::from(entry.config.clone())),
         deployment: Some(new_server(entry).deployment),
-        // Whoever switched it off at run time is only overruled by a word in the file; but what failed may be mended now.
+        // A server that was disabled at run time is only enabled by a change in the file; but one that failed may work
+        // now.
         enabled: (was.is_enabled != entry.is_enabled || row.auto_disabled).then_some(entry.is_enabled),
         ..ServerPatch::default()
     };
     let mut change = context.store.transaction("change a server of the config file").await?;
     let record = change.update_server(row.id, patch).await?;
     let details = differences(row, &record);
-    audit::commit(change, note("server.update", &record.name, Some(details))).await?;
+    change.commit_audited(note("server.update", &record.name, Some(details))).await?;
     Ok(Some(record))
 }
 
 fn note(action: &str, server: &str, details: Option<Value>) -> AuditNote {
-    audit::note(&Actor { name: WHO.into() }, action, Some(server), details)
+    AuditNote::new(&Actor { name: WHO.into() }, action, Some(server), details)
 }
 
-/// Removes the row of a server that the file does not have any more. It may be gone already.
+/// Deletes the row of a server that was removed from the file. It may be deleted already.
 async fn delete_row(context: &ServiceContext, id: ServerId, name: &str) -> Result<(), Error> {
     let mut change = context.store.transaction("remove a server of the config file").await?;
     match change.delete_server(id).await {
-        Ok(()) => Ok(audit::commit(change, note("server.remove", name, None)).await?),
+        Ok(()) => Ok(change.commit_audited(note("server.remove", name, None)).await?),
         Err(registry::Error::NotFound { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -155,12 +157,12 @@ async fn insert_row(context: &ServiceContext, entry: &Entry) -> Result<Option<Se
     match change.insert_server(new_server(entry)).await {
         Ok(record) => {
             let details = json!({ "transport_type": record.transport });
-            audit::commit(change, note("server.register", &record.name, Some(details))).await?;
+            change.commit_audited(note("server.register", &record.name, Some(details))).await?;
             Ok(Some(record))
         }
         Err(registry::Error::AlreadyExists { name }) => {
             context.note_shadowed(&name, true);
-            tracing::error!(server = %name, "the config file has a server of a name that is registered; the registered one is used");
+            tracing::error!(server = %name, "the config file has a server with a name that is registered; the registered one is used");
             Ok(None)
         }
         Err(registry::Error::Invalid { what }) => {
@@ -181,20 +183,23 @@ fn new_server(entry: &Entry) -> NewServer {
     }
 }
 
-/// Follows the file while everything runs.
+/// Follows the file while the service runs.
 struct ConfigWatcher {
     context: Arc<ServiceContext>,
     path: PathBuf,
-    /// What the file said when it last made sense, as far as it was carried out.
+    /// The last valid content of the file, as far as it was applied.
     entries: Vec<Entry>,
 }
 
-/// What tells one state of a file from another.
+/// Longer than the clock resolution of any file system.
+const RACY_STAMP_AGE: Duration = Duration::from_secs(2);
+
+/// Identifies a state of the file.
 type Stamp = (SystemTime, u64);
 
 impl ConfigWatcher {
     async fn watch(mut self) {
-        // What it says now was read a while ago, so it is looked at once in any case.
+        // The current content was read a while ago, so the file is checked once in any case.
         let mut seen: Option<Stamp> = None;
         let mut missed = 0;
         let context = Arc::clone(&self.context);
@@ -206,7 +211,7 @@ impl ConfigWatcher {
             let Some(stamp) = stamp(&self.path).await else {
                 missed += 1;
                 if missed == MAX_MISSED_READS {
-                    self.report_error("the config file is gone; what it said stays");
+                    self.report_error("the config file does not exist any more; its last version stays in effect");
                 }
                 continue;
             };
@@ -222,13 +227,15 @@ impl ConfigWatcher {
             if self::stamp(&self.path).await != Some(stamp) {
                 continue;
             }
-            if self.reload().await {
+            // A file that is written again within one tick of the file system's clock may keep its stamp, so a fresh
+            // stamp proves nothing yet.
+            if self.reload().await && is_old(stamp) {
                 seen = Some(stamp);
             }
         }
     }
 
-    /// Carries out what the file says now; whether that is done.
+    /// Applies the current content of the file. Returns whether that is done.
     async fn reload(&mut self) -> bool {
         let path = self.path.clone();
         let loading = tokio::task::spawn_blocking(move || ConfigFile::load(&path)).await;
@@ -238,7 +245,7 @@ impl ConfigWatcher {
             Err(LoadError::NotFound(_)) => return false,
             Err(error) => {
                 self.report_error(&format!(
-                    "the config file has changed but cannot be used, so what it said before stays: {error}"
+                    "the config file has changed but is not valid, so its last version stays in effect: {error}"
                 ));
                 return true;
             }
@@ -255,7 +262,7 @@ impl ConfigWatcher {
             }
             Err(error) => {
                 self.report_error(&format!(
-                    "the config file has changed but could not be applied; will try again: {error}"
+                    "the config file has changed but could not be applied; will retry: {error}"
                 ));
                 false
             }
@@ -263,8 +270,9 @@ impl ConfigWatcher {
     }
 
     fn report_error(&self, what: &str) {
-        tracing::error!(path = %self.path.display(), "{what}");
-        self.context.note_config_error(Some(format!("{}: {what}", self.path.display())));
+        if self.context.note_config_error(Some(format!("{}: {what}", self.path.display()))) {
+            tracing::error!(path = %self.path.display(), "{what}");
+        }
     }
 
     async fn apply(&mut self, wanted: Vec<Entry>) -> Result<(), Error> {
@@ -303,7 +311,7 @@ impl ConfigWatcher {
         match (before.enabled, is_enabled) {
             (true, false) => handle.end(TargetState::Disabled, false).await,
             (false, true) => {
-                // Nobody waits for how it goes.
+                // The result is not awaited.
                 let (reply, _) = oneshot::channel();
                 handle.command(Command::Connect(reply)).await;
             }
@@ -327,7 +335,13 @@ impl ConfigWatcher {
     }
 }
 
-/// What tells the state of the file from others; nothing for what is no file, such as a pipe.
+/// Whether a file with this stamp gets another one if it is written now.
+fn is_old((modified, _): Stamp) -> bool {
+    // If the clock went back the age is unknown, and the file is read again at each check.
+    modified.elapsed().is_ok_and(|age| age > RACY_STAMP_AGE)
+}
+
+/// The stamp of the file; `None` for other types, such as a pipe.
 async fn stamp(path: &Path) -> Option<Stamp> {
     let path = path.to_owned();
     let looking = tokio::task::spawn_blocking(move || std::fs::metadata(path)).await;
@@ -336,7 +350,7 @@ async fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 impl Entry {
-    /// What the file said when the row was written.
+    /// The content of the file when the row was written.
     fn of(row: &ServerRecord) -> Self {
         let config = row.connection_config.reveal().clone();
         Self { name: row.name.clone(), transport: row.transport, is_enabled: !is_disabled(&config), config }
@@ -347,15 +361,15 @@ fn is_disabled(config: &Map<String, Value>) -> bool {
     config.get("disabled") == Some(&Value::Bool(true)) || config.get("enabled") == Some(&Value::Bool(false))
 }
 
-/// How a server of the file is reached, in the registry's words.
+/// The registry's transport type of a server in the file.
 fn transport(checked: &Config, name: &str, config: &Map<String, Value>) -> Transport {
-    // One that is switched off was not looked at as closely.
+    // A disabled server is not validated as strictly.
     let is_sse = || config.get("type").and_then(Value::as_str) == Some("sse");
     let is_over_http = || config.get("type").and_then(Value::as_str).is_some_and(|word| word != "stdio");
     match checked.servers.iter().find(|spec| spec.name.as_str() == name).map(|spec| &spec.transport) {
-        Some(Way::Stdio(_)) => Transport::Stdio,
-        Some(Way::Remote(remote)) if remote.dialect == Dialect::Sse => Transport::Sse,
-        Some(Way::Container(container)) => match &container.contact {
+        Some(ConfigTransport::Stdio(_)) => Transport::Stdio,
+        Some(ConfigTransport::Remote(remote)) if remote.dialect == Dialect::Sse => Transport::Sse,
+        Some(ConfigTransport::Container(container)) => match &container.contact {
             Contact::Stdio => Transport::Stdio,
             Contact::Http { dialect: Dialect::Sse, .. } => Transport::Sse,
             Contact::Http { .. } => Transport::Http,
@@ -363,6 +377,6 @@ fn transport(checked: &Config, name: &str, config: &Map<String, Value>) -> Trans
         None if containers::is_contained(config) && !is_over_http() => Transport::Stdio,
         None if config.contains_key("command") => Transport::Stdio,
         None if is_sse() => Transport::Sse,
-        Some(Way::Remote(_)) | None => Transport::Http,
+        Some(ConfigTransport::Remote(_)) | None => Transport::Http,
     }
 }

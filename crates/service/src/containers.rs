@@ -1,4 +1,4 @@
-//! Servers that run in containers of ours: what is wrong with how one is described, and how one is shown.
+//! Servers in containers of ours: validation of their config, and their view.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,31 +15,31 @@ use crate::Problem;
 
 /// The part of a connection config that describes a container.
 const BLOCK: &str = "docker";
-/// How long all looks at what containers use may take, and how many are taken side by side.
+/// How long measuring all containers may take, and how many are measured concurrently.
 const STATS_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_PARALLEL_STATS: usize = 32;
 
-/// The container a server lives in, as it is shown.
+/// The container a server runs in.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ContainerView {
     /// Its id at the engine.
     pub id: String,
     /// Its name at the engine.
     pub name: String,
-    /// The image as it was asked for.
+    /// The image as it was configured.
     pub image: String,
-    /// Which image exactly that is.
+    /// The exact digest of that image.
     pub image_digest: String,
-    /// What it uses of one processor; only where that is asked for.
+    /// Its usage of one processor; only on request.
     pub cpu_percent: Option<f64>,
-    /// Bytes of memory it uses; only where that is asked for.
+    /// Bytes of memory it uses; only on request.
     pub memory_bytes: Option<u64>,
     /// Bytes of memory it may use.
     pub memory_limit_bytes: Option<u64>,
 }
 
 impl ContainerView {
-    /// What is known without asking.
+    /// What is known without querying the engine.
     pub(crate) fn of(container_handle: &dyn ContainerHandle) -> Self {
         let tenancy = container_handle.info().clone();
         Self {
@@ -53,7 +53,7 @@ impl ContainerView {
         }
     }
 
-    /// The same, with what it uses right now.
+    /// The same, with its current usage.
     pub(crate) async fn measured(container_handle: &Arc<dyn ContainerHandle>) -> Self {
         let view = Self::of(&**container_handle);
         let Some(usage) = container_handle.usage().await else { return view };
@@ -66,13 +66,15 @@ impl ContainerView {
     }
 }
 
-/// What these containers use right now, by their place. An engine that takes its time is not waited for: who is missing then
-/// is shown without.
-pub(crate) async fn measured_at_once(housings: Vec<(usize, Arc<dyn ContainerHandle>)>) -> Vec<(usize, ContainerView)> {
+/// The current usage of these containers, by slot index. A slow engine is not waited for: containers without a result
+/// are shown without usage.
+pub(crate) async fn measured_at_once(
+    container_handles: Vec<(usize, Arc<dyn ContainerHandle>)>,
+) -> Vec<(usize, ContainerView)> {
     let deadline = Instant::now() + STATS_TIMEOUT;
     let places = Arc::new(Semaphore::new(MAX_PARALLEL_STATS));
     let mut looks = JoinSet::new();
-    for (place, container_handle) in housings {
+    for (place, container_handle) in container_handles {
         let places = Arc::clone(&places);
         looks.spawn(async move {
             let _turn = places.acquire().await;
@@ -91,7 +93,7 @@ pub(crate) fn is_contained(config: &Map<String, Value>) -> bool {
     config.contains_key(BLOCK)
 }
 
-/// Whether who is said to run a server can be meant. Nobody needs to say so: it follows from the rest.
+/// Whether a given deployment type is possible. It is optional, because it follows from the rest.
 pub(crate) fn problem_with_deployment(
     stated: Option<Deployment>,
     transport: Transport,
@@ -102,11 +104,13 @@ pub(crate) fn problem_with_deployment(
         Some(Problem { loc, msg: msg.to_owned(), kind })
     };
     match stated? {
-        Deployment::External if is_contained(config) => {
-            problem(&["deployment_type"], "value_error", "a server in a container is run by us: it is `managed`")
-        }
+        Deployment::External if is_contained(config) => problem(
+            &["deployment_type"],
+            "value_error",
+            "a server in a container is managed by mcp-aggregator: it is `managed`",
+        ),
         Deployment::External if transport == Transport::Stdio => {
-            problem(&["deployment_type"], "value_error", "a STDIO server is started by us: it is `managed`")
+            problem(&["deployment_type"], "value_error", "a STDIO server is started by mcp-aggregator: it is `managed`")
         }
         Deployment::Managed if is_contained(config) => None,
         Deployment::Managed if transport == Transport::Stdio && config.contains_key("command") => None,
@@ -127,7 +131,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn who_runs_a_server_must_fit_how_it_is_reached() {
+    fn the_deployment_of_a_server_must_match_its_connection() {
         let told = |stated, transport, config: Value| {
             let Value::Object(config) = config else { panic!("an object is a config") };
             problem_with_deployment(Some(stated), transport, &config).map(|problem| problem.loc.join("."))

@@ -1,4 +1,4 @@
-//! What all keepers of servers share, and where they are found.
+//! What all supervisors share, and the table of supervisors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use aggregator::cycle::Chain;
 use aggregator::{Fleet, Options};
 use catalog::{Offer, ServerName, ServerState};
+use executions::{Error as CallError, Executions, ServerTable};
 use protocol::Lifecycle;
 use registry::{Origin, Page, ServerRecord, Store, Timestamp, ToolFilter};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use upstream::{Connector, Probe};
 
-use crate::executions::Executions;
-use crate::server_table::ServerTable;
+use crate::sign_ins::SignIns;
 use crate::status_writer::StatusWriter;
 use crate::supervisor::tool_records::offer_of;
 use crate::supervisor::{Supervisor, SupervisorHandle};
 use crate::{Error, Event, Events, retention, settings, spec};
 
-/// What all keepers share.
+/// What all supervisors share.
 pub(crate) struct ServiceContext {
     pub(crate) store: Store,
     pub(crate) fleet: Arc<Fleet>,
@@ -28,29 +28,31 @@ pub(crate) struct ServiceContext {
     pub(crate) settings: settings::LiveSettings,
     pub(crate) executions: Arc<Executions>,
     pub(crate) status_writer: Arc<StatusWriter>,
-    /// How an address is looked at, for programs that do.
+    /// Checks a health address, in programs that support it.
     pub(crate) probe: Option<Probe>,
-    /// What it takes to try a server apart from all others.
+    /// The options for testing a server separately.
     pub(crate) options: Options,
     pub(crate) chain: Chain,
     pub(crate) remote: Option<Connector>,
-    /// By place, which is the order in which they came.
+    /// Signs in to servers, in programs that support it.
+    pub(crate) sign_ins: Option<SignIns>,
+    /// By slot index, which is the order of registration.
     supervisors: RwLock<BTreeMap<usize, Arc<SupervisorHandle>>>,
     tasks: Mutex<JoinSet<()>>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// Everything is to end.
+    /// Set when the service stops.
     pub(crate) stopping: watch::Sender<bool>,
     last_sync: Mutex<Option<Timestamp>>,
-    /// Why what the config file says is not what is done, if that is so.
+    /// Why the config file is not applied, if so.
     config_error: Mutex<Option<String>>,
     token_error: Mutex<Option<String>>,
     /// Names in the config file that belong to registered servers.
     shadowed: Mutex<BTreeSet<String>>,
-    /// Servers of the config file that the registry cannot keep, and why.
+    /// Servers of the config file that the registry cannot store, and why.
     unusable: Mutex<BTreeMap<String, String>>,
 }
 
-/// What a household begins with.
+/// What it is made of.
 pub(crate) struct ContextParts {
     pub(crate) store: Store,
     pub(crate) fleet: Arc<Fleet>,
@@ -58,18 +60,31 @@ pub(crate) struct ContextParts {
     pub(crate) events: Events,
     pub(crate) settings: settings::LiveSettings,
     pub(crate) executions: Arc<Executions>,
+    pub(crate) status_writer: Arc<StatusWriter>,
     pub(crate) probe: Option<Probe>,
     pub(crate) options: Options,
     pub(crate) chain: Chain,
     pub(crate) remote: Option<Connector>,
+    pub(crate) sign_ins: Option<SignIns>,
 }
 
 impl ServiceContext {
-    /// Nobody lives there yet.
+    /// A context without servers.
     pub(crate) fn new(parts: ContextParts) -> Arc<Self> {
-        let ContextParts { store, fleet, server_table, events, settings, executions, probe, options, chain, remote } =
-            parts;
-        let status_writer = Arc::clone(executions.status_writer());
+        let ContextParts {
+            store,
+            fleet,
+            server_table,
+            events,
+            settings,
+            executions,
+            status_writer,
+            probe,
+            options,
+            chain,
+            remote,
+            sign_ins,
+        } = parts;
         let writer = tokio::spawn({
             let (status_writer, store) = (Arc::clone(&status_writer), store.clone());
             async move { status_writer.write_all(&store).await }
@@ -87,6 +102,7 @@ impl ServiceContext {
             options,
             chain,
             remote,
+            sign_ins,
             supervisors: RwLock::default(),
             tasks: Mutex::new(JoinSet::new()),
             stopping: watch::Sender::new(false),
@@ -100,14 +116,14 @@ impl ServiceContext {
         context
     }
 
-    /// Takes in a server that is in the registry: it has a place and a keeper from now on.
+    /// Adds a server of the registry: it gets a slot and a supervisor.
     pub(crate) async fn add_server(self: &Arc<Self>, record: ServerRecord) -> Result<Arc<SupervisorHandle>, Error> {
         let (supervisor, handle) = self.prepare(record).await?;
         self.spawn(supervisor.run());
         Ok(handle)
     }
 
-    /// The same for one that was registered just now. Whoever listens hears that before anything that happens to it.
+    /// The same for a newly registered one. Its registration event precedes all its other events.
     pub(crate) async fn add_new_server(self: &Arc<Self>, record: ServerRecord) -> Result<Arc<SupervisorHandle>, Error> {
         let registered = Event::ServerRegistered { server_id: record.id.to_string(), name: record.name.clone() };
         let (supervisor, handle) = self.prepare(record).await?;
@@ -120,18 +136,18 @@ impl ServiceContext {
         let known = self.stored_offer(&record).await?;
         let name = ServerName::new(&record.name)
             .map_err(|empty| Error::Registry(registry::Error::Invalid { what: empty.to_string() }))?;
-        // Until its keeper says otherwise: lists wait for those that are about to start.
-        let place = self.fleet.register(name, ServerState::Initializing, Arc::new(Offer::new(Lifecycle::Session)));
+        // Until its supervisor reports otherwise: lists wait for servers that are about to start.
+        let slot_index = self.fleet.register(name, ServerState::Initializing, Arc::new(Offer::new(Lifecycle::Session)));
         let switched_off = self.disabled_tools(record.id).await?;
         if !switched_off.is_empty() {
-            self.fleet.set_disabled_tools(place, switched_off);
+            self.fleet.set_disabled_tools(slot_index, switched_off).await;
         }
-        let (supervisor, handle) = Supervisor::new(self, place, record, known);
-        self.write().insert(place, Arc::clone(&handle));
+        let (supervisor, handle) = Supervisor::new(self, slot_index, record, known);
+        self.write().insert(slot_index, Arc::clone(&handle));
         Ok((supervisor, handle))
     }
 
-    /// What is known of a server that need not be started to be offered.
+    /// The stored offer of a server that need not be started to be listed.
     async fn stored_offer(&self, record: &ServerRecord) -> Result<Option<Arc<Offer>>, Error> {
         if !spec::is_lazy(record.connection_config.reveal()) || record.tool_count == 0 {
             return Ok(None);
@@ -141,7 +157,7 @@ impl ServiceContext {
         Ok(offer_of(&tools.items))
     }
 
-    /// The keeper of the server with that id or name.
+    /// The supervisor of the server with that id or name.
     pub(crate) fn find(&self, id_or_name: &str) -> Result<Arc<SupervisorHandle>, Error> {
         let supervisors = self.read();
         let by = |is_meant: &dyn Fn(&ServerRecord) -> bool| {
@@ -151,51 +167,57 @@ impl ServiceContext {
             Ok(id) => by(&|record| record.id == id).or_else(|| by(&|record| record.name == id_or_name)),
             Err(_) => by(&|record| record.name == id_or_name),
         };
-        found.ok_or_else(|| Error::ServerNotFound { key: id_or_name.to_owned() })
+        found.ok_or_else(|| Error::Call(CallError::ServerNotFound { key: id_or_name.to_owned() }))
     }
 
-    /// All keepers, in the order in which their servers came.
+    /// The supervisor of the server in that slot.
+    pub(crate) fn at(&self, place: usize) -> Option<Arc<SupervisorHandle>> {
+        self.read().get(&place).cloned()
+    }
+
+    /// All supervisors, in the order of registration.
     pub(crate) fn all(&self) -> Vec<Arc<SupervisorHandle>> {
         self.read().values().cloned().collect()
     }
 
-    /// A server is gone.
-    pub(crate) fn forget(&self, place: usize) {
-        self.write().remove(&place);
-        self.server_table.forget(place);
+    /// Removes a server.
+    pub(crate) fn forget(&self, slot_index: usize) {
+        self.write().remove(&slot_index);
+        self.server_table.forget(slot_index);
     }
 
-    /// Tools were discovered just now.
+    /// Records that tools were discovered just now.
     pub(crate) fn note_sync(&self) {
         *self.last_sync.lock().unwrap_or_else(PoisonError::into_inner) = Some(Timestamp::now());
     }
 
-    /// Notes why the file of tokens does not say who may come in, or that it does.
-    pub(crate) fn note_token_error(&self, trouble: Option<String>) {
-        *self.token_error.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    /// Records why the tokens file is not applied, or that it is.
+    pub(crate) fn note_token_error(&self, error: Option<String>) {
+        *self.token_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
-    /// Why the file of tokens does not say who may come in, if that is so.
+    /// Why the tokens file is not applied, if so.
     pub(crate) fn token_error(&self) -> Option<String> {
         self.token_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes why what the config file says is not what is done, or that it is.
-    pub(crate) fn note_config_error(&self, trouble: Option<String>) {
+    /// Records why the config file is not applied, or that it is. Returns whether that has changed.
+    pub(crate) fn note_config_error(&self, error: Option<String>) -> bool {
         let mut noted = self.config_error.lock().unwrap_or_else(PoisonError::into_inner);
-        if *noted == trouble {
-            return;
+        if *noted == error {
+            return false;
         }
-        let message = trouble.clone().unwrap_or_else(|| "the config file is in force again".to_owned());
-        *noted = trouble;
+        let message = error.clone().unwrap_or_else(|| "the config file is valid again".to_owned());
+        *noted = error;
         drop(noted);
         self.events.emit(Event::Notice { server_id: None, message });
+        true
     }
 
-    /// Why what the config file says is not what is done, if that is so.
+    /// Why the config file is not applied, if so.
     pub(crate) fn config_error(&self) -> Option<String> {
-        let trouble = self.config_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        trouble.or_else(|| {
+        let error = self.config_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        error.or_else(|| {
             let is_registered =
                 |name: &&String| self.find(name).is_ok_and(|it| it.current().record.origin == Origin::Registered);
             let shadowed = self.shadowed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,18 +225,18 @@ impl ServiceContext {
             let shadowed = (!names.is_empty()).then(|| {
                 let names = names.join(", ");
                 format!(
-                    "the config file names {names}, but the registered server of that name is used; rename one of them"
+                    "the config file defines {names}, but a registered server with that name is used; rename one of them"
                 )
             });
             let unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner);
             let unusable =
-                unusable.iter().map(|(name, why)| format!("the config file's server `{name}` is not used: {why}"));
+                unusable.iter().map(|(name, why)| format!("server `{name}` of the config file is not used: {why}"));
             let told: Vec<String> = shadowed.into_iter().chain(unusable).collect();
             (!told.is_empty()).then(|| told.join("; "))
         })
     }
 
-    /// The registry cannot keep a server of the config file for this reason, or the file does not name it any more.
+    /// Records why the registry cannot store a server of the config file, or that the problem is resolved.
     pub(crate) fn note_unusable(&self, name: &str, why: Option<&str>) {
         let mut unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner);
         match why {
@@ -223,7 +245,7 @@ impl ServiceContext {
         }
     }
 
-    /// The config file names a server that is registered, or does so no more.
+    /// Records whether a server of the config file has the name of a registered one.
     pub(crate) fn note_shadowed(&self, name: &str, is_shadowed: bool) {
         let mut shadowed = self.shadowed.lock().unwrap_or_else(PoisonError::into_inner);
         if is_shadowed {
@@ -238,42 +260,53 @@ impl ServiceContext {
         *self.last_sync.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody should look.
+    /// Emits a notice for operators.
     pub(crate) fn notice(&self, record: &ServerRecord, message: String) {
         tracing::warn!(server = %record.name, "{message}");
         self.events.emit(Event::Notice { server_id: Some(record.id.to_string()), message });
     }
 
-    /// Runs something that is waited for at the end.
+    /// Runs a task that is awaited at shutdown.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that are over need not be remembered.
+        // Finished tasks need not be kept.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
 
-    /// Waits until every task has ended. Ask them to, first.
+    /// The same for a task that runs until the service stops.
+    pub(crate) fn spawn_until_stop(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        let context = Arc::clone(self);
+        self.spawn(async move {
+            tokio::select! {
+                () = task => {}
+                () = context.stop_requested() => {}
+            }
+        });
+    }
+
+    /// Waits until every task has ended. Request the stop first.
     pub(crate) async fn ended(&self) {
         let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         while let Some(task) = tasks.join_next().await {
             if let Err(error) = task {
-                tracing::error!(%error, "a task of the service broke");
+                tracing::error!(%error, "a task of the service panicked");
             }
         }
     }
 
-    /// Waits until everything that happened is written down, as far as the database is there.
+    /// Waits until all status changes are written, as far as the database is reachable.
     pub(crate) async fn flush_status(&self) {
         self.status_writer.close();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(writer) = writer
             && writer.await.is_err()
         {
-            tracing::error!("the task that writes down what happened broke");
+            tracing::error!("the task that writes the status panicked");
         }
     }
 
-    /// Waits until everything is to end.
+    /// Waits until the service stops.
     pub(crate) async fn stop_requested(&self) {
         // The sender lives as long as we do.
         drop(self.stopping.subscribe().wait_for(|&is_stopping| is_stopping).await);

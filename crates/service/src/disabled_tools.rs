@@ -1,18 +1,19 @@
-//! Tools that an administrator switches off: they are neither listed nor called nor found until they are on again.
+//! Tools that an administrator disables: they are neither listed nor called nor found until they are enabled again.
 
 use std::collections::BTreeSet;
 
 use catalog::{Kind, NameStyle, Scope};
-use registry::{Page, ServerId, ToolFilter, ToolId, ToolRecord};
+use executions::Error as CallError;
+use registry::{Actor, AuditNote, Page, ServerId, ToolFilter, ToolId, ToolRecord};
 use serde_json::json;
 
 use crate::context::ServiceContext;
 use crate::supervisor::SupervisorHandle;
-use crate::{Actor, Error, Event, Service, audit};
+use crate::{Error, Event, Service};
 
 impl Service {
-    /// Switches tools on or off, by their full names; says how many are different now. If one is not there, none is
-    /// touched.
+    /// Enables or disables tools, by their full names; returns how many have changed. If one does not exist, none is
+    /// changed.
     pub async fn set_tools_enabled(&self, by: &Actor, names: &[String], enabled: bool) -> Result<u64, Error> {
         let mut meant = Vec::with_capacity(names.len());
         for name in names.iter().collect::<BTreeSet<_>>() {
@@ -23,12 +24,12 @@ impl Service {
             return Ok(0);
         }
         let ids: Vec<ToolId> = meant.iter().map(|tool| tool.id).collect();
-        let mut change = self.store.transaction("switch tools").await?;
+        let mut change = self.store.transaction("enable or disable tools").await?;
         change.set_tools_enabled(&ids, enabled).await?;
         let names: Vec<&str> = meant.iter().map(|tool| tool.name.as_str()).collect();
         let action = if enabled { "tool.enable" } else { "tool.disable" };
         let target = if let [only] = names.as_slice() { (*only).to_owned() } else { format!("{} tools", names.len()) };
-        audit::commit(change, audit::note(by, action, Some(&target), Some(json!({ "tools": names })))).await?;
+        change.commit_audited(AuditNote::new(by, action, Some(&target), Some(json!({ "tools": names })))).await?;
         let servers: BTreeSet<String> = meant.iter().map(|tool| tool.source_server_id.to_string()).collect();
         for server in servers {
             let handle = self.context.find(&server)?;
@@ -40,17 +41,17 @@ impl Service {
         Ok(meant.len() as u64)
     }
 
-    /// A tool by its full name, whether it is on or off.
+    /// A tool by its full name, whether it is enabled or disabled.
     pub async fn tool_by_name(&self, name: &str) -> Result<ToolRecord, Error> {
         let filter = ToolFilter { name: Some(name.to_owned()), ..ToolFilter::default() };
         let found = self.store.tools(&filter, Page::first(1)).await?.items.pop();
-        found.ok_or_else(|| Error::ToolNotFound { name: name.to_owned() })
+        found.ok_or_else(|| Error::Call(CallError::ToolNotFound { name: name.to_owned() }))
     }
 
-    /// A tool by its full name, or by one that clients see instead.
+    /// A tool by its full name, or by the name that clients see instead.
     pub async fn tool_by_any_name(&self, name: &str) -> Result<ToolRecord, Error> {
         let error = match self.tool_by_name(name).await {
-            Err(error @ Error::ToolNotFound { .. }) => error,
+            Err(error @ Error::Call(CallError::ToolNotFound { .. })) => error,
             found => return found,
         };
         let own = {
@@ -67,8 +68,8 @@ impl Service {
         }
     }
 
-    /// What clients call a tool that can be called now: the name it is listed by, and the one for clients that refuse
-    /// some signs, if that is another.
+    /// The names by which clients call a tool: the listed one, and the one for clients that refuse some characters, if
+    /// it differs.
     pub fn names_for_clients(&self, server: &str, tool: &str) -> Vec<String> {
         let view = self.aggregator.fleet.view();
         let snapshot = &view.snapshot;
@@ -85,7 +86,7 @@ impl Service {
         names
     }
 
-    /// The names of tools that can be called now and have every word of `part` in their name, so many of them at most.
+    /// The names of callable tools that contain every word of `part`, up to `most`.
     pub fn tool_names_with(&self, part: &str, most: usize) -> Vec<String> {
         let view = self.aggregator.fleet.view();
         let part = part.to_lowercase();
@@ -104,13 +105,13 @@ impl Service {
 }
 
 impl ServiceContext {
-    /// Has a server offer what is switched on.
+    /// Applies the disabled tools of a server to the fleet.
     pub(crate) async fn refresh_disabled_tools(&self, handle: &SupervisorHandle) -> Result<(), Error> {
-        self.fleet.set_disabled_tools(handle.place, self.disabled_tools(handle.id).await?);
+        self.fleet.set_disabled_tools(handle.place, self.disabled_tools(handle.id).await?).await;
         Ok(())
     }
 
-    /// The tools of a server that are switched off, by the names it gave them.
+    /// The disabled tools of a server, by the server's own names.
     pub(crate) async fn disabled_tools(&self, server: ServerId) -> Result<BTreeSet<String>, Error> {
         Ok(self.store.disabled_tools(server).await?.into_iter().collect())
     }

@@ -1,17 +1,19 @@
-//! What happens, for who wants to know.
+//! Events of the service, for listeners.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use executions::ExecutionObserver;
 use registry::{ExecutionRecord, Status};
 use serde::Serialize;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tool_search::Change;
 
-/// So many events are kept for one who reads slowly; who is slower misses some, and is told so.
+/// How many events are buffered for a slow listener; a slower one misses some and is notified of that.
 const EVENT_BUFFER: usize = 1024;
 
-/// Something happened.
+/// An event of the service.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Event {
@@ -22,7 +24,7 @@ pub enum Event {
         /// Its name.
         name: String,
     },
-    /// Something about a server's registration changed.
+    /// The registration of a server changed.
     ServerUpdated {
         /// Its id.
         server_id: String,
@@ -36,29 +38,54 @@ pub enum Event {
         /// Its name.
         name: String,
     },
-    /// Things stand otherwise with a server.
+    /// The status of a server changed.
     ServerStatusChanged {
         /// Its id.
         server_id: String,
         /// Its name.
         name: String,
-        /// How it was.
+        /// The previous status.
         previous: Status,
-        /// How it is.
+        /// The new status.
         status: Status,
         /// What went wrong.
         error_message: Option<String>,
     },
-    /// Before a server can start something has to be done, and this is how far it is.
+    /// A person must sign in to a server.
+    ServerSignInRequired {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+        /// What the server or its provider reported.
+        error_message: Option<String>,
+        /// The command that signs in.
+        command: String,
+    },
+    /// Somebody signed in to a server.
+    ServerSignedIn {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+    },
+    /// Somebody signed out of a server.
+    ServerSignedOut {
+        /// Its id.
+        server_id: String,
+        /// Its name.
+        name: String,
+    },
+    /// The progress of the preparation before a server can start.
     ServerProgress {
         /// Its id.
         server_id: String,
         /// Its name.
         name: String,
-        /// A sentence for people.
+        /// A message for people.
         message: String,
     },
-    /// What a server offers changed.
+    /// The tools of a server changed.
     ToolsChanged {
         /// Its id.
         server_id: String,
@@ -67,30 +94,33 @@ pub enum Event {
         /// How many tools it has now.
         tool_count: usize,
     },
-    /// There are other skills, and tools are classified anew.
+    /// The skills changed, and tools are classified again.
     SkillsChanged {
-        /// How many tools may have now.
+        /// The number of skills now.
         skill_count: usize,
     },
-    /// A call got further.
+    /// The state of a call changed.
     Execution(Box<ExecutionRecord>),
-    /// Somebody should look.
+    /// A notice for operators.
     Notice {
         /// The server it is about.
         server_id: Option<String>,
-        /// A sentence for people.
+        /// A message for people.
         message: String,
     },
 }
 
 impl Event {
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> String {
         match self {
             Self::ServerRegistered { .. } => "server.registered".to_owned(),
             Self::ServerUpdated { .. } => "server.updated".to_owned(),
             Self::ServerRemoved { .. } => "server.removed".to_owned(),
             Self::ServerStatusChanged { .. } => "server.status_changed".to_owned(),
+            Self::ServerSignInRequired { .. } => "server.sign_in_required".to_owned(),
+            Self::ServerSignedIn { .. } => "server.signed_in".to_owned(),
+            Self::ServerSignedOut { .. } => "server.signed_out".to_owned(),
             Self::ServerProgress { .. } => "server.progress".to_owned(),
             Self::ToolsChanged { .. } => "tools.changed".to_owned(),
             Self::SkillsChanged { .. } => "skills.changed".to_owned(),
@@ -98,16 +128,34 @@ impl Event {
             Self::Notice { .. } => "notice".to_owned(),
         }
     }
+
+    /// What it changes for the tool search, if anything.
+    fn change_of_tools(&self) -> Option<Change> {
+        match self {
+            Self::ToolsChanged { server_id, .. }
+            | Self::ServerUpdated { server_id, .. }
+            | Self::ServerRemoved { server_id, .. } => server_id.parse().ok().map(Change::Server),
+            Self::SkillsChanged { .. } => Some(Change::Skills),
+            Self::ServerRegistered { .. }
+            | Self::ServerStatusChanged { .. }
+            | Self::ServerSignInRequired { .. }
+            | Self::ServerSignedIn { .. }
+            | Self::ServerSignedOut { .. }
+            | Self::ServerProgress { .. }
+            | Self::Execution(_)
+            | Self::Notice { .. } => None,
+        }
+    }
 }
 
-/// Where events are told and heard.
+/// The event channel.
 #[derive(Debug, Clone)]
 pub struct Events {
     all: broadcast::Sender<Event>,
-    /// How many listen to all. The channel knows it, too, but whoever asks it waits for others who ask.
+    /// The number of listeners. The channel knows it, too, but querying it takes a lock.
     listeners: Arc<AtomicUsize>,
-    /// All but those of calls, which are many: who follows servers must not make every call dearer.
-    of_servers: broadcast::Sender<Event>,
+    /// The events that affect the tool search. Calls are not among them: their cost must not increase by it.
+    of_tools: broadcast::Sender<Change>,
 }
 
 impl Default for Events {
@@ -115,39 +163,44 @@ impl Default for Events {
         Self {
             all: broadcast::Sender::new(EVENT_BUFFER),
             listeners: Arc::default(),
-            of_servers: broadcast::Sender::new(EVENT_BUFFER),
+            of_tools: broadcast::Sender::new(EVENT_BUFFER),
         }
     }
 }
 
 impl Events {
-    /// Tells everybody who listens.
+    /// Sends an event to all listeners.
     pub fn emit(&self, event: Event) {
-        if !matches!(event, Event::Execution(_)) && self.of_servers.receiver_count() > 0 {
-            self.of_servers.send(event.clone()).ok();
+        // There may be no listener.
+        if let Some(change) = event.change_of_tools() {
+            self.of_tools.send(change).ok();
         }
-        // Nobody may be listening.
         self.all.send(event).ok();
     }
 
-    /// Whether anybody listens to what becomes of calls: what nobody hears need not be made.
-    pub fn has_listeners(&self) -> bool {
-        self.listeners.load(Ordering::SeqCst) > 0
+    /// Changes of tools and skills from now on.
+    pub(crate) fn changes_of_tools(&self) -> broadcast::Receiver<Change> {
+        self.of_tools.subscribe()
     }
 
-    /// Everything about servers from now on.
-    pub(crate) fn listen_to_servers(&self) -> broadcast::Receiver<Event> {
-        self.of_servers.subscribe()
-    }
-
-    /// Everything from now on.
+    /// All events from now on.
     pub fn listen(&self) -> Listener {
         self.listeners.fetch_add(1, Ordering::SeqCst);
         Listener { events: self.all.subscribe(), listeners: Arc::clone(&self.listeners) }
     }
 }
 
-/// Somebody who hears everything.
+impl ExecutionObserver for Events {
+    fn has_listeners(&self) -> bool {
+        self.listeners.load(Ordering::SeqCst) > 0
+    }
+
+    fn on_progress(&self, execution: ExecutionRecord) {
+        self.emit(Event::Execution(Box::new(execution)));
+    }
+}
+
+/// Receives all events.
 #[derive(Debug)]
 pub struct Listener {
     events: broadcast::Receiver<Event>,
@@ -160,7 +213,7 @@ impl Listener {
         self.events.recv().await
     }
 
-    /// The next event, if it has happened already.
+    /// The next event, if there is one already.
     pub fn try_recv(&mut self) -> Result<Event, TryRecvError> {
         self.events.try_recv()
     }

@@ -1,29 +1,26 @@
-//! Prompts and resources of all servers: listed from what the servers told us, fetched and read by a client of our own.
+//! Prompts and resources of all servers: listed from the catalog, fetched by a client of our own.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use aggregator::Aggregator;
-use aggregator::client::{Client, ClientSetup};
-use aggregator::client_sink::{CatchUp, ClientSink, Message, NullSink, Outbound};
-use aggregator::dispatch::FlushSet;
-use aggregator::responder::Responder;
+use aggregator::client_sink::{ClientSink, NullSink, ResponseSink};
+use aggregator::{Aggregator, Client, ClientSetup, FlushSet, Responder};
 use bytes::Bytes;
-use catalog::{Kind, Missing, NameStyle, Route, Scope, Snapshot};
+use catalog::{Kind, Missing, NameStyle, Route, SIGN_IN_REQUIRED, Scope, Snapshot};
+use executions::Error as CallError;
 use protocol::bridge::meta;
 use protocol::bridge::result::{self, ResultType};
 use protocol::revision::SELF_CONTAINED_REVISION;
 use protocol::scan::member;
 use protocol::{Envelope, Kind as MessageKind, Lifecycle, Line, Span, reply, text};
-use registry::RawJson;
+use registry::{Actor, RawJson};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::{Actor, Error, Service};
+use crate::{Error, Service};
 
-/// What servers answer who does not have a resource.
+/// The error code of servers that do not have a resource.
 const RESOURCE_NOT_FOUND: &[u8] = b"-32002";
 
 /// A prompt.
@@ -31,32 +28,32 @@ const RESOURCE_NOT_FOUND: &[u8] = b"-32002";
 pub struct PromptView {
     /// `server.prompt`.
     pub name: String,
-    /// What its server calls it.
+    /// The server's name of it.
     pub original_name: String,
     /// The name of its server.
     pub server_name: String,
     /// A name for people.
     pub title: Option<String>,
-    /// What it is for.
+    /// Its description.
     pub description: Option<String>,
-    /// What it takes, as its server describes it.
+    /// Its arguments, as its server describes them.
     pub arguments: Value,
 }
 
-/// A resource, or a family of them.
+/// A resource, or a resource template.
 #[derive(Debug, Clone, Serialize)]
 pub struct ResourceView {
-    /// Its address, or the pattern of the addresses of a family.
+    /// Its URI, or the URI template.
     pub uri: String,
-    /// What its server calls it.
+    /// The server's name of it.
     pub name: Option<String>,
     /// A name for people.
     pub title: Option<String>,
-    /// What it is.
+    /// Its description.
     pub description: Option<String>,
-    /// What kind of content it has.
+    /// Its MIME type.
     pub mime_type: Option<String>,
-    /// How long it is, in bytes, if its server says so.
+    /// Its size in bytes, if its server reports it.
     pub size: Option<u64>,
     /// The name of its server.
     pub server_name: String,
@@ -82,7 +79,7 @@ impl Service {
         })
     }
 
-    /// The families of resources of connected servers, or of one of them.
+    /// The resource templates of connected servers, or of one of them.
     pub fn resource_templates(&self, server: Option<&str>) -> Result<Vec<ResourceView>, Error> {
         self.items(Kind::Template, server, |snapshot, route, definition| {
             resource(snapshot, Kind::Template, route, definition)
@@ -95,13 +92,13 @@ impl Service {
         server: Option<&str>,
         view: impl Fn(&Snapshot, Route, &Value) -> T,
     ) -> Result<Vec<T>, Error> {
-        let place = server.map(|server| self.context.find(server).map(|handle| handle.place)).transpose()?;
+        let slot_index = server.map(|server| self.context.find(server).map(|handle| handle.place)).transpose()?;
         let current = self.fleet.view();
         let snapshot = &current.snapshot;
         let wanted = snapshot.listed(kind, NameStyle::Canonical);
-        let wanted = wanted.filter(|route| place.is_none_or(|place| route.server == place));
+        let wanted = wanted.filter(|route| slot_index.is_none_or(|slot_index| route.server == slot_index));
         let shown = wanted.map(|route| {
-            // What we list, clients can read, so it is JSON.
+            // Listed definitions were validated, so it is JSON.
             let definition = serde_json::from_slice(&snapshot.item(kind, route).definition).unwrap_or_default();
             view(snapshot, route, &definition)
         });
@@ -111,14 +108,14 @@ impl Service {
     /// A prompt, filled in: the server's result, byte for byte. `arguments` is a JSON object.
     pub async fn prompt(&self, by: &Actor, name: &str, arguments: &RawJson) -> Result<RawJson, Error> {
         let route = self.prompt_route(name)?;
-        let (place, own_name, lifecycle) = {
+        let (slot_index, own_name, lifecycle) = {
             let view = self.fleet.view();
             let own_name = view.snapshot.item(Kind::Prompt, route).id.to_string();
             (route.server, own_name, view.snapshot.servers()[route.server].offer.lifecycle)
         };
         let arguments = on_one_line(arguments.get());
         let params = vec![("name", reply::string(&own_name)), ("arguments", arguments)];
-        let scope = Scope::One(place);
+        let scope = Scope::One(slot_index);
         self.ask(by, Request { method: "prompts/get", scope, lifecycle, params }, || Error::PromptNotFound {
             name: name.to_owned(),
         })
@@ -136,7 +133,9 @@ impl Service {
         let found: Vec<Route> = snapshot.listed(Kind::Prompt, NameStyle::Canonical).filter(is_it).collect();
         match (found.as_slice(), snapshot.why_missing(Scope::All, Kind::Prompt, name, NameStyle::Canonical)) {
             ([only], _) => Ok(*only),
-            ([], Missing::Starting(place) | Missing::Down(place)) => Err(self.executions.unavailable(place)),
+            ([], Missing::Starting(slot_index) | Missing::Down(slot_index)) => {
+                Err(self.executions.unavailable(slot_index).into())
+            }
             ([], _) => Err(Error::PromptNotFound { name: name.to_owned() }),
             (several, _) => {
                 let full = |route: &Route| snapshot.listed_name(Kind::Prompt, *route, NameStyle::Canonical);
@@ -146,15 +145,15 @@ impl Service {
         }
     }
 
-    /// What is at an address: the server's result, byte for byte. Without a server, the one that lists the address is
-    /// asked, or else all that may have it.
+    /// The resource at a URI: the server's result, byte for byte. Without a server, the request goes to the one that
+    /// lists the URI, or else to all that may have it.
     pub async fn read_resource(&self, by: &Actor, uri: &str, server: Option<&str>) -> Result<RawJson, Error> {
-        let place = server.map(|server| self.context.find(server).map(|handle| handle.place)).transpose()?;
-        let scope = place.map_or(Scope::All, Scope::One);
+        let slot_index = server.map(|server| self.context.find(server).map(|handle| handle.place)).transpose()?;
+        let scope = slot_index.map_or(Scope::All, Scope::One);
         let lifecycle = {
             let view = self.fleet.view();
-            let owner = view.snapshot.resolve(scope, Kind::Resource, uri).map(|route| route.server).or(place);
-            owner.map_or(Lifecycle::Session, |place| view.snapshot.servers()[place].offer.lifecycle)
+            let owner = view.snapshot.resolve(scope, Kind::Resource, uri).map(|route| route.server).or(slot_index);
+            owner.map_or(Lifecycle::Session, |slot_index| view.snapshot.servers()[slot_index].offer.lifecycle)
         };
         let params = vec![("uri", reply::string(uri))];
         self.ask(by, Request { method: "resources/read", scope, lifecycle, params }, || Error::ResourceNotFound {
@@ -163,12 +162,11 @@ impl Service {
         .await
     }
 
-    /// Makes a request the way every client does, and waits for its result, within the limit for calls.
+    /// Makes a request like any client, and waits for its result, within the limit for calls.
     async fn ask(&self, by: &Actor, request: Request<'_>, not_found: impl Fn() -> Error) -> Result<RawJson, Error> {
         let (method, scope) = (request.method, request.scope);
         let line = request.line(&self.aggregator);
-        let (sender, answer) = oneshot::channel();
-        let sink = Arc::new(AnswerSink(Mutex::new(Some(sender))));
+        let (sink, answer) = ResponseSink::new();
         let setup = ClientSetup {
             sink: Arc::new(NullSink),
             names: self.aggregator.options.names,
@@ -177,7 +175,7 @@ impl Service {
             is_alone: false,
             surface: aggregator::Surface::Full,
         };
-        let client = Client::with_origin(setup, Arc::clone(&sink) as _);
+        let client = Client::internal(setup);
         let mut pending = Pending { aggregator: &self.aggregator, client: &client, is_answered: false };
         let to = Responder::to(&client, sink as Arc<dyn ClientSink>);
         let mut flush_set = FlushSet::default();
@@ -186,14 +184,14 @@ impl Service {
         to.flush();
         let limit = Duration::from_millis(self.settings.now().timeout_ms);
         let Ok(answered) = timeout(limit, answer).await else {
-            let message = format!("`{method}` took longer than {} s, the time-out", limit.as_secs_f32());
+            let message = format!("`{method}` timed out after {} s", limit.as_secs_f32());
             let context = object(json!({
                 "timeout_ms": limit.as_millis(), "reason": "execution_timeout", "safeToRetry": true
             }));
-            return Err(Error::ExecutionTimeout { message, context });
+            return Err(Error::Call(CallError::ExecutionTimeout { message, context }));
         };
         pending.is_answered = true;
-        let lost = || failed(format!("there was no answer to `{method}`"), "answer_lost", Value::Null);
+        let lost = || failed(format!("no response to `{method}`"), "answer_lost", Value::Null);
         let line = answered.map_err(|_| lost())?;
         match Envelope::scan(&line).map(|envelope| envelope.kind) {
             Ok(MessageKind::Response { outcome: Ok(found), .. }) => understood(&line, found),
@@ -207,9 +205,13 @@ impl Service {
     fn explained(&self, line: &Bytes, error: Span, scope: Scope, not_found: impl Fn() -> Error) -> Error {
         let data = member(line, error, "data");
         let reason = data.and_then(|data| member(line, data, "reason")).and_then(|value| text::decode(value.of(line)));
-        let is_absent = |reason: &str| matches!(reason, "server_unavailable" | "server_failed" | "server_starting");
+        let is_absent = |reason: &str| {
+            matches!(reason, "server_unavailable" | "server_failed" | "server_starting" | SIGN_IN_REQUIRED)
+        };
         match (reason, scope) {
-            (Some(reason), Scope::One(place)) if is_absent(&reason) => return self.executions.unavailable(place),
+            (Some(reason), Scope::One(slot_index)) if is_absent(&reason) => {
+                return self.executions.unavailable(slot_index).into();
+            }
             _ if member(line, error, "code").is_some_and(|code| code.of(line) == RESOURCE_NOT_FOUND) => {
                 return not_found();
             }
@@ -225,7 +227,7 @@ impl Service {
 struct Request<'r> {
     method: &'r str,
     scope: Scope,
-    /// How the server is talked to, so that nothing need be translated on the way.
+    /// The lifecycle of the server, so that nothing need be translated.
     lifecycle: Lifecycle,
     params: Vec<(&'static str, Vec<u8>)>,
 }
@@ -249,7 +251,7 @@ impl Request<'_> {
     }
 }
 
-/// Takes the request back if nobody waits for its answer any more.
+/// Cancels the request if its response is no longer awaited.
 struct Pending<'p> {
     aggregator: &'p Arc<Aggregator>,
     client: &'p Arc<Client>,
@@ -264,67 +266,22 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// Where the one answer goes.
-struct AnswerSink(Mutex<Option<oneshot::Sender<Bytes>>>);
-
-impl AnswerSink {
-    fn take(&self) -> Option<oneshot::Sender<Bytes>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl ClientSink for AnswerSink {
-    fn send(&self, what: Outbound, message: Message<'_>) {
-        if what == Outbound::Response
-            && let Some(sender) = self.take()
-        {
-            let mut line = Vec::new();
-            message.write_to(&mut line);
-            // Whoever waited may be gone.
-            sender.send(line.into()).ok();
-        }
-    }
-
-    fn give_up(&self) {
-        drop(self.take());
-    }
-
-    fn flush(&self) {}
-
-    fn catch_up(&self) -> Option<CatchUp<'_>> {
-        None
-    }
-
-    fn is_full(&self) -> bool {
-        false
-    }
-
-    fn carries_notifications(&self) -> bool {
-        false
-    }
-
-    fn is_gone(&self) -> bool {
-        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sender.as_ref().is_none_or(oneshot::Sender::is_closed)
-    }
-}
-
 fn understood(line: &Bytes, found: Span) -> Result<RawJson, Error> {
     if result::kind(line, found) == ResultType::InputRequired {
-        let message = "the server wants to ask a person something, and there is none here".to_owned();
+        let message = "the server requests input from a person, which is not possible here".to_owned();
         return Err(failed(message, "input_required", Value::Null));
     }
     RawJson::parse(String::from_utf8_lossy(found.of(line)).into_owned())
-        .map_err(|error| failed(format!("the result cannot be shown: {error}"), "unreadable_answer", Value::Null))
+        .map_err(|error| failed(format!("the result cannot be displayed: {error}"), "unreadable_answer", Value::Null))
 }
 
-/// Reading changes nothing, so it may be tried again.
+/// Reading changes nothing, so a retry is safe.
 fn failed(message: String, reason: &str, error: Value) -> Error {
     let mut context = object(json!({ "reason": reason, "safeToRetry": true }));
     if !error.is_null() {
         context.insert("error".to_owned(), error);
     }
-    Error::ExecutionFailed { message, context }
+    Error::Call(CallError::ExecutionFailed { message, context })
 }
 
 fn resource(snapshot: &Snapshot, kind: Kind, route: Route, definition: &Value) -> ResourceView {
@@ -347,7 +304,7 @@ fn text_of(definition: &Value, name: &str) -> Option<String> {
     definition[name].as_str().map(str::to_owned)
 }
 
-/// Servers read lines. In JSON a line end stands only between tokens, where a blank does as well.
+/// Servers read lines. In JSON a line end occurs only between tokens, where a space is equivalent.
 fn on_one_line(json: &str) -> Vec<u8> {
     json.replace(['\n', '\r'], " ").into_bytes()
 }

@@ -1,144 +1,166 @@
-//! The aggregation service: servers that are registered, connected, watched, limited and removed while it runs, and
-//! remembered in a registry; and an account of every call.
+//! The aggregation service: servers that are registered, connected, supervised, limited and removed while it runs, and
+//! stored in a registry. Executions are in [`executions`], finding tools in [`tool_search`].
 //!
 //! # Layout
-//! - [`Service`] (here): the whole, opened once
-//! - `servers.rs`: what an administrator does with servers; `server_table.rs`: all of them, in memory
-//! - `supervisor.rs` and below: the life of one server: connected, lost, tried again, switched off; health, and rest
-//! - `context.rs`: what all keepers share; `status_writer.rs`: what is written behind their backs
-//! - `spec.rs`: from what was registered to what can be started, and what is wrong with it
-//! - [`containers`]: servers in containers: what is wrong with how one is described, and how one is shown
-//! - [`usage`]: what servers use of the machine, and what they say on the side
-//! - `switching.rs`: tools that are switched off
-//! - `config_source.rs`: the config file as a read-only layer of servers; `test_connection.rs`: a server tried apart from all others
-//! - [`calls`]: a tool called from here; [`executions`]: the account of all calls: limits, stop, history;
-//!   `recorder.rs`: writes it down
-//! - [`items`]: prompts and resources; [`clients`]: the MCP clients that are connected
-//! - [`tool_search`]: tools found by words and by meaning; skills, and which tools have them
-//! - [`bindings`]: which server a part of a document may use
-//! - [`metrics`]: numbers for whoever watches; [`traces`]: spans of calls, for a collector
-//! - [`settings`]: what can be changed while it runs; [`events`]: what happens, for who wants to know
-//! - `overview`: the audit log, and whether the database is there; [`backup`]: the whole registry in one piece
-//! - [`Error`]: what went wrong, told once for every edge
+//! - [`Service`] (here): the service, opened once
+//! - `servers.rs` and below: operations of administrators on servers
+//! - `supervisor.rs` and below: the state machine of one server: connected, lost, retried, disabled, asleep; its
+//!   health
+//! - `context.rs`: what all supervisors share; `status_writer.rs`: what is written in the background
+//! - `spec.rs`: from a registration to what can be started, with its validation
+//! - `containers.rs`: servers in containers: validation and view
+//! - `usage.rs`: the resource usage and stderr of servers
+//! - `disabled_tools.rs`: tools that are disabled
+//! - `config_source.rs`: the config file as a source of read-only servers; `test_connection.rs`: a connection test
+//!   apart from all others
+//! - `calls.rs`: making, listing and cancelling calls
+//! - `sign_ins.rs`: signing in to servers; `grant_store.rs`: sign-ins in the registry
+//! - `items.rs`: prompts and resources; `clients.rs`: the connected MCP clients
+//! - `tools.rs`: searching tools, and skills
+//! - `bindings.rs`: which server a section of a document may use
+//! - `settings.rs`: settings that can be changed while it runs; `events.rs`: events for listeners
+//! - `audit.rs`: audit rows; `retention.rs`: deletes old rows
+//! - `overview.rs`: the audit log, and the state of the database; `backup.rs`: export and import of the registry
+//! - [`Error`]: the error type for all interfaces
 
 mod audit;
-pub mod backup;
-pub mod bindings;
-pub mod calls;
-pub mod clients;
+mod backup;
+mod bindings;
+mod calls;
+mod clients;
 mod config_source;
-pub mod containers;
+mod containers;
 mod context;
 mod disabled_tools;
-pub mod error;
-pub mod events;
-pub mod executions;
-#[cfg(test)]
-mod fake;
-pub mod items;
-pub mod metrics;
-pub mod overview;
-mod recorder;
+mod error;
+mod events;
+mod grant_store;
+mod items;
+mod overview;
 mod retention;
-mod server_table;
-pub mod servers;
-pub mod settings;
+mod servers;
+mod settings;
+mod sign_ins;
 mod spec;
 mod status_writer;
 mod supervisor;
 mod test_connection;
-pub mod tool_search;
-pub mod traces;
-pub mod usage;
+mod tools;
+mod usage;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use aggregator::cycle::Chain;
 use aggregator::{Aggregator, Fleet, Options};
+use executions::traces::TraceSetup;
+use executions::{Executions, ServerTable};
 use registry::Store;
+use tool_search::{ClassifierSetup, Finder, SurfaceFinder};
 use upstream::{Connector, Probe, ServerLimits, Stop};
 
 use context::{ContextParts, ServiceContext};
+use sign_ins::{ClientSignIns, SignIns};
+use status_writer::{AuditWriter, StatusWriter};
 
+pub use backup::problems_with_backup;
+pub use bindings::{Binding, BindingView};
+pub use catalog::login_command;
+pub use clients::ClientView;
 pub use config_source::ConfigFile;
+pub use containers::ContainerView;
 pub use error::{Error, Problem};
 pub use events::{Event, Events, Listener};
-pub use settings::Settings;
-pub use traces::TraceSetup;
+pub use grant_store::RegistryGrants;
+pub use items::{PromptView, ResourceView};
+pub use overview::Weight;
+pub use servers::{Registration, ServerHealth, ServerView, ServiceState, TestReport, Update, to_the_end};
+pub use settings::{SETTING_RANGES, Settings, change_stored_settings, stored_settings};
+pub use sign_ins::{Returned, SignInAttempt, SignInSetup, SignInView};
+pub use spec::{SECRETS_ARE_MISSING, problems_with_config, protected_within};
+pub use usage::{LogReader, NewLines, UsageView};
 
-/// On whose behalf something is done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Actor {
-    /// The name of a token, where there are tokens; or which way somebody came, as in `cli`.
-    pub name: Arc<str>,
-}
-
-/// What it takes to open the service.
+/// The configuration of the service.
 pub struct Setup {
-    /// Where everything is remembered.
+    /// The registry.
     pub store: Store,
-    /// How we present ourselves. That servers join and leave is seen to.
+    /// How we present ourselves. That servers may join and leave is set by the service.
     pub options: Options,
-    /// Where we stand among aggregators that run aggregators.
+    /// Our position in a chain of aggregators.
     pub chain: Chain,
-    /// How servers that run elsewhere or in containers are reached, for programs that do.
+    /// Connects to remote servers and containers, in programs that support them.
     pub remote: Option<Connector>,
-    /// How an address is asked whether somebody is well, for programs that do.
+    /// Checks a health address, in programs that support it.
     pub probe: Option<Probe>,
-    /// The config file, a layer of servers that are changed only there, if there is one.
+    /// The config file, a source of read-only servers, if there is one.
     pub config: Option<ConfigFile>,
-    /// What makes vectors of texts, for programs that find tools by meaning.
+    /// Computes embeddings, for programs that search tools by meaning.
     pub embedder: Option<Arc<dyn search::Embedder>>,
-    /// Where vectors are kept and compared besides, for programs that do.
+    /// An external vector store, for programs that use one.
     pub vectors: Option<Arc<dyn search::VectorStore>>,
-    /// Skills beside those that come with the program, or instead of them.
+    /// Skills besides the built-in ones, or instead of them.
     pub skills: Vec<search::Skill>,
-    /// A language model that says what tools are for, where vectors are not enough.
-    pub classifier: Option<tool_search::ClassifierSetup>,
+    /// A language model that classifies tools, where embeddings are not enough.
+    pub classifier: Option<ClassifierSetup>,
     /// Where calls are traced, if they are.
     pub traces: Option<TraceSetup>,
+    /// Signs in to servers, in programs that support it.
+    pub sign_ins: Option<SignInSetup>,
 }
 
-/// The service. Cheap to share; everything goes on in tasks of its own.
+/// The service. Cheap to share; all work happens in its own tasks.
 pub struct Service {
     pub(crate) store: Store,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) events: Events,
     pub(crate) settings: settings::LiveSettings,
-    pub(crate) executions: Arc<executions::Executions>,
+    pub(crate) executions: Arc<Executions>,
     pub(crate) context: Arc<ServiceContext>,
-    pub(crate) finder: Arc<tool_search::Finder>,
+    pub(crate) finder: Arc<Finder>,
     pub(crate) began: Instant,
 }
 
 impl Service {
-    /// Opens the service: all servers of the registry and of the config file have a place and are about to start.
+    /// Opens the service: all servers of the registry and of the config file have a slot and are about to start.
     pub async fn open(setup: Setup) -> Result<Arc<Self>, Error> {
         Self::open_with(setup, true).await
     }
 
-    /// The same without an account of the calls of MCP clients: only to see what that costs.
+    /// The same without recording the calls of MCP clients: only to measure the cost of recording.
     pub async fn open_without_recording(setup: Setup) -> Result<Arc<Self>, Error> {
         Self::open_with(setup, false).await
     }
 
     async fn open_with(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
-        let Setup { store, options, chain, remote, probe, config, embedder, vectors, skills, classifier, traces } =
-            setup;
+        let Setup {
+            store,
+            options,
+            chain,
+            remote,
+            probe,
+            config,
+            embedder,
+            vectors,
+            skills,
+            classifier,
+            traces,
+            sign_ins,
+        } = setup;
         let options = Options { is_growing: true, server_limits: ServerLimits::from_settings(), ..options };
         store.reset_connections().await?;
         let settings = settings::LiveSettings::load(&store).await?;
         settings.now().apply_to(&options.server_limits);
-        let (events, server_table) = (Events::default(), Arc::<server_table::ServerTable>::default());
-        let executions = executions::Executions::new(
-            store.clone(),
-            settings.clone(),
-            events.clone(),
-            Arc::clone(&server_table),
+        let (events, server_table) = (Events::default(), Arc::<ServerTable>::default());
+        let status_writer = Arc::<StatusWriter>::default();
+        let executions = Executions::new(executions::Setup {
+            store: store.clone(),
+            settings: settings.now().for_executions(),
+            server_table: Arc::clone(&server_table),
+            observer: Arc::new(events.clone()),
+            operator_log: Arc::new(AuditWriter { store: store.clone(), status_writer: Arc::clone(&status_writer) }),
             traces,
-        );
+        });
         executions.load_stop_state().await?;
         let fleet = Fleet::empty(options.clone(), &chain, remote.clone());
         let ledger = Arc::clone(&executions) as Arc<dyn aggregator::interceptor::CallInterceptor>;
@@ -154,13 +176,30 @@ impl Service {
             events: events.clone(),
             settings: settings.clone(),
             executions: Arc::clone(&executions),
+            status_writer,
             probe,
             options,
             chain,
             remote,
+            sign_ins: sign_ins.map(SignIns::new),
         });
-        let finder = tool_search::Finder::start(&context, embedder, skills, (vectors, classifier)).await?;
-        aggregator.set_tool_finder(Arc::new(tool_search::SurfaceFinder(Arc::clone(&finder))));
+        context.spawn_until_stop(Arc::clone(&context).follow_sign_ins());
+        if context.sign_ins.is_some() {
+            aggregator.set_sign_in_host(Arc::new(ClientSignIns(Arc::downgrade(&context))));
+        }
+        let (finder, tasks) = Finder::new(tool_search::Setup {
+            store: store.clone(),
+            fleet: Arc::clone(&fleet),
+            host: Arc::clone(&context) as _,
+            changes: events.changes_of_tools(),
+            embedder,
+            vectors,
+            skills,
+            classifier,
+        })
+        .await?;
+        tasks.into_iter().for_each(|task| context.spawn_until_stop(task));
+        aggregator.set_tool_finder(Arc::new(SurfaceFinder(Arc::clone(&finder))));
         let began = Instant::now();
         let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, context, finder, began });
         if let Err(error) = config_source::open(&service.context, config).await {
@@ -171,27 +210,31 @@ impl Service {
         Ok(service)
     }
 
-    /// The way in for MCP clients.
+    /// The entry point for MCP clients.
     pub fn aggregator(&self) -> &Arc<Aggregator> {
         &self.aggregator
     }
 
-    /// What happens from now on.
+    /// The event channel.
     pub fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Asks everything to end. Asking again, more urgently, is fine.
+    /// Requests the stop. It may be called again, more urgently.
     pub fn stop(&self, how: Stop) {
-        // Keepers first: one whose server ends must not begin another.
+        // Supervisors first: one whose server ends must not start another.
         self.context.stopping.send_replace(true);
         self.fleet.stop(how);
     }
 
-    /// Waits until nothing is left, and everything is written down. Ask for it first.
+    /// Waits until everything has ended and is written. Call [`Service::stop`] first.
     pub async fn ended(&self) {
         self.context.ended().await;
         self.fleet.ended().await;
+        // A refresh that is interrupted costs the sign-in.
+        if let Some(sign_ins) = &self.context.sign_ins {
+            sign_ins.setup.oauth.drain().await;
+        }
         self.executions.close().await;
         self.context.flush_status().await;
     }

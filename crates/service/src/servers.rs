@@ -1,4 +1,4 @@
-//! What an administrator does with servers.
+//! Operations of administrators on servers.
 
 mod operations;
 mod requests;
@@ -9,30 +9,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Kind;
-use registry::{HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord};
+use registry::{Actor, AuditNote, HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord};
 use tokio::sync::oneshot;
+use tool_search::ToolView;
 
 pub(crate) use self::operations::differences;
 pub use self::requests::{Registration, Update};
-pub use self::views::{ServerHealth, ServerView, State, TestReport};
+pub use self::views::{ServerHealth, ServerView, ServiceState, TestReport};
 use crate::containers::{self, ContainerView};
-pub use crate::spec::{SECRETS_ARE_MISSING, problems_with_config};
-use crate::supervisor::{Command, SupervisorHandle};
-use crate::tool_search::ToolView;
+use crate::supervisor::{Command, ServerStatus, SupervisorHandle};
 use crate::usage::UsageView;
-use crate::{Actor, Error, Service, audit, spec, test_connection};
+use crate::{Error, Service, spec, test_connection};
 
-/// How long a reader waits for what was discovered just now to be written.
+/// How long a reader waits for newly discovered tools to be written.
 const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Service {
-    /// Registers a server and, if wanted, connects it: waits up to 1.5 s for its tools.
+    /// Registers a server and, if requested, connects it: waits up to 1.5 s for its tools.
     pub async fn register(&self, by: &Actor, new: Registration) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).register(by.clone(), new)).await?;
         Ok(self.view_with_tools(&handle).await)
     }
 
-    /// All servers in the order of their names, and how many there are in all.
+    /// All servers in the order of their names, and the total number.
     pub async fn servers(
         &self,
         status: Option<Status>,
@@ -58,7 +57,8 @@ impl Service {
         Ok(Listed { items, total })
     }
 
-    /// Adds what the processes of these servers use right now. Containers are left out: their engine would have to be asked.
+    /// Adds the current usage of the servers' processes. Containers are left out: their engine would have to be
+    /// queried.
     pub fn measure_processes(&self, views: &mut [ServerView]) {
         for view in views {
             let usage_meter = self
@@ -70,16 +70,19 @@ impl Service {
         }
     }
 
-    /// Adds what these servers use right now; of containers, as far as that can be learnt in a few seconds.
+    /// Adds the current usage of these servers; of containers, as far as it is available within a few seconds.
     pub async fn measure(&self, views: &mut [ServerView]) {
         self.measure_processes(views);
         let container_handle =
             |view: &ServerView| self.context.find(&view.record.id.to_string()).ok()?.current().container_handle.clone();
-        let housings =
-            views.iter().enumerate().filter_map(|(place, view)| Some((place, container_handle(view)?))).collect();
-        for (place, container) in containers::measured_at_once(housings).await {
-            views[place].usage = UsageView::of_container(&container);
-            views[place].container = Some(container);
+        let container_handles = views
+            .iter()
+            .enumerate()
+            .filter_map(|(slot_index, view)| Some((slot_index, container_handle(view)?)))
+            .collect();
+        for (slot_index, container) in containers::measured_at_once(container_handles).await {
+            views[slot_index].usage = UsageView::of_container(&container);
+            views[slot_index].container = Some(container);
         }
     }
 
@@ -97,7 +100,7 @@ impl Service {
         Ok(view)
     }
 
-    /// Changes a server; it is connected anew only if that is needed.
+    /// Changes a server; it is reconnected only if needed.
     pub async fn update(&self, by: &Actor, id_or_name: &str, update: Update) -> Result<ServerView, Error> {
         let key = id_or_name.to_owned();
         let before = self.context.find(id_or_name)?.current().record.name.clone();
@@ -109,50 +112,50 @@ impl Service {
         Ok(view(&handle))
     }
 
-    /// Removes a server with all that is known of it. Calls in flight have up to 30 s.
+    /// Removes a server and all its data. Running calls have up to 30 s.
     pub async fn remove(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<(), Error> {
         to_the_end(Arc::clone(&self.context).remove(by.clone(), id_or_name.to_owned(), force)).await
     }
 
-    /// Connects it, and waits for how that goes.
+    /// Connects it, and waits for the result.
     pub async fn connect(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).connect(by.clone(), id_or_name.to_owned())).await?;
         Ok(self.view_with_tools(&handle).await)
     }
 
-    /// Disconnects it: waits up to 30 s for calls in flight, or cancels them. Doing it again is fine.
+    /// Disconnects it: waits up to 30 s for running calls, or cancels them. Idempotent.
     pub async fn disconnect(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<ServerView, Error> {
         let key = id_or_name.to_owned();
         let handle = to_the_end(Arc::clone(&self.context).disconnect(by.clone(), key, force)).await?;
         Ok(view(&handle))
     }
 
-    /// Disconnects it, as [`Service::disconnect`] does, and connects it again; waits for how that goes.
+    /// Disconnects it, as [`Service::disconnect`] does, and connects it again; waits for the result.
     pub async fn restart(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<ServerView, Error> {
         let key = id_or_name.to_owned();
         let handle = to_the_end(Arc::clone(&self.context).restart(by.clone(), key, force)).await?;
         Ok(self.view_with_tools(&handle).await)
     }
 
-    /// Allows it to be connected, forgets failures, and connects it: waits up to 1.5 s for how that goes.
+    /// Enables it, resets its failures, and connects it: waits up to 1.5 s for the result.
     pub async fn enable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).switch(by.clone(), id_or_name.to_owned(), true)).await?;
         Ok(view(&handle))
     }
 
-    /// Disconnects it and keeps it so.
+    /// Disconnects and disables it.
     pub async fn disable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).switch(by.clone(), id_or_name.to_owned(), false)).await?;
         Ok(view(&handle))
     }
 
-    /// Tries a connection of its own beside the one there may be.
+    /// Tests a separate connection besides the existing one.
     pub async fn test(&self, id_or_name: &str) -> Result<TestReport, Error> {
         let spec = spec::resolve(&self.context.find(id_or_name)?.current().record);
         Ok(self.test_server(spec).await)
     }
 
-    /// Tries what is not registered.
+    /// Tests a server that is not registered.
     pub async fn test_unregistered(&self, new: Registration) -> Result<TestReport, Error> {
         let problems = operations::problems_with(&new);
         if !problems.is_empty() {
@@ -162,7 +165,7 @@ impl Service {
         Ok(self.test_server(spec).await)
     }
 
-    /// A trial. If nobody waits for it any more it ends, in its own time.
+    /// Runs a connection test. If its result is no longer awaited it ends in the background.
     async fn test_server(&self, spec: Result<catalog::ServerSpec, String>) -> TestReport {
         let context = Arc::clone(&self.context);
         let (asking, asker) = oneshot::channel();
@@ -171,19 +174,19 @@ impl Service {
         report
     }
 
-    /// Has its tools discovered anew, in the background.
+    /// Discovers its tools again, in the background.
     pub async fn refresh_tools(&self, by: &Actor, id_or_name: &str) -> Result<(), Error> {
         let handle = self.context.find(id_or_name)?;
         let shown = handle.current();
         if !shown.record.status.is_up() && !shown.is_lazy {
             return Err(handle.unavailable("its tools can only be discovered while it is"));
         }
-        self.context.audit(audit::note(by, "server.refresh_tools", Some(&shown.record.name), None)).await?;
+        self.context.audit(AuditNote::new(by, "server.refresh_tools", Some(&shown.record.name), None)).await?;
         handle.command(Command::Refresh).await;
         Ok(())
     }
 
-    /// The tools of one server or of all; of connected servers only, unless one is asked for by name.
+    /// The tools of one server or of all; of connected servers only, unless one is named.
     pub async fn tools(&self, server: Option<&str>) -> Result<Vec<ToolRecord>, Error> {
         let Some(server) = server else {
             let offering = self.offering();
@@ -194,7 +197,7 @@ impl Service {
         self.stored_tools(Some(handle.id)).await
     }
 
-    /// A part of the same, and how many there are in all. Only the part is read.
+    /// A page of the same, and the total number. Only the page is read.
     pub async fn tools_page(&self, server: Option<&str>, page: Page) -> Result<Listed<ToolRecord>, Error> {
         let mut handles = match server {
             Some(server) => vec![self.context.find(server)?],
@@ -223,7 +226,7 @@ impl Service {
         Ok(part)
     }
 
-    /// How well one server is.
+    /// The health of one server.
     pub async fn server_health(&self, id_or_name: &str) -> Result<ServerHealth, Error> {
         let shown = self.context.find(id_or_name)?.current();
         let (record, health) = (&shown.record, &shown.health);
@@ -237,28 +240,29 @@ impl Service {
             consecutive_failures: health.failures.max(record.failure_count),
             failure_count: record.failure_count,
             retry_count: retries(record),
-            next_retry_at: shown.retry_at,
+            next_retry_at: shown.status.retry_at(),
             error_message: record.error_message.clone(),
             warning: health.warning.clone(),
         })
     }
 
-    /// What happened to its connection, newest first.
+    /// The history of its connection, newest first.
     pub async fn history(&self, id_or_name: &str, page: Page) -> Result<Listed<HistoryEvent>, Error> {
         let handle = self.context.find(id_or_name)?;
         self.context.status_writer.wait_written(handle.id, STATUS_WRITE_TIMEOUT).await;
         Ok(self.store.history(handle.id, page).await?)
     }
 
-    /// How everything stands. Known without a look at the database.
-    pub fn state(&self) -> State {
-        let mut state = State {
+    /// The state of the service. Needs no database access.
+    pub fn state(&self) -> ServiceState {
+        let mut state = ServiceState {
             total_servers: 0,
             connected_servers: 0,
             disconnected_servers: 0,
             connecting_servers: 0,
             asleep_servers: 0,
             disabled_servers: 0,
+            sign_in_required_servers: 0,
             error_servers: 0,
             total_tools: 0,
             classified_tools: 0,
@@ -271,35 +275,41 @@ impl Service {
         for handle in self.context.all() {
             state.total_servers += 1;
             let shown = handle.current();
-            match shown.record.status {
-                Status::Connected | Status::Degraded => state.connected_servers += 1,
-                Status::Error => state.error_servers += 1,
-                Status::Disconnected | Status::Connecting | Status::Disabled => state.disconnected_servers += 1,
-            }
-            match shown.record.status {
-                Status::Connecting => state.connecting_servers += 1,
-                Status::Disabled => state.disabled_servers += 1,
-                Status::Disconnected if shown.is_asleep => state.asleep_servers += 1,
+            let counter = match shown.status {
+                ServerStatus::Connected | ServerStatus::Degraded { .. } => &mut state.connected_servers,
+                ServerStatus::Waiting { .. } | ServerStatus::Failed { .. } => &mut state.error_servers,
+                ServerStatus::Connecting
+                | ServerStatus::Asleep
+                | ServerStatus::Disconnected
+                | ServerStatus::Disabled { .. }
+                | ServerStatus::SignInRequired { .. } => &mut state.disconnected_servers,
+            };
+            *counter += 1;
+            match shown.status {
+                ServerStatus::Connecting => state.connecting_servers += 1,
+                ServerStatus::Asleep => state.asleep_servers += 1,
+                ServerStatus::Disabled { .. } => state.disabled_servers += 1,
+                ServerStatus::SignInRequired { .. } => state.sign_in_required_servers += 1,
                 _ => {}
             }
         }
         let view = self.fleet.view();
         let offering = view.snapshot.servers().iter().filter(|server| server.state.offers());
         state.total_tools = offering.map(|server| server.offer.items(Kind::Tool).len() as u64).sum();
-        // What was just discovered may not be in the library yet, and what is gone may still be.
+        // Newly discovered tools may not be in the index yet, and removed ones may still be.
         state.classified_tools = self.finder.classified_tools().min(state.total_tools);
         state.unclassified_tools = state.total_tools - state.classified_tools;
         state
     }
 
-    /// Servers whose tools are on offer.
+    /// Servers whose tools are listed.
     fn offering(&self) -> HashSet<ServerId> {
         let view = self.fleet.view();
-        let is_on_offer = |place: usize| view.snapshot.servers()[place].state.offers();
+        let is_on_offer = |slot_index: usize| view.snapshot.servers()[slot_index].state.offers();
         self.context.all().iter().filter(|handle| is_on_offer(handle.place)).map(|handle| handle.id).collect()
     }
 
-    /// Tools as they are kept, with what was discovered last.
+    /// The stored tools, including those discovered last.
     async fn stored_tools(&self, server: Option<ServerId>) -> Result<Vec<ToolRecord>, Error> {
         match server {
             Some(server) => self.context.status_writer.wait_written(server, STATUS_WRITE_TIMEOUT).await,
@@ -308,28 +318,28 @@ impl Service {
         Ok(self.store.tools(&ToolFilter { server, ..ToolFilter::default() }, Page::ALL).await?.items)
     }
 
-    /// A server as it is shown, with its tools if they have been discovered. That it is connected does not depend on
+    /// The view of a server, with its tools if they have been discovered. Its connection state does not depend on
     /// whether its tools can be read.
     async fn view_with_tools(&self, handle: &SupervisorHandle) -> ServerView {
         let mut view = view(handle);
         if view.record.status.is_up() {
             let tools = self.stored_tools(Some(handle.id)).await;
-            let tools = tools.inspect_err(|error| tracing::warn!(%error, "could not read its tools")).ok();
+            let tools = tools.inspect_err(|error| tracing::warn!(%error, "failed to read its tools")).ok();
             view.tools = tools.map(|tools| self.with_states(tools));
         }
         view
     }
 }
 
-/// A server as it is shown.
+/// The view of a server.
 fn view(handle: &SupervisorHandle) -> ServerView {
     let shown = handle.current();
     ServerView {
         record: shown.record.clone(),
         retry_count: retries(&shown.record),
-        next_retry_at: shown.retry_at,
+        next_retry_at: shown.status.retry_at(),
         lazy: shown.is_lazy,
-        asleep: shown.is_asleep,
+        asleep: shown.status == ServerStatus::Asleep,
         container: shown.container_handle.as_deref().map(ContainerView::of),
         usage: None,
         progress: shown.progress.clone(),
@@ -337,19 +347,19 @@ fn view(handle: &SupervisorHandle) -> ServerView {
     }
 }
 
-/// Attempts to connect again: the first one is none.
+/// Repeated attempts to connect: the first one does not count.
 fn retries(record: &ServerRecord) -> u32 {
     record.failure_count.saturating_sub(1)
 }
 
-/// To the microsecond: more digits are noise.
+/// Rounded to the microsecond: more digits are noise.
 pub(crate) fn in_milliseconds(span: Duration) -> f64 {
     (span.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
-/// Does something to its end, even if whoever asked for it is gone meanwhile.
-pub async fn to_the_end<T: Send + 'static>(deed: impl Future<Output = T> + Send + 'static) -> T {
-    match tokio::spawn(deed).await {
+/// Runs `operation` to its end, even if the caller is cancelled meanwhile.
+pub async fn to_the_end<T: Send + 'static>(operation: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(operation).await {
         Ok(done) => done,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),
     }

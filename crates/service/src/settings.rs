@@ -1,15 +1,15 @@
-//! What can be changed while the service runs: limits, times, what is kept.
+//! Settings that can be changed while the service runs: limits, timeouts, retention.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use registry::Store;
+use registry::{Actor, AuditNote, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use upstream::{Limit, ServerLimits};
 
 use crate::error::Problem;
-use crate::{Actor, Error, Service, audit};
+use crate::{Error, Service};
 
 /// All settings, with their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,19 +28,19 @@ pub struct Settings {
     pub queue_limit: u32,
     /// How many calls a document or an assistant may make in one session; -1 means any number.
     pub session_limit: i64,
-    /// How often connected servers are looked at, in seconds.
+    /// How often connected servers are checked, in seconds.
     pub health_check_interval_s: u64,
     /// How long a health check may take, in milliseconds.
     pub health_check_timeout_ms: u64,
-    /// How long to wait before each further attempt to connect, in milliseconds.
+    /// How long to wait before each further attempt to connect, in milliseconds. Retries of calls wait as long.
     pub retry_backoff_ms: Vec<u64>,
-    /// When so many repeated attempts have failed after the first one, a server is switched off.
+    /// After this many failed retries, a server that never worked is disabled.
     pub failure_threshold: u32,
     /// How long a lazy server may be idle before it is stopped, in seconds.
     pub idle_timeout_s: u64,
-    /// Executions older than this are forgotten, in days.
+    /// Executions older than this are deleted, in days.
     pub keep_executions_days: u32,
-    /// More executions than this are forgotten, oldest first.
+    /// More executions than this are deleted, oldest first.
     pub keep_executions: u32,
     /// Rows of the audit log older than this are deleted, in days.
     pub keep_audit_days: u32,
@@ -50,11 +50,11 @@ pub struct Settings {
     pub keep_history_days: u32,
     /// More events than this in the history of one server are deleted, oldest first.
     pub keep_history: u32,
-    /// Whether arguments and results are kept with executions.
+    /// Whether arguments and results are stored with executions.
     pub store_payloads: bool,
-    /// Tools that clients see even where they see little else, by their full names.
+    /// Tools that clients see on every surface, by their full names.
     pub pinned_tools: Vec<String>,
-    /// What a server may answer to `initialize` or `server/discover`, instructions included, in kB.
+    /// The result of a server's `initialize` or `server/discover`, instructions included, in kB.
     pub server_handshake_kb: u32,
     /// The instructions of one server, in kB.
     pub server_instructions_kb: u32,
@@ -80,25 +80,26 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
+        let of_calls = executions::Settings::default();
         Self {
-            timeout_ms: 30_000,
-            mcp_timeout_ms: None,
-            concurrent_limit: 25,
-            mcp_concurrent_limit: -1,
-            queue_limit: 1000,
-            session_limit: 25,
+            timeout_ms: of_calls.timeout_ms,
+            mcp_timeout_ms: of_calls.mcp_timeout_ms,
+            concurrent_limit: of_calls.concurrent_limit,
+            mcp_concurrent_limit: of_calls.mcp_concurrent_limit,
+            queue_limit: of_calls.queue_limit,
+            session_limit: of_calls.session_limit,
             health_check_interval_s: 30,
             health_check_timeout_ms: 5_000,
-            retry_backoff_ms: vec![1_000, 5_000, 15_000],
+            retry_backoff_ms: of_calls.retry_backoff_ms,
             failure_threshold: 3,
             idle_timeout_s: 300,
-            keep_executions_days: 30,
-            keep_executions: 100_000,
+            keep_executions_days: of_calls.keep_executions_days,
+            keep_executions: of_calls.keep_executions,
             keep_audit_days: 365,
             keep_audit: 100_000,
             keep_history_days: 90,
             keep_history: 5_000,
-            store_payloads: false,
+            store_payloads: of_calls.store_payloads,
             pinned_tools: Vec::new(),
             server_handshake_kb: Limit::Handshake.default_value(),
             server_instructions_kb: Limit::Instructions.default_value(),
@@ -116,10 +117,26 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What servers may make us hold is limited like this from now on.
+    /// Applies the limits of servers.
     pub(crate) fn apply_to(&self, limits: &ServerLimits) {
         for limit in Limit::ALL {
             limits.set(limit, self.server_limit(limit));
+        }
+    }
+
+    /// The settings of executions.
+    pub(crate) fn for_executions(&self) -> executions::Settings {
+        executions::Settings {
+            timeout_ms: self.timeout_ms,
+            mcp_timeout_ms: self.mcp_timeout_ms,
+            concurrent_limit: self.concurrent_limit,
+            mcp_concurrent_limit: self.mcp_concurrent_limit,
+            queue_limit: self.queue_limit,
+            session_limit: self.session_limit,
+            retry_backoff_ms: self.retry_backoff_ms.clone(),
+            keep_executions_days: self.keep_executions_days,
+            keep_executions: self.keep_executions,
+            store_payloads: self.store_payloads,
         }
     }
 
@@ -140,29 +157,29 @@ impl Settings {
     }
 }
 
-/// The settings as they are now, shared by everybody who needs them.
+/// The current settings, shared.
 #[derive(Debug, Clone, Default)]
-pub struct LiveSettings(Arc<SettingsState>);
+pub(crate) struct LiveSettings(Arc<SettingsState>);
 
 #[derive(Debug, Default)]
 struct SettingsState {
     now: RwLock<Arc<Settings>>,
-    /// Somebody is changing them.
+    /// Serialises changes.
     changing: tokio::sync::Mutex<()>,
-    /// They have been changed.
-    news: tokio::sync::Notify,
-    /// What the registry has that makes no sense, so that defaults are used. Until settings are changed, which writes all.
+    /// Notified when they have changed.
+    changed: tokio::sync::Notify,
+    /// Invalid values in the registry, for which defaults are used. Until settings are changed, which writes all.
     unusable: Mutex<Vec<String>>,
 }
 
 impl LiveSettings {
     /// Waits until they are changed.
     pub(crate) async fn changed(&self) {
-        self.0.news.notified().await;
+        self.0.changed.notified().await;
     }
 
-    /// As they are now.
-    pub fn now(&self) -> Arc<Settings> {
+    /// The current settings.
+    pub(crate) fn now(&self) -> Arc<Settings> {
         Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -170,31 +187,31 @@ impl LiveSettings {
         self.0.unusable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which settings are not as they are kept, if any, and why.
+    /// Which stored settings are not applied, if any, and why.
     pub(crate) fn last_error(&self) -> Option<String> {
         let unusable = self.unusable();
         (!unusable.is_empty())
-            .then(|| format!("settings that are kept make no sense, and defaults are used: {}", unusable.join("; ")))
+            .then(|| format!("stored settings are not valid, so defaults are used: {}", unusable.join("; ")))
     }
 
-    /// Nobody else changes them while this is held.
+    /// Prevents other changes while this is held.
     pub(crate) async fn changing(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.0.changing.lock().await
     }
 
-    /// As they are from now on.
+    /// Replaces the settings.
     pub(crate) fn put(&self, settings: Settings) {
         self.unusable().clear();
         *self.0.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
-        self.0.news.notify_waiters();
+        self.0.changed.notify_waiters();
     }
 }
 
-/// The longest time that makes sense anywhere: a day.
+/// The longest useful time: a day.
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// What whole numbers may be, by name: from, to, and whether -1 means that there is no limit.
-pub const RANGES: [(&str, i64, i64, bool); 27] = [
+/// The ranges of whole numbers, by name: from, to, and whether -1 means that there is no limit.
+pub const SETTING_RANGES: [(&str, i64, i64, bool); 27] = [
     ("timeout_ms", 1, DAY_MS, false),
     ("mcp_timeout_ms", 1, DAY_MS, false),
     ("concurrent_limit", 1, 100_000, false),
@@ -229,18 +246,18 @@ const fn range_of(limit: Limit) -> (&'static str, i64, i64, bool) {
     (limit.setting(), least as i64, most as i64, false)
 }
 
-/// How many pauses there may be between attempts.
+/// How many retry delays there may be.
 const MAX_BACKOFF_STEPS: usize = 20;
 
-/// How many tools may be pinned: more is no small surface any more.
+/// How many tools may be pinned: more would not be a small surface.
 const MAX_PINNED_TOOLS: usize = 100;
 const MAX_NAME_LEN: usize = 1024;
 
-/// What is wrong with a value: a sentence, and a stable word.
+/// A problem with a value: a message, and a stable identifier.
 type SettingProblem = (String, &'static str);
 
 impl Settings {
-    /// These settings with changes; or everything that is wrong with the changes. `null` takes one back to its default.
+    /// These settings with changes; or all problems with the changes. `null` resets one to its default.
     pub(crate) fn changed(&self, changes: &Map<String, Value>) -> Result<Self, Vec<Problem>> {
         let defaults = as_object(&Self::default());
         let mut all = as_object(self);
@@ -248,7 +265,7 @@ impl Settings {
         for (name, value) in changes {
             let Some(default) = defaults.get(name) else {
                 let known: Vec<_> = defaults.keys().map(String::as_str).collect();
-                let msg = format!("there is no setting `{name}`; there are {}", known.join(", "));
+                let msg = format!("there is no setting `{name}`; the settings are {}", known.join(", "));
                 problems.push(problem(name, msg, "extra_forbidden"));
                 continue;
             };
@@ -265,10 +282,10 @@ impl Settings {
             return Err(problems);
         }
         serde_json::from_value(Value::Object(all))
-            .map_err(|error| vec![problem("", format!("these settings do not fit together: {error}"), "value_error")])
+            .map_err(|error| vec![problem("", format!("these settings contradict each other: {error}"), "value_error")])
     }
 
-    /// What is to be kept so that these come back: only what is not as it is by default, and `null` for the rest.
+    /// What to store for these settings: only what differs from the default, and `null` for the rest.
     fn to_store(&self) -> BTreeMap<String, Value> {
         let defaults = as_object(&Self::default());
         let differs = |name: &String, value: &Value| defaults.get(name) != Some(value);
@@ -283,7 +300,7 @@ impl Settings {
 fn as_object(settings: &Settings) -> Map<String, Value> {
     match serde_json::to_value(settings) {
         Ok(Value::Object(members)) => members,
-        _ => unreachable!("settings are an object"),
+        _ => unreachable!("settings must be an object"),
     }
 }
 
@@ -295,7 +312,7 @@ fn problem(name: &str, msg: String, kind: &'static str) -> Problem {
 fn check(name: &str, value: &Value) -> Result<(), SettingProblem> {
     match name {
         "store_payloads" if value.is_boolean() => Ok(()),
-        "store_payloads" => Err((format!("`{name}` is true or false"), "bool_type")),
+        "store_payloads" => Err((format!("`{name}` must be true or false"), "bool_type")),
         "retry_backoff_ms" => check_pauses(name, value),
         "pinned_tools" => check_names(name, value),
         _ => check_number(name, value),
@@ -303,12 +320,12 @@ fn check(name: &str, value: &Value) -> Result<(), SettingProblem> {
 }
 
 fn check_number(name: &str, value: &Value) -> Result<(), SettingProblem> {
-    let Some(&(_, least, most, may_be_unlimited)) = RANGES.iter().find(|range| range.0 == name) else {
+    let Some(&(_, least, most, may_be_unlimited)) = SETTING_RANGES.iter().find(|range| range.0 == name) else {
         return Err((format!("there is no setting `{name}`"), "extra_forbidden"));
     };
     let unlimited = if may_be_unlimited { ", or -1 for no limit" } else { "" };
     let Some(number) = value.as_i64() else {
-        return Err((format!("`{name}` is a whole number from {least} to {most}{unlimited}"), "int_type"));
+        return Err((format!("`{name}` must be a whole number from {least} to {most}{unlimited}"), "int_type"));
     };
     if (least..=most).contains(&number) || may_be_unlimited && number == -1 {
         return Ok(());
@@ -319,9 +336,9 @@ fn check_number(name: &str, value: &Value) -> Result<(), SettingProblem> {
 
 fn check_names(name: &str, value: &Value) -> Result<(), SettingProblem> {
     let is_name = |value: &Value| value.as_str().is_some_and(|name| is_full(name) && name.len() <= MAX_NAME_LEN);
-    // Whatever stands between a server and its tool, it is neither a letter nor a digit.
+    // Whatever the separator between a server and its tool is, it is neither a letter nor a digit.
     let names = value.as_array().filter(|names| names.len() <= MAX_PINNED_TOOLS && names.iter().all(is_name));
-    let sentence = || format!("`{name}` is a list of at most {MAX_PINNED_TOOLS} names, as in `server.tool`");
+    let sentence = || format!("`{name}` must be a list of at most {MAX_PINNED_TOOLS} names, such as `server.tool`");
     names.map(drop).ok_or_else(|| (sentence(), "list_type"))
 }
 
@@ -335,12 +352,12 @@ fn check_pauses(name: &str, value: &Value) -> Result<(), SettingProblem> {
     let is_pause = |value: &Value| value.as_i64().is_some_and(|pause| (0..=DAY_MS).contains(&pause));
     let pauses = value.as_array().filter(|pauses| (1..=MAX_BACKOFF_STEPS).contains(&pauses.len()));
     let pauses = pauses.filter(|pauses| pauses.iter().all(is_pause));
-    let sentence = || format!("`{name}` is a list of 1 to {MAX_BACKOFF_STEPS} whole numbers from 0 to {DAY_MS}");
+    let sentence = || format!("`{name}` must be a list of 1 to {MAX_BACKOFF_STEPS} whole numbers from 0 to {DAY_MS}");
     pauses.map(drop).ok_or_else(|| (sentence(), "list_type"))
 }
 
 impl LiveSettings {
-    /// The settings as they were left. What makes no sense any more is reported, and the default is used.
+    /// The stored settings. Invalid values are reported, and the default is used.
     pub(crate) async fn load(store: &Store) -> Result<Self, Error> {
         let (mut settings, mut unusable) = (Settings::default(), Vec::new());
         for (name, value) in store.settings().await? {
@@ -349,12 +366,8 @@ impl LiveSettings {
                 Ok(changed) => settings = changed,
                 Err(problems) => {
                     let problem = problems.first().map_or("", |problem| &problem.msg);
-                    tracing::warn!(
-                        setting = name,
-                        problem,
-                        "a setting that is kept makes no sense; the default is used"
-                    );
-                    // One that a newer program knows has no default here.
+                    tracing::warn!(setting = name, problem, "a stored setting is not valid; the default is used");
+                    // A setting of a newer version has no default here.
                     if as_object(&settings).contains_key(&name) {
                         unusable.push(problem.to_owned());
                     }
@@ -368,28 +381,27 @@ impl LiveSettings {
     }
 }
 
-/// The settings that a registry has, while no service runs.
-pub async fn stored(store: &Store) -> Result<Settings, Error> {
+/// The settings in a registry, while no service runs.
+pub async fn stored_settings(store: &Store) -> Result<Settings, Error> {
     Ok((*LiveSettings::load(store).await?.now()).clone())
 }
 
-/// Changes the settings that a registry has, while no service runs: for the next one. What is wrong is told, and then
-/// nothing is changed.
-pub async fn change_stored(store: &Store, by: &Actor, changes: Map<String, Value>) -> Result<Settings, Error> {
-    let changed = stored(store).await?.changed(&changes).map_err(|problems| Error::Validation { problems })?;
+/// Changes the settings in a registry, while no service runs. If a change is invalid, nothing is changed.
+pub async fn change_stored_settings(store: &Store, by: &Actor, changes: Map<String, Value>) -> Result<Settings, Error> {
+    let changed = stored_settings(store).await?.changed(&changes).map_err(|problems| Error::Validation { problems })?;
     let mut change = store.transaction("change settings").await?;
     change.put_settings(changed.to_store()).await?;
-    audit::commit(change, audit::note(by, "settings.change", None, Some(Value::Object(changes)))).await?;
+    change.commit_audited(AuditNote::new(by, "settings.change", None, Some(Value::Object(changes)))).await?;
     Ok(changed)
 }
 
 impl Service {
-    /// The settings as they are now.
+    /// The current settings.
     pub fn settings(&self) -> Settings {
         (*self.settings.now()).clone()
     }
 
-    /// The tools of a server that has another name now stay pinned.
+    /// Keeps the tools of a renamed server pinned.
     pub(crate) async fn rename_pins(&self, by: &Actor, before: &str, after: &str) -> Result<(), Error> {
         let (before, after) = (self.fleet.full_name(before, ""), self.fleet.full_name(after, ""));
         let renamed = |pin: &String| pin.strip_prefix(&before).map_or(pin.clone(), |tool| format!("{after}{tool}"));
@@ -401,27 +413,27 @@ impl Service {
         Ok(())
     }
 
-    /// Changes settings; what is wrong is told, and then nothing is changed. They hold at once.
+    /// Changes settings; they take effect at once. If a change is invalid, nothing is changed.
     pub async fn change_settings(&self, by: &Actor, changes: Value) -> Result<Settings, Error> {
         let Value::Object(changes) = changes else {
-            let msg = "settings are changed by a JSON object".to_owned();
+            let msg = "expected a JSON object with settings".to_owned();
             return Err(Error::Validation { problems: vec![problem("", msg, "dict_type")] });
         };
-        // One after the other: each begins with what the last one left.
+        // One after the other: each starts from the result of the last one.
         let _turn = self.settings.changing().await;
         let before = self.settings.now();
         let changed = before.changed(&changes).map_err(|problems| Error::Validation { problems })?;
         let mut change = self.store.transaction("change settings").await?;
         change.put_settings(changed.to_store()).await?;
-        audit::commit(change, audit::note(by, "settings.change", None, Some(Value::Object(changes)))).await?;
+        change.commit_audited(AuditNote::new(by, "settings.change", None, Some(Value::Object(changes)))).await?;
         self.apply_settings(&before, &changed);
         Ok(changed)
     }
 
-    /// Lets settings hold that have been written.
+    /// Applies settings that have been written.
     pub(crate) fn apply_settings(&self, before: &Settings, changed: &Settings) {
         self.settings.put(changed.clone());
-        self.executions.apply_settings();
+        self.executions.apply_settings(changed.for_executions());
         changed.apply_to(self.fleet.server_limits());
         if before.pinned_tools != changed.pinned_tools {
             self.fleet.surface_changed();
@@ -439,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_can_be_set_to_its_default_and_is_then_not_kept() {
+    fn a_setting_set_to_its_default_is_not_stored() {
         let all = as_object(&Settings::default());
         let settings = changed(Value::Object(all)).unwrap();
         assert_eq!(settings, Settings::default());
@@ -447,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_kept_and_null_takes_it_back() {
+    fn only_differences_are_stored_and_null_resets_them() {
         let settings = changed(json!({"timeout_ms": 5, "mcp_timeout_ms": 7, "session_limit": -1})).unwrap();
         let kept = settings.to_store().into_iter().filter(|(_, value)| !value.is_null()).collect::<BTreeMap<_, _>>();
         assert_eq!(json!(kept), json!({"timeout_ms": 5, "mcp_timeout_ms": 7, "session_limit": -1}));
@@ -482,7 +494,7 @@ mod tests {
         for (name, value) in as_object(&Settings::default()) {
             assert!(value.is_null() || check(&name, &value).is_ok(), "{name}");
         }
-        assert!(RANGES.iter().all(|range| as_object(&Settings::default()).contains_key(range.0)));
+        assert!(SETTING_RANGES.iter().all(|range| as_object(&Settings::default()).contains_key(range.0)));
     }
 
     #[test]

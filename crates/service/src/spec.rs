@@ -1,10 +1,11 @@
-//! From what was registered to what can be started, and what is wrong with it.
+//! From a registration to what can be started, with its validation.
 //!
-//! How a server is described, and how variables are filled in, is the config file's business ([`catalog::Config`]): a
-//! registration becomes a config with one entry. Variables are filled in when the server is started, not before.
+//! The format of a server, and the expansion of variables, are those of the config file ([`catalog::Config`]): a
+//! registration becomes a config with one entry. Variables are expanded when the server is started, not before.
 
 use catalog::config::{Problem as ConfigProblem, ProblemKind};
 use catalog::{Accepted, Config, ConfigError, ServerSpec};
+use oauth::{Network, Protected};
 use registry::{Origin, ServerRecord, Transport};
 use serde_json::{Map, Value, json};
 
@@ -14,10 +15,10 @@ const MAX_NAME_LEN: usize = 255;
 const MAX_DESCRIPTION_LEN: usize = 10_000;
 const LONGEST_ADDRESS: usize = 8_000;
 
-/// The name under which the one entry stands. No problem's path needs quotes for it.
+/// The name of the one entry. Paths of problems need no quotes for it.
 const ENTRY: &str = "connection_config";
 
-/// What is wrong with a name over REST.
+/// The problem with a name, if any.
 pub(crate) fn problem_with_name(name: &str) -> Option<Problem> {
     let problem = |kind, msg: &str| Some(Problem { loc: body(&["name"]), msg: msg.to_owned(), kind });
     if name.chars().count() > MAX_NAME_LEN {
@@ -31,11 +32,11 @@ pub(crate) fn problem_with_name(name: &str) -> Option<Problem> {
     }
     problem(
         "string_pattern_mismatch",
-        "the name must begin with a lower-case letter and consist of lower-case letters, digits, `_` and `-`",
+        "the name must start with a lowercase letter and consist of lowercase letters, digits, `_` and `-`",
     )
 }
 
-/// What is wrong with what somebody wrote about a server.
+/// The problem with a description, if any.
 pub(crate) fn problem_with_description(description: &str) -> Option<Problem> {
     (description.chars().count() > MAX_DESCRIPTION_LEN).then(|| Problem {
         loc: body(&["description"]),
@@ -44,16 +45,16 @@ pub(crate) fn problem_with_description(description: &str) -> Option<Problem> {
     })
 }
 
-/// What is wrong with an address that is to be asked for a server's health.
+/// The problem with a health check URL, if any.
 pub(crate) fn problem_with_health_url(url: &str) -> Option<Problem> {
     let is_http = ["http://", "https://"].iter().any(|scheme| url.to_ascii_lowercase().starts_with(scheme));
     let host = url.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     let msg = if !is_http {
         "the address must start with http:// or https://".to_owned()
     } else if host.is_some_and(|host| host.contains('@')) {
-        "the address must hold no user or password".to_owned()
+        "the address must not contain a user or password".to_owned()
     } else if url.contains(registry::MASK) {
-        format!("there is a {} where a secret should be: send the secret itself", registry::MASK)
+        format!("there is a {} in place of a secret: send the secret itself", registry::MASK)
     } else if url.chars().count() > LONGEST_ADDRESS {
         format!("the address must have at most {LONGEST_ADDRESS} characters")
     } else {
@@ -62,7 +63,7 @@ pub(crate) fn problem_with_health_url(url: &str) -> Option<Problem> {
     Some(Problem { loc: body(&["health_check_url"]), msg, kind: "value_error" })
 }
 
-/// Everything that is wrong with how a server is to be reached. Whether its variables are set is not looked at.
+/// All problems with a connection config. Whether its variables are set is not checked.
 pub fn problems_with_config(transport: Transport, config: &Map<String, Value>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let lazy = config.get("lazy").filter(|lazy| !lazy.is_boolean());
@@ -74,18 +75,18 @@ pub fn problems_with_config(transport: Transport, config: &Map<String, Value>) -
     if registry::ConnectionConfig::from(config.clone()).is_masked() {
         problems.push(Problem {
             loc: body(&[ENTRY]),
-            msg: format!("there is a {} where a secret should be: send the secret itself", registry::MASK),
+            msg: format!("there is a {} in place of a secret: send the secret itself", registry::MASK),
             kind: "value_error",
         });
     }
     if let (Some(url), Some(base_url)) = (config.get("url"), config.get("base_url"))
         && url != base_url
     {
-        let msg = "there are both `url` and `base_url`, and they differ; leave one out".to_owned();
+        let msg = "`url` and `base_url` differ; remove one of them".to_owned();
         problems.push(Problem { loc: body(&[ENTRY, "base_url"]), msg, kind: "value_error" });
     }
     let mut entry = entry(transport, config);
-    // What is switched off is checked, but its variables are left alone.
+    // A disabled entry is checked, but its variables are not expanded.
     entry.insert("disabled".to_owned(), json!(true));
     let file = json!({ "mcpServers": { ENTRY: entry } });
     if let Err(ConfigError::Problems(found)) = parse(&file) {
@@ -99,29 +100,57 @@ pub fn problems_with_config(transport: Transport, config: &Map<String, Value>) -
     problems
 }
 
-/// What is wrong with members that have no variables, which can be looked at as if the server were to start.
+/// Problems with members without variables, which can be checked as if the server were to start.
 fn problems_with_plain(transport: Transport, config: &Map<String, Value>) -> Vec<Problem> {
     let mut plain = entry(transport, config);
     plain.retain(|_, value| !value.to_string().contains('$'));
     let Err(ConfigError::Problems(found)) = parse(&json!({ "mcpServers": { ENTRY: plain } })) else {
         return Vec::new();
     };
-    // What was left out is not missing.
+    // Members that were left out here are not missing.
     let is_there = |problem: &&ConfigProblem| steps(&problem.path).get(1).is_some_and(|key| plain.contains_key(key));
     found.iter().filter(is_there).map(|problem| translated(transport, config, problem)).collect()
 }
 
-/// What became of a server that was taken in without its secrets.
-pub const SECRETS_ARE_MISSING: &str = "its secrets are missing: there is `***` where they should be, as in an export without secrets; write them into its config";
+/// The error of a server that was imported without its secrets.
+pub const SECRETS_ARE_MISSING: &str = "its secrets are missing: the config has `***` in their place, as in an export \
+     without secrets; enter them in its config";
 
-/// What it takes to start a server, with its variables filled in; or why it cannot be started, as a sentence.
+/// What is needed to start a server, with its variables expanded; or why it cannot be started. Its sign-in is stored
+/// under its id, so that it survives a change of the name.
 pub(crate) fn resolve(record: &ServerRecord) -> Result<ServerSpec, String> {
+    let spec = resolve_stored(record)?;
+    Ok(ServerSpec { grant_key: spec.grant_key.as_ref().map(|_| grant_key(record)), ..spec })
+}
+
+/// Ends the key of the sign-in of a server that the config file defines.
+const OF_CONFIG_FILE: &str = " config";
+
+/// Where the sign-in of a server of the registry is stored: under its id, and whether the config file defines it.
+pub(crate) fn grant_key(record: &ServerRecord) -> String {
+    match record.origin {
+        Origin::Registered => record.id.to_string(),
+        Origin::Config => format!("{}{OF_CONFIG_FILE}", record.id),
+    }
+}
+
+/// What a sign-in to a server is about; `None` if it cannot have one. Requests for it may go to `network`, and anywhere
+/// if the config file defines the server.
+pub fn protected_within(network: Network) -> impl Fn(&ServerSpec) -> Option<Protected> + Send + Sync + 'static {
+    move |spec| {
+        let protected = Protected::of(spec)?;
+        let is_of_config_file = protected.key.ends_with(OF_CONFIG_FILE);
+        Some(protected.with_network(if is_of_config_file { Network::Any } else { network }))
+    }
+}
+
+fn resolve_stored(record: &ServerRecord) -> Result<ServerSpec, String> {
     let config = record.connection_config.reveal();
     match record.origin {
         // A mask in the place of a secret would be sent as one.
         Origin::Registered if record.connection_config.is_masked() => Err(SECRETS_ARE_MISSING.to_owned()),
         Origin::Registered => resolve_parts(&record.name, record.transport, config),
-        // As it is in the file, which need not say how a server is reached.
+        // As it is in the file, which need not contain a transport type.
         Origin::Config => resolve_entry(&record.name, &switched_on(config)),
     }
 }
@@ -132,7 +161,7 @@ pub(crate) fn resolve_parts(
     transport: Transport,
     config: &Map<String, Value>,
 ) -> Result<ServerSpec, String> {
-    // Who registered it has no file that such a path would lead into.
+    // A registered server has no file that such a path would refer to.
     let whole = [format!("$.mcpServers.{name}."), format!("$.mcpServers[\"{name}\"].")];
     let resolved = resolve_entry(name, &entry(transport, config));
     resolved.map_err(|why| whole.iter().fold(why, |why, whole| why.replace(whole, "")))
@@ -152,13 +181,13 @@ fn resolve_entry(name: &str, entry: &Map<String, Value>) -> Result<ServerSpec, S
         ServerSpec { secrets: spec.secrets.with(found.iter().map(String::as_str)), ..spec }
     };
     match parse(&file) {
-        Ok(config) => config.servers.into_iter().next().ok_or_else(|| "it is switched off".to_owned()).map(hiding),
+        Ok(config) => config.servers.into_iter().next().ok_or_else(|| "it is disabled".to_owned()).map(hiding),
         Err(ConfigError::Problems(problems)) => Err(one_after_the_other(&problems)),
         Err(other) => Err(other.to_string()),
     }
 }
 
-/// Whether it is started when it is needed.
+/// Whether it is started on demand.
 pub(crate) fn is_lazy(config: &Map<String, Value>) -> bool {
     config.get("lazy").and_then(Value::as_bool).unwrap_or(false)
 }
@@ -168,7 +197,7 @@ fn parse(file: &Value) -> Result<Config, ConfigError> {
     Config::parse(&text, Accepted::All, |name| std::env::var(name).ok())
 }
 
-/// The entry of a config file that says the same.
+/// The equivalent entry of a config file.
 fn entry(transport: Transport, config: &Map<String, Value>) -> Map<String, Value> {
     let mut entry = switched_on(config);
     entry.shift_remove("transport");
@@ -182,7 +211,7 @@ fn entry(transport: Transport, config: &Map<String, Value>) -> Map<String, Value
     entry
 }
 
-/// The same without a word on whether it is to be used: that is known by other means.
+/// The same without the enabled state, which is stored separately.
 fn switched_on(config: &Map<String, Value>) -> Map<String, Value> {
     let mut entry = config.clone();
     entry.shift_remove("enabled");
@@ -236,7 +265,7 @@ fn body(path: &[&str]) -> Vec<String> {
     std::iter::once("body").chain(path.iter().copied()).map(str::to_owned).collect()
 }
 
-/// A place in an entry, for people: `args.1`.
+/// A path in an entry, for people: `args.1`.
 fn place(path: &str) -> String {
     let steps = steps(path);
     steps.get(1..).filter(|steps| !steps.is_empty()).unwrap_or(&steps).join(".")
@@ -262,7 +291,7 @@ fn steps(path: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use catalog::{Dialect, Transport as Way};
+    use catalog::{Dialect, Transport as ConfigTransport};
 
     use super::*;
 
@@ -314,7 +343,7 @@ mod tests {
     #[test]
     fn an_http_server_is_reached_at_its_base_url() {
         let spec = spec(Transport::Http, json!({"base_url": "http://x/mcp", "timeout": 5000})).unwrap();
-        let Way::Remote(remote) = &spec.transport else { panic!("{spec:?}") };
+        let ConfigTransport::Remote(remote) = &spec.transport else { panic!("{spec:?}") };
         assert_eq!((remote.url.value.as_str(), remote.dialect), ("http://x/mcp", Dialect::Streamable));
         assert_eq!(spec.timeout, Some(std::time::Duration::from_secs(5)));
     }
@@ -329,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secrets_of_a_registration_are_known_to_whoever_talks_to_the_server() {
+    fn the_secrets_of_a_registration_are_masked_in_server_output() {
         let config = json!({"command": "x", "args": ["--token", "hunter2"], "env": {"A": "hunter3"}});
         let spec = spec(Transport::Stdio, config).unwrap();
         assert_eq!(spec.secrets.hide("neither hunter2 nor hunter3"), "neither *** nor ***");

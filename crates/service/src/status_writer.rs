@@ -1,15 +1,17 @@
-//! What is written in the background: states of servers, their tools, and what operators did while the database was
+//! Writes in the background: states of servers, their tools, and operations of administrators while the database was
 //! unreachable.
 //!
-//! One task writes, so that what happened to a server is written in order. While the database is away things wait, a
-//! bounded number for each server, and nobody waits for them. What a server was in between may then be lost; what it is
-//! now never is.
+//! One task writes, so that the changes of a server are written in order. While the database is unreachable changes
+//! are queued, a bounded number for each server, and nothing waits for them. Intermediate states of a server may then
+//! be lost; its current state never is.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use catalog::{Kind, Offer};
+use executions::OperatorLog;
 use registry::{AuditNote, Error, ListedTool, ServerId, StatusChange, Store, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -17,24 +19,24 @@ use tokio::time::{sleep, timeout};
 
 use crate::supervisor::tool_records;
 
-/// So many changes of one server may wait.
+/// How many changes of one server may be queued.
 const MAX_PENDING_CHANGES: usize = 64;
-/// So many notes of what administrators did may wait.
+/// How many audit notes may be queued.
 const MAX_PENDING_NOTES: usize = 4096;
-/// Definitions of more bytes are taken apart on a thread of their own.
+/// Longer definitions, in bytes, are parsed on a separate thread.
 const READ_IN_PLACE: usize = 64 << 10;
-/// How long to wait before the database is tried again, at first and at most.
+/// The delay before the database is tried again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// What is written later than this after it happened is written with when it happened.
+/// A change that is written later than this is written with its original time.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What is to be written.
+/// The queue of writes.
 #[derive(Debug, Default)]
 pub(crate) struct StatusWriter {
     pending: Mutex<Pending>,
-    /// There is something to be written, or it is time to end.
-    news: Notify,
+    /// There is something to write, or it is time to end.
+    changed: Notify,
     /// Something was written.
     progress: Notify,
 }
@@ -42,21 +44,21 @@ pub(crate) struct StatusWriter {
 #[derive(Debug, Default)]
 struct Pending {
     servers: HashMap<ServerId, Backlog>,
-    /// Servers with something to be written, in the order in which it came.
+    /// Servers with queued writes, in order.
     turns: VecDeque<ServerId>,
     notes: VecDeque<AuditedOperation>,
-    /// Whose things are being written right now.
+    /// The server whose changes are being written right now.
     writing: Option<ServerId>,
     is_writing_note: bool,
     is_closing: bool,
-    /// Why the last thing could not be written, if it could not.
+    /// Why the last write failed, if it did.
     last_error: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct Backlog {
     changes: VecDeque<Change>,
-    /// What lists its tools. They are taken out when they are written.
+    /// The offer that lists its tools. They are extracted when they are written.
     tools: Option<Arc<Offer>>,
     health_checked: Option<Timestamp>,
 }
@@ -67,17 +69,17 @@ struct Change {
     at: Timestamp,
 }
 
-/// What somebody did that happened already: it is written when the database is there.
+/// An operation that already happened: it is written when the database is reachable.
 #[derive(Debug)]
-pub(crate) struct AuditedOperation {
-    pub(crate) note: AuditNote,
+struct AuditedOperation {
+    note: AuditNote,
     /// Whether calls are refused from now on, if that changed.
-    pub(crate) is_stopped: Option<bool>,
+    is_stopped: Option<bool>,
 }
 
 impl AuditedOperation {
     /// Writes it, all or nothing.
-    pub(crate) async fn write(&self, store: &Store) -> Result<(), Error> {
+    async fn write(&self, store: &Store) -> Result<(), Error> {
         let mut transaction = store.transaction("write the audit log").await?;
         if let Some(is_stopped) = self.is_stopped {
             transaction.set_executions_stopped(is_stopped).await?;
@@ -87,7 +89,32 @@ impl AuditedOperation {
     }
 }
 
-/// One thing to be written.
+/// Stores operators' changes of calls: at once, or when the database is reachable again.
+pub(crate) struct AuditWriter {
+    pub(crate) store: Store,
+    pub(crate) status_writer: Arc<StatusWriter>,
+}
+
+impl OperatorLog for AuditWriter {
+    fn write(&self, note: AuditNote, is_stopped: Option<bool>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            let operation = AuditedOperation { note, is_stopped };
+            if self.status_writer.should_queue() {
+                return self.status_writer.operation(operation);
+            }
+            match operation.write(&self.store).await {
+                Ok(()) => {}
+                Err(error) if error.is_retryable() => {
+                    tracing::warn!(%error, action = operation.note.action, "the audit log is not written yet");
+                    self.status_writer.operation(operation);
+                }
+                Err(error) => tracing::error!(%error, action = operation.note.action, "failed to write the audit log"),
+            }
+        })
+    }
+}
+
+/// One write.
 enum Work {
     Change(ServerId, Change),
     Tools(ServerId, Arc<Offer>),
@@ -96,7 +123,7 @@ enum Work {
 }
 
 impl StatusWriter {
-    /// A server stands otherwise.
+    /// Queues a changed status of a server.
     pub(crate) fn change(&self, server: ServerId, change: StatusChange) {
         self.add(server, |backlog| {
             if backlog.changes.len() == MAX_PENDING_CHANGES {
@@ -106,41 +133,41 @@ impl StatusWriter {
         });
     }
 
-    /// A server has these tools now.
+    /// Queues the current tools of a server.
     pub(crate) fn tools(&self, server: ServerId, offer: Arc<Offer>) {
         self.add(server, |backlog| backlog.tools = Some(offer));
     }
 
-    /// A server was looked at, and nothing changed.
+    /// Queues a health check without a change.
     pub(crate) fn health_checked(&self, server: ServerId, at: Timestamp) {
         self.add(server, |backlog| backlog.health_checked = Some(at));
     }
 
-    /// Somebody did something while the database was unreachable.
+    /// Queues an audit note while the database is unreachable.
     pub(crate) fn note(&self, note: AuditNote) {
         self.operation(AuditedOperation { note, is_stopped: None });
     }
 
-    /// An operator did something while the database was unreachable.
-    pub(crate) fn operation(&self, note: AuditedOperation) {
+    /// Queues an operator's operation while the database is unreachable.
+    fn operation(&self, note: AuditedOperation) {
         let mut pending = self.lock();
         if pending.notes.len() == MAX_PENDING_NOTES {
             pending.notes.pop_front();
-            tracing::error!("the audit log cannot be written, and too much waits for it: the oldest note is lost");
+            tracing::error!("the audit log cannot be written, and too many entries wait: dropped the oldest one");
         }
         pending.notes.push_back(note);
         drop(pending);
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Whether what somebody does now has to wait with the rest: what waits was done before, so it is written before;
-    /// and nobody should wait for a database that is known to be unreachable.
+    /// Whether a new note has to be queued: earlier notes must be written first; and callers should not wait for a
+    /// database that is known to be unreachable.
     pub(crate) fn should_queue(&self) -> bool {
         let pending = self.lock();
         pending.is_writing_note || !pending.notes.is_empty() || pending.last_error.is_some()
     }
 
-    /// A server is gone: nothing more is written about it.
+    /// Drops all writes of a removed server.
     pub(crate) fn forget(&self, server: ServerId) {
         self.lock().servers.remove(&server);
         self.progress.notify_waiters();
@@ -157,7 +184,7 @@ impl StatusWriter {
         timeout(limit, self.until(is_done)).await.is_ok()
     }
 
-    /// Writes until told to end, and then what is left.
+    /// Writes until the writer is closed, and then what is left.
     pub(crate) async fn write_all(&self, store: &Store) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -166,7 +193,7 @@ impl StatusWriter {
                 if is_closing {
                     return;
                 }
-                self.news.notified().await;
+                self.changed.notified().await;
                 continue;
             };
             match work.write(store).await {
@@ -176,47 +203,47 @@ impl StatusWriter {
                 }
                 Err(error) if error.is_retryable() => {
                     if is_closing {
-                        tracing::error!(%error, "the database is away; what happened last is not written");
+                        tracing::error!(%error, "the database is unreachable; the latest changes are not written");
                         return;
                     }
-                    tracing::warn!(%error, retry_in = ?pause, "could not write; will try again");
+                    tracing::warn!(%error, retry_in = ?pause, "failed to write; will retry");
                     self.put_back(work);
                     self.lock().last_error = Some(error.to_string());
                     self.wait_a_while(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                     continue;
                 }
-                // It was removed meanwhile.
+                // The server was removed meanwhile.
                 Err(Error::NotFound { .. }) => {}
-                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "could not write"),
+                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "failed to write"),
             }
             self.finish();
         }
     }
 
-    /// Why nothing can be written just now, if that is so.
+    /// Why nothing can be written just now, if so.
     pub(crate) fn last_error(&self) -> Option<String> {
         self.lock().last_error.clone()
     }
 
-    /// Lets the writer end when all is written; one more try each if the database is away.
+    /// Lets the writer end when all is written; with one more attempt each if the database is unreachable.
     pub(crate) fn close(&self) {
         self.lock().is_closing = true;
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
     async fn wait_a_while(&self, pause: Duration) {
         let closing = async {
             while !self.lock().is_closing {
-                self.news.notified().await;
+                self.changed.notified().await;
             }
         };
         tokio::select! {
             () = sleep(pause) => {}
             () = closing => {}
         }
-        // Whoever had news is served by the next round.
-        self.news.notify_one();
+        // Wakes the writer for what was queued meanwhile.
+        self.changed.notify_one();
     }
 
     async fn until(&self, holds: impl Fn(&Pending) -> bool) {
@@ -236,7 +263,7 @@ impl StatusWriter {
             pending.turns.push_back(server);
         }
         drop(pending);
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
     fn next(&self) -> (Option<Work>, bool) {
@@ -318,7 +345,7 @@ impl Backlog {
         self.health_checked.take().map(|at| Work::HealthChecked(server, at))
     }
 
-    /// What is lost is a step in between; what it changed for good goes into the next.
+    /// An intermediate state is lost; its lasting effects are merged into the next.
     fn drop_oldest(&mut self) {
         let Some(Change { change: lost, .. }) = self.changes.pop_front() else { return };
         if let Some(Change { change: next, .. }) = self.changes.front_mut() {
@@ -356,7 +383,7 @@ async fn tools_of(offer: &Arc<Offer>) -> Arc<[ListedTool]> {
 }
 
 impl Change {
-    /// The change, with when it happened if that is not now.
+    /// The change, with its original time if that is not now.
     fn with_time(&self) -> StatusChange {
         let mut change = self.change.clone();
         if Timestamp::now().since(self.at) > LATE {
@@ -405,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_comes_first_the_next_time() {
+    fn unwritten_records_come_first_in_the_next_batch() {
         let (status_writer, server) = (StatusWriter::default(), ServerId::fresh());
         status_writer.change(server, StatusChange::to(Status::Connecting));
         status_writer.change(server, StatusChange::to(Status::Error));
@@ -427,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_about_a_server_that_is_gone() {
+    fn nothing_is_written_about_a_removed_server() {
         let (status_writer, server) = (StatusWriter::default(), ServerId::fresh());
         status_writer.change(server, StatusChange::to(Status::Connecting));
         status_writer.forget(server);

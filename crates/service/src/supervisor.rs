@@ -1,20 +1,47 @@
-//! The life of one server, for as long as it is registered: connected, lost, tried again, switched off, removed.
+//! The supervisor of one registered server: connects it, checks it, retries, and lets it sleep.
 //!
-//! Where a server stands in its life is where the code stands: [`Supervisor::run`] goes from step to step, and each step is
-//! a function that waits for what may happen in it. Orders of administrators arrive in a mailbox that every step reads.
+//! ```text
+//!            needed                handshake, lists               2 checks fail
+//!   Asleep ---------> Connecting -------------------> Connected <---------------> Degraded
+//!     ^                ^      |                        |    |     a check passes     |
+//!     |                |      | fails                  |    | lost                   | 3 checks fail, and
+//!     |        after a |      v                        |    |                        | no call is in progress
+//!     |          delay '--- Waiting <------------------|----'                        v
+//!     |                                                |                         Connecting
+//!     '------------------------------------------------'
+//!                        lazy and idle
 //!
-//! - here: the steps in which the server does not live
-//! - `connected`: those in which it does
-//! - `monitor`: what is watched meanwhile
-//! - `handle`: the keeper as everybody else sees it, and the orders it takes
-//! - `status`: how everybody hears of it
-//! - `backoff`: when to try again; `health`: whether it is well; [`tool_records`]: what it offers, kept
+//!   start      -> Connecting     if it is enabled; Asleep, if it is lazy and its tools are known; Disabled, if it is
+//!   Connecting -> Failed         a retry cannot help: credentials, a variable that is not set
+//!   Connecting -> Disabled       it never worked, and failed too often
+//!   any        -> SignInRequired the server or its provider demands a sign-in, or somebody signed out
+//!   SignInRequired -> Connecting somebody signed in, or another config
+//!   Connected  -> Connecting     it was lost after it had been stable: it is retried at once
+//!   Failed     -> Connecting     another config
+//!   any        -> Connecting     connect, enable
+//!   any        -> Disconnected   disconnect, and the end of the service
+//!   any        -> Disabled       disable
+//!   any        -> (removed)      remove
+//! ```
+//!
+//! The state of a server is the position in the code: [`Supervisor::run`] goes from step to step, and each step is a
+//! function that waits for the events that are possible in it. Commands of administrators arrive in a queue that every
+//! step reads. The state machine is in two files only:
+//! - here: the steps in which the server is not connected
+//! - `connected`: those in which it is being connected, or is
+//!
+//! What the steps use:
+//! - `status`: [`ServerStatus`], the status; `publisher`: publishes it to everything else
+//! - `handle`: the supervisor's handle, and the commands it accepts
+//! - `monitor`: what is checked while a server is connected; `health`: health checks; `backoff`: when to retry
+//! - [`tool_records`]: conversion between a server's offer and the registry's records
 
 mod backoff;
 mod connected;
 mod handle;
 mod health;
 mod monitor;
+mod publisher;
 mod status;
 pub(crate) mod tool_records;
 
@@ -22,7 +49,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{Offer, ServerName, ServerState};
-use registry::{ServerRecord, Status, Timestamp};
+use registry::{ServerRecord, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
@@ -30,46 +57,51 @@ use crate::context::ServiceContext;
 use crate::spec;
 pub(crate) use handle::{Command, ConfigUpdate, CurrentState, End, Reply, SupervisorHandle, TargetState};
 pub(crate) use health::HealthRecord;
+use publisher::StatusPublisher;
+pub(crate) use status::ServerStatus;
 
-/// Keeps one server.
+/// Supervises one server.
 pub(crate) struct Supervisor {
     context: Arc<ServiceContext>,
     handle: Arc<SupervisorHandle>,
     commands: mpsc::Receiver<Command>,
     stopping: watch::Receiver<bool>,
-    current: CurrentState,
-    /// What it last offered.
-    known: Option<Arc<Offer>>,
-    /// Attempts in a row that failed; a connection that did not last counts as one.
-    failures: u32,
-    /// Connections in a row that were given up because the server was not well, and never had been while they stood.
+    /// Its status, and the publication of it.
+    publisher: StatusPublisher,
+    /// Connections in a row that were closed because the server was unhealthy, and never had a passing check.
     unhealthy_connections: u32,
-    /// Who wants to know how the attempt goes.
+    /// Callers that wait for the result of the attempt.
     awaiting: Vec<Reply>,
 }
 
-/// What comes next.
+/// The next step.
 enum Step {
-    /// Connect it; what it is known to offer stays on offer meanwhile.
+    /// Connect it; its known offer stays listed meanwhile.
     Connect(Option<Arc<Offer>>),
-    /// Wait for orders.
+    /// Wait for commands.
     Inactive(Inactive),
     /// Wait until it is needed.
     Sleep,
-    /// Try again after a while.
+    /// Retry after a delay.
     Wait(Duration),
     /// It is removed.
     Remove(Vec<oneshot::Sender<()>>),
-    /// Everything ends.
+    /// The service stops.
     Stop,
 }
 
-/// How it rests.
+/// An inactive status.
 struct Inactive {
-    status: Status,
-    why: Option<String>,
-    /// Who waits for it.
+    status: ServerStatus,
+    /// Callers that wait for it.
     done: Vec<oneshot::Sender<()>>,
+}
+
+impl Step {
+    /// Waits for commands, without a waiting caller.
+    fn inactive(status: ServerStatus) -> Self {
+        Self::Inactive(Inactive { status, done: Vec::new() })
+    }
 }
 
 impl Supervisor {
@@ -81,9 +113,8 @@ impl Supervisor {
     ) -> (Self, Arc<SupervisorHandle>) {
         let current = CurrentState {
             is_lazy: spec::is_lazy(record.connection_config.reveal()),
-            is_asleep: false,
+            status: ServerStatus::of(&record),
             since: Timestamp::now(),
-            retry_at: None,
             health: HealthRecord { last_check: record.last_health_check, ..HealthRecord::default() },
             container_handle: None,
             progress: None,
@@ -97,53 +128,45 @@ impl Supervisor {
             handle: Arc::clone(&handle),
             commands,
             stopping: context.stopping.subscribe(),
-            current,
-            known,
-            failures: 0,
+            publisher: StatusPublisher::new(Arc::clone(context), Arc::clone(&handle), current, known),
             unhealthy_connections: 0,
             awaiting: Vec::new(),
         };
-        supervisor.publish();
         (supervisor, handle)
     }
 
-    /// Keeps the server until it is removed or everything ends.
+    /// Supervises the server until it is removed or the service stops.
     pub(crate) async fn run(mut self) {
         let mut step = self.first_step();
         loop {
             step = match step {
                 Step::Connect(known) => self.connect(known).await,
                 Step::Inactive(inactive) => self.stay_inactive(inactive).await,
-                Step::Sleep => {
-                    let next = self.sleep_until_needed().await;
-                    self.current.is_asleep = false;
-                    next
-                }
+                Step::Sleep => self.sleep_until_needed().await,
                 Step::Wait(delay) => self.wait(delay).await,
-                Step::Remove(done) => return self.remove(done),
+                Step::Remove(done) => return self.remove(done).await,
                 Step::Stop => return self.stop(),
             };
         }
     }
 
     fn first_step(&self) -> Step {
-        let record = &self.current.record;
+        let record = self.publisher.record();
         if !record.enabled {
-            let why = record.error_message.clone();
-            return Step::Inactive(Inactive { status: Status::Disabled, why, done: Vec::new() });
+            return Step::inactive(ServerStatus::Disabled { why: record.error_message.clone() });
         }
         match record.auto_connect {
-            true if self.current.is_lazy && self.known.is_some() => Step::Sleep,
+            true if self.publisher.current.is_lazy && self.publisher.known.is_some() => Step::Sleep,
             true => Step::Connect(None),
-            false => Step::Inactive(Inactive { status: Status::Disconnected, why: None, done: Vec::new() }),
+            false => Step::inactive(ServerStatus::Disconnected),
         }
     }
 
-    /// It is not connected, and stays so until somebody says otherwise.
+    /// It is not connected, and stays so until a command arrives.
     async fn stay_inactive(&mut self, inactive: Inactive) -> Step {
-        let Inactive { status, why, done } = inactive;
-        self.set_status(status, why, None);
-        self.withdraw_offer();
+        let Inactive { status, done } = inactive;
+        self.publisher.set(status);
+        self.publisher.withdraw_offer().await;
         self.reply_to_waiting(Err("it was not connected"));
         notify_all(done);
         loop {
@@ -155,13 +178,28 @@ impl Supervisor {
                 }
                 Command::End(end) => return self.after_end_requests(vec![end]),
                 Command::Update(update) => {
-                    let must_reconnect = self.update_config(update);
-                    if must_reconnect && self.current.record.status == Status::Error {
+                    let must_reconnect = self.update_config(update).await;
+                    let is_waiting_for_people = matches!(
+                        self.publisher.status(),
+                        ServerStatus::Failed { .. } | ServerStatus::SignInRequired { .. }
+                    );
+                    if must_reconnect && is_waiting_for_people {
                         self.reset_failures();
                         return Step::Connect(None);
                     }
-                    // Its name, or whether it may be connected, may have changed.
-                    self.withdraw_offer();
+                    // Its name, or whether it is enabled, may have changed.
+                    self.publisher.withdraw_offer().await;
+                }
+                Command::SignedIn => {
+                    if let ServerStatus::SignInRequired { .. } | ServerStatus::Failed { .. } = self.publisher.status() {
+                        self.reset_failures();
+                        return Step::Connect(None);
+                    }
+                }
+                Command::SignedOut(why) => {
+                    if let ServerStatus::Failed { .. } = self.publisher.status() {
+                        return Step::inactive(ServerStatus::SignInRequired { why });
+                    }
                 }
                 Command::Refresh => {}
                 Command::Stop => return Step::Stop,
@@ -169,16 +207,15 @@ impl Supervisor {
         }
     }
 
-    /// It sleeps, and what it is known to offer is on offer. Whoever needs it wakes it.
+    /// It is asleep, and its known offer is listed. A call wakes it.
     async fn sleep_until_needed(&mut self) -> Step {
-        let Some(known) = self.known.clone() else { return Step::Connect(None) };
-        self.current.is_asleep = true;
-        self.set_status(Status::Disconnected, None, None);
-        self.context.fleet.set_state(self.handle.place, ServerState::Dormant, Some(Arc::clone(&known)));
+        let Some(known) = self.publisher.known.clone() else { return Step::Connect(None) };
+        self.publisher.set(ServerStatus::Asleep);
+        self.context.fleet.set_state(self.handle.place, ServerState::Dormant, Some(Arc::clone(&known))).await;
         self.reply_to_waiting(Ok(()));
         let (context, place) = (Arc::clone(&self.context), self.handle.place);
         loop {
-            // Who came while it was on its way has told so, too.
+            // A call that arrived during the transition counts, too.
             if context.fleet.is_awaited(place) {
                 return Step::Connect(Some(known));
             }
@@ -193,19 +230,22 @@ impl Supervisor {
                 }
                 Command::End(end) => return self.after_end_requests(vec![end]),
                 Command::Update(update) => {
-                    let must_reconnect = self.update_config(update);
+                    let must_reconnect = self.update_config(update).await;
                     if must_reconnect {
-                        self.known = None;
+                        self.publisher.known = None;
                         return Step::Connect(None);
                     }
                 }
                 Command::Refresh => return Step::Connect(Some(known)),
+                // It is asked who signed in when it is needed.
+                Command::SignedIn => {}
+                Command::SignedOut(why) => return Step::inactive(ServerStatus::SignInRequired { why }),
                 Command::Stop => return Step::Stop,
             }
         }
     }
 
-    /// It failed, and is tried again after a while.
+    /// It failed, and is retried after a delay.
     async fn wait(&mut self, delay: Duration) -> Step {
         let mut pause = std::pin::pin!(sleep(delay));
         loop {
@@ -221,21 +261,26 @@ impl Supervisor {
                 }
                 Command::End(end) => return self.after_end_requests(vec![end]),
                 Command::Update(update) => {
-                    if self.update_config(update) {
+                    if self.update_config(update).await {
                         self.reset_failures();
                         return Step::Connect(None);
                     }
                 }
+                Command::SignedIn => {
+                    self.reset_failures();
+                    return Step::Connect(None);
+                }
+                Command::SignedOut(why) => return Step::inactive(ServerStatus::SignInRequired { why }),
                 Command::Refresh => {}
                 Command::Stop => return Step::Stop,
             }
         }
     }
 
-    /// An administrator wants it connected: what failed before does not count.
+    /// An administrator connects it: earlier failures do not count.
     fn reset_and_connect(&mut self, reply: Reply) -> Option<Step> {
-        if !self.current.record.enabled {
-            // Whoever asked may be gone.
+        if !self.publisher.record().enabled {
+            // The caller may have been cancelled.
             drop(reply.send(Err("it is disabled; enable it first".to_owned())));
             return None;
         }
@@ -244,28 +289,29 @@ impl Supervisor {
         Some(Step::Connect(None))
     }
 
-    /// What failed before does not count any more.
+    /// Resets the failure counters.
     fn reset_failures(&mut self) {
-        (self.failures, self.unhealthy_connections) = (0, 0);
+        (self.publisher.failures, self.unhealthy_connections) = (0, 0);
     }
 
-    /// What comes after it was ended by somebody's will.
+    /// The next step after an administrator ended the connection.
     fn after_end_requests(&mut self, ends: Vec<End>) -> Step {
         let goal = ends.iter().map(|end| end.goal).max().unwrap_or(TargetState::Disconnected);
         let done = ends.into_iter().map(|end| end.done).collect();
         match goal {
             TargetState::Removed => Step::Remove(done),
-            TargetState::Disabled => Step::Inactive(Inactive { status: Status::Disabled, why: None, done }),
+            TargetState::Disabled => Step::Inactive(Inactive { status: ServerStatus::Disabled { why: None }, done }),
             TargetState::Disconnected => {
-                let status = if self.current.record.enabled { Status::Disconnected } else { Status::Disabled };
-                let why = self.current.record.error_message.clone().filter(|_| status == Status::Disabled);
-                Step::Inactive(Inactive { status, why, done })
+                let record = self.publisher.record();
+                let disabled = || ServerStatus::Disabled { why: record.error_message.clone() };
+                let status = if record.enabled { ServerStatus::Disconnected } else { disabled() };
+                Step::Inactive(Inactive { status, done })
             }
         }
     }
 
-    /// Takes over another registration; whether the server must be connected anew.
-    fn update_config(&mut self, update: ConfigUpdate) -> bool {
+    /// Applies another registration. Returns whether the server must be reconnected.
+    async fn update_config(&mut self, update: ConfigUpdate) -> bool {
         let ConfigUpdate { record, reconnect, done } = update;
         let ServerRecord {
             name,
@@ -283,11 +329,11 @@ impl Supervisor {
             updated_at,
             ..
         } = *record;
-        if enabled && !self.current.record.enabled {
+        if enabled && !self.publisher.record().enabled {
             self.reset_failures();
-            self.current.record.failure_count = 0;
+            self.publisher.current.record.failure_count = 0;
         }
-        let kept = &mut self.current.record;
+        let kept = &mut self.publisher.current.record;
         let is_renamed = kept.name != name;
         *kept = ServerRecord {
             name,
@@ -306,16 +352,16 @@ impl Supervisor {
             updated_at,
             ..kept.clone()
         };
-        self.current.is_lazy = spec::is_lazy(self.current.record.connection_config.reveal());
-        if is_renamed && let Ok(name) = ServerName::new(&self.current.record.name) {
-            self.context.fleet.rename(self.handle.place, &name);
+        self.publisher.current.is_lazy = spec::is_lazy(self.publisher.record().connection_config.reveal());
+        if is_renamed && let Ok(name) = ServerName::new(&self.publisher.record().name) {
+            self.context.fleet.rename(self.handle.place, &name).await;
         }
-        self.publish();
+        self.publisher.publish();
         notify_all(vec![done]);
         reconnect
     }
 
-    /// The next order. Once everything ends, that is the only one.
+    /// The next command. Once the service stops, that is the only one.
     async fn next_command(&mut self) -> Command {
         tokio::select! {
             biased;
@@ -324,29 +370,32 @@ impl Supervisor {
         }
     }
 
-    fn remove(self, done: Vec<oneshot::Sender<()>>) {
-        self.context.fleet.remove(self.handle.place);
+    async fn remove(self, done: Vec<oneshot::Sender<()>>) {
+        self.context.fleet.remove(self.handle.place).await;
+        if let Some(sign_ins) = &self.context.sign_ins {
+            sign_ins.setup.oauth.forget(&spec::grant_key(self.publisher.record()));
+        }
         self.context.forget(self.handle.place);
         self.context.status_writer.forget(self.handle.id);
         notify_all(done);
     }
 
     fn stop(mut self) {
-        if self.current.record.status != Status::Disabled {
-            self.set_status(Status::Disconnected, None, None);
+        if !matches!(self.publisher.status(), ServerStatus::Disabled { .. } | ServerStatus::SignInRequired { .. }) {
+            self.publisher.set(ServerStatus::Disconnected);
         }
     }
 
-    /// Tells everybody who waits for how the attempt goes.
+    /// Reports the result of the attempt to all waiting callers.
     fn reply_to_waiting(&mut self, outcome: Result<(), &str>) {
         for reply in self.awaiting.drain(..) {
-            // Whoever asked may be gone.
+            // The caller may have been cancelled.
             drop(reply.send(outcome.map_err(str::to_owned)));
         }
     }
 }
 
-/// Tells everybody who waits that it is done. Some may be gone.
+/// Notifies all waiting callers. Some may have been cancelled.
 fn notify_all(waiting: Vec<oneshot::Sender<()>>) {
     for done in waiting {
         done.send(()).ok();

@@ -1,9 +1,9 @@
-//! A server tried apart from all others: a life of its own, of which nothing is kept.
+//! Tests a connection to a server apart from all others; nothing of it is stored.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use aggregator::fleet::UpstreamEvent;
+use aggregator::UpstreamEvent;
 use catalog::{Kind, Offer, ServerSpec, ServerState, Transport};
 use protocol::Lifecycle;
 use tokio::sync::oneshot;
@@ -14,7 +14,7 @@ use crate::context::ServiceContext;
 use crate::servers::TestReport;
 use crate::supervisor::tool_records::server_info;
 
-/// Tries a server that may not even be described well; until nobody wants to know any more, and never leaves anything of it.
+/// Tests a server, whose config may be invalid, until the caller is cancelled; cleans up in any case.
 pub(crate) async fn test_connection(
     context: &ServiceContext,
     spec: Result<ServerSpec, String>,
@@ -46,7 +46,7 @@ pub(crate) async fn test_connection(
     }
 }
 
-/// What a definition says of itself.
+/// The description in a definition.
 fn described(definition: &[u8]) -> Option<String> {
     let definition: serde_json::Value = serde_json::from_slice(definition).ok()?;
     definition["description"].as_str().or(definition["title"].as_str()).map(str::to_owned)
@@ -60,8 +60,8 @@ async fn connect_once(
     let fleet = context.fleet.beside(context.options.clone(), &context.chain, context.remote.clone());
     let spec = isolated(spec);
     let nothing = Arc::new(Offer::new(Lifecycle::Session));
-    let place = fleet.register(spec.name.clone(), ServerState::Initializing, nothing);
-    let mut handle = fleet.begin(place, spec, None);
+    let slot_index = fleet.register(spec.name.clone(), ServerState::Initializing, nothing);
+    let mut handle = fleet.begin(slot_index, spec, None).await;
     let mut met = None;
     let mut report: Option<Arc<Report>> = None;
     let mut how_it_ended = None;
@@ -69,7 +69,7 @@ async fn connect_once(
         let event = tokio::select! {
             event = handle.next() => event,
             () = context.stop_requested() => break,
-            // Nothing is ever said: who asked has gone.
+            // Nothing is ever sent: the caller was cancelled.
             _ = &mut requester => break,
         };
         match event {
@@ -94,7 +94,7 @@ async fn connect_once(
     met.ok_or_else(|| why().unwrap_or_else(|| "it ended before it was ready".to_owned()))
 }
 
-/// The same beside the one there may be: a name or port that only one container can have is not its own.
+/// The same beside an existing run: a container name or port that only one container can have is removed.
 fn isolated(spec: ServerSpec) -> ServerSpec {
     match spec.transport {
         Transport::Container(container) => ServerSpec { transport: Transport::Container(container.apart()), ..spec },

@@ -1,4 +1,4 @@
-//! What servers use of the machine, and what they say on the side: for people who want to know what is going on.
+//! The resource usage and the stderr output of servers, for people.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,28 +14,28 @@ use crate::{Error, Service};
 
 pub use upstream::stderr::NewLines;
 
-/// Looks that follow each other faster than this are answered with what the last one showed.
+/// Requests within this interval get the last sample.
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a server uses, its own processes included.
+/// The resource usage of a server, including its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct UsageView {
-    /// Of one processor, in percent, since somebody last looked: more than 100 if it keeps several busy.
+    /// Of one processor, in percent, since the last sample: more than 100 if it keeps several busy.
     pub cpu_percent: f64,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// How many processes that is, where they are ours to count.
+    /// The number of processes, where they can be counted.
     pub processes: Option<u32>,
 }
 
 impl UsageView {
-    /// What the engine says of a container.
+    /// The engine's measurement of a container.
     pub(crate) fn of_container(container: &ContainerView) -> Option<Self> {
         Some(Self { cpu_percent: container.cpu_percent?, memory_bytes: container.memory_bytes?, processes: None })
     }
 }
 
-/// Measures one process that we started, and those it starts.
+/// Measures one process that we started, and its descendants.
 #[derive(Debug)]
 pub(crate) struct UsageMeter {
     process: u32,
@@ -55,7 +55,7 @@ impl UsageMeter {
         Self { process, last: Mutex::new(UsageSample { at: Instant::now(), cpu: Duration::ZERO, shown: None }) }
     }
 
-    /// What it uses; nothing if it is gone, or if this system does not say.
+    /// Its usage; `None` if it has ended, or if this system does not report it.
     pub(crate) fn read(&self) -> Option<UsageView> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let span = last.at.elapsed();
@@ -66,7 +66,7 @@ impl UsageMeter {
         let busy = used.cpu.saturating_sub(last.cpu);
         let cpu_percent = 100.0 * busy.as_secs_f64() / span.max(MIN_SAMPLE_INTERVAL).as_secs_f64();
         let shown = UsageView { cpu_percent, memory_bytes: used.memory, processes: Some(used.processes) };
-        // A first look right after the start is over too short a time to count from.
+        // A first sample right after the start covers too short a time.
         if span >= MIN_SAMPLE_INTERVAL {
             *last = UsageSample { at: Instant::now(), cpu: used.cpu, shown: Some(shown) };
         }
@@ -74,45 +74,45 @@ impl UsageMeter {
     }
 }
 
-/// Listens to what a server writes to stderr, from what is kept of it on.
+/// Reads a server's stderr, starting with the kept lines.
 #[derive(Debug)]
 pub struct LogReader {
     shown: watch::Receiver<Arc<CurrentState>>,
-    /// What it says in this life, and how much of it was heard.
-    life: Option<(Tail, u64)>,
+    /// The stderr of the current run, and how many lines were read.
+    current_tail: Option<(Tail, u64)>,
 }
 
 impl LogReader {
-    /// What is kept of what it said, or was said since it was last asked; does not wait.
+    /// The kept lines, or the lines since the last call; does not wait.
     pub fn now(&mut self) -> NewLines {
         let Some(current) = self.shown.borrow_and_update().tail.clone() else { return NewLines::default() };
-        let (said_before, missed_before) = match &self.life {
+        let (previous_lines, missed_before) = match &self.current_tail {
             Some((tail, _)) if tail.is_same(&current) => (Vec::new(), 0),
-            // It was started again: what it said last before that may not have been heard.
+            // It was restarted: its last lines before that may not have been read.
             Some((tail, seen)) => {
-                let heard = tail.since(*seen);
-                self.life = None;
-                (heard.lines, heard.missed)
+                let new_lines = tail.since(*seen);
+                self.current_tail = None;
+                (new_lines.lines, new_lines.missed)
             }
             None => (current.earlier(), 0),
         };
-        let (tail, seen) = self.life.get_or_insert((current, 0));
-        let heard = tail.since(*seen);
-        *seen = heard.until;
-        let lines = said_before.into_iter().chain(heard.lines).collect();
-        NewLines { lines, missed: missed_before + heard.missed, until: heard.until }
+        let (tail, seen) = self.current_tail.get_or_insert((current, 0));
+        let new_lines = tail.since(*seen);
+        *seen = new_lines.until;
+        let lines = previous_lines.into_iter().chain(new_lines.lines).collect();
+        NewLines { lines, missed: missed_before + new_lines.missed, until: new_lines.until }
     }
 
-    /// Waits for more. Nothing if the server is removed.
+    /// Waits for more. `None` if the server is removed.
     pub async fn next(&mut self) -> Option<NewLines> {
         loop {
-            let heard = self.now();
-            if !heard.lines.is_empty() {
-                return Some(heard);
+            let new_lines = self.now();
+            if !new_lines.lines.is_empty() {
+                return Some(new_lines);
             }
-            let life = self.life.clone();
+            let current_tail = self.current_tail.clone();
             let more = async move {
-                match life {
+                match current_tail {
                     Some((tail, seen)) => tail.more_than(seen).await,
                     None => std::future::pending().await,
                 }
@@ -126,9 +126,9 @@ impl LogReader {
 }
 
 impl Service {
-    /// What a server writes to stderr, for who wants to read along.
+    /// Follows a server's stderr.
     pub fn log(&self, id_or_name: &str) -> Result<LogReader, Error> {
-        Ok(LogReader { shown: self.context.find(id_or_name)?.subscribe(), life: None })
+        Ok(LogReader { shown: self.context.find(id_or_name)?.subscribe(), current_tail: None })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A service to try things on: SQLite in a folder of its own, servers of the testkit, and a client.
+//! A service for tests: SQLite in its own folder, servers of the testkit, and a client.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aggregator::cycle::Chain;
-use aggregator::local::Local;
-use aggregator::{MethodSet, NamePolicy, Options, Separator};
-use registry::{CredentialKey, Location, Page, Status, Store};
+use aggregator::{LocalClient, MethodSet, NamePolicy, Options, Separator};
+use oauth::{Fetch, Network, OAuth, OAuthOptions};
+use registry::{Actor, CredentialKey, Location, Page, Status, Store};
 use serde_json::{Value, json};
-use service::servers::{Registration, ServerView};
-use service::tool_search::ClassifierSetup;
-use service::{Actor, ConfigFile, Service, Setup};
+use service::{ConfigFile, Registration, RegistryGrants, ServerView, Service, Setup, SignInSetup};
 use tempfile::TempDir;
+use tool_search::ClassifierSetup;
 use upstream::{Connector, Stop};
 
-/// A service, and what it takes to open it again.
+/// A service, and what is needed to open it again.
 pub(crate) struct ServiceFixture {
     pub(crate) service: Arc<Service>,
     pub(crate) store: Store,
     pub(crate) folder: TempDir,
-    client: tokio::sync::Mutex<Local>,
+    client: tokio::sync::Mutex<LocalClient>,
     remote: Connector,
     classifier: Option<MakeClassifier>,
+    provider: Option<Arc<dyn Fetch>>,
 }
 
 /// A classifier for every time that the service is opened.
@@ -34,17 +34,19 @@ pub(crate) struct FixtureOptions {
     pub(crate) settings: Value,
     pub(crate) config: Option<Value>,
     pub(crate) remote: Connector,
-    /// With vectors that say nothing.
+    /// With embeddings that carry no information.
     pub(crate) classifier: Option<MakeClassifier>,
+    /// Who answers the requests of sign-ins.
+    pub(crate) provider: Option<Arc<dyn Fetch>>,
 }
 
 impl Default for FixtureOptions {
     fn default() -> Self {
-        Self { settings: json!({}), config: None, remote: Arc::new(remote::connect), classifier: None }
+        Self { settings: json!({}), config: None, remote: Arc::new(remote::connect), classifier: None, provider: None }
     }
 }
 
-/// Who does things here.
+/// The actor of all operations.
 pub(crate) fn somebody() -> Actor {
     Actor { name: "tester".into() }
 }
@@ -63,20 +65,22 @@ impl ServiceFixture {
         if let Some(config) = &options.config {
             std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
         }
-        let service = open(&store, &folder, Arc::clone(&options.remote), options.classifier.as_ref()).await;
-        let client = tokio::sync::Mutex::new(Local::connect(service.aggregator()).unwrap());
-        Self { service, store, folder, client, remote: options.remote, classifier: options.classifier }
+        let FixtureOptions { remote, classifier, provider, .. } = options;
+        let service = open(&store, &folder, Arc::clone(&remote), classifier.as_ref(), provider.as_ref()).await;
+        let client = tokio::sync::Mutex::new(LocalClient::connect(service.aggregator()).unwrap());
+        Self { service, store, folder, client, remote, classifier, provider }
     }
 
     pub(crate) fn config_path(&self) -> PathBuf {
         self.folder.path().join("config.json")
     }
 
-    /// Ends the service and opens it again on the same registry.
+    /// Stops the service and opens it again on the same registry.
     pub(crate) async fn again(self) -> Self {
         self.end().await;
-        let service = open(&self.store, &self.folder, Arc::clone(&self.remote), self.classifier.as_ref()).await;
-        let client = tokio::sync::Mutex::new(Local::connect(service.aggregator()).unwrap());
+        let remote = Arc::clone(&self.remote);
+        let service = open(&self.store, &self.folder, remote, self.classifier.as_ref(), self.provider.as_ref()).await;
+        let client = tokio::sync::Mutex::new(LocalClient::connect(service.aggregator()).unwrap());
         Self { service, client, ..self }
     }
 
@@ -112,7 +116,7 @@ impl ServiceFixture {
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let asking = async {
             let mut client = self.client.lock().await;
-            client.ask(request.to_string().into(), |line| line.windows(6).any(|bytes| bytes == br#""id":1"#)).await
+            client.request(request.to_string().into(), |line| line.windows(6).any(|bytes| bytes == br#""id":1"#)).await
         };
         let answer = tokio::time::timeout(Duration::from_secs(600), asking).await.unwrap().unwrap();
         serde_json::from_slice(&answer).unwrap()
@@ -139,8 +143,8 @@ impl ServiceFixture {
 }
 
 impl ServiceFixture {
-    /// Waits until that many things are in a server's history, and the last is that state. What happened while the clock stood still may take
-    /// a while to be written: databases have clocks of their own.
+    /// Waits until a server's history has that many entries, and the last has that status. Entries from while the
+    /// clock was paused may take a while to be written: databases have their own clocks.
     pub(crate) async fn history_until(&self, server: &str, least: usize, status: &str) -> Vec<String> {
         let waiting = async {
             loop {
@@ -159,11 +163,17 @@ impl ServiceFixture {
 }
 
 async fn next_or_soon(events: &mut service::Listener) {
-    // Not everything that is waited for is an event.
+    // Not every condition is signalled by an event.
     drop(tokio::time::timeout(Duration::from_millis(20), events.recv()).await);
 }
 
-async fn open(store: &Store, folder: &TempDir, remote: Connector, classifier: Option<&MakeClassifier>) -> Arc<Service> {
+async fn open(
+    store: &Store,
+    folder: &TempDir,
+    remote: Connector,
+    classifier: Option<&MakeClassifier>,
+    provider: Option<&Arc<dyn Fetch>>,
+) -> Arc<Service> {
     let path = folder.path().join("config.json");
     let config = path.is_file().then(|| ConfigFile::load(&path).unwrap());
     let options = Options {
@@ -183,6 +193,15 @@ async fn open(store: &Store, folder: &TempDir, remote: Connector, classifier: Op
         awaits_client: false,
     };
     let chain = Chain::enter(None, folder.path()).unwrap();
+    let sign_ins = provider.map(|provider| SignInSetup {
+        oauth: OAuth::new(Arc::clone(provider), Arc::new(RegistryGrants::new(store.clone())), OAuthOptions::new("0")),
+        redirect_uri: "http://127.0.0.1:8808/oauth/callback".to_owned(),
+        network: Network::Any,
+    });
+    let remote = match &sign_ins {
+        Some(setup) => remote::connector(Arc::clone(&setup.oauth), service::protected_within(setup.network)),
+        None => remote,
+    };
     let setup = Setup {
         store: store.clone(),
         options,
@@ -195,11 +214,12 @@ async fn open(store: &Store, folder: &TempDir, remote: Connector, classifier: Op
         skills: Vec::new(),
         classifier: classifier.map(|make| make()),
         traces: None,
+        sign_ins,
     };
     Service::open(setup).await.unwrap()
 }
 
-/// Vectors for which everything is alike.
+/// Embeddings for which everything is alike.
 struct Flat;
 
 impl search::Embedder for Flat {

@@ -1,4 +1,4 @@
-//! The service with real servers behind it, and with servers that misbehave on purpose on a clock that stands still.
+//! The service with real servers, and with simulated faulty servers on a paused clock.
 #![expect(clippy::unwrap_used, reason = "helpers of tests are not tests to the lint")]
 
 mod fixture;
@@ -15,3 +15,7 @@ mod lazy;
 mod llm_classifier;
 #[path = "service/server_lifecycle.rs"]
 mod server_lifecycle;
+#[path = "service/sign_in.rs"]
+mod sign_in;
+#[path = "service/sign_in_flow.rs"]
+mod sign_in_flow;

@@ -1,4 +1,4 @@
-//! Requests over HTTP whose answers are read in the background, for clients that wait for messages and not for streams.
+//! HTTP requests whose responses are read in the background, for clients that wait for messages and not for streams.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::driver::shown;
 use crate::http_client::{Answer, Closer, Connection, HttpRequest};
 
-/// What went wrong in the background; shown when a test fails.
+/// Errors in the background, displayed when a test fails.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PostErrors {
     lines: Arc<Mutex<Vec<String>>>,
@@ -23,7 +23,7 @@ impl PostErrors {
     }
 }
 
-/// Who sends, and where what comes back goes.
+/// The sender, and the inbox for responses.
 #[derive(Debug)]
 pub(crate) struct BackgroundPost<'p> {
     pub(crate) address: SocketAddr,
@@ -57,7 +57,7 @@ impl BackgroundPost<'_> {
         let (opened, status) = channel();
         std::thread::spawn(move || {
             let answer = connection.answer();
-            // Whoever asked waits for this.
+            // The caller waits for this.
             opened.send(answer.status).unwrap_or_default();
             deliver(answer, &inbox, &post_errors);
         });
@@ -68,7 +68,7 @@ impl BackgroundPost<'_> {
         }
     }
 
-    /// Sends what needs no answer and waits until it was accepted.
+    /// Sends a message that needs no response, and waits until it is accepted.
     #[track_caller]
     pub(crate) fn at_once(&self, ask: &HttpRequest) -> u16 {
         let mut connection = Connection::open(self.address);
@@ -98,6 +98,6 @@ fn deliver(mut answer: Answer<'_>, inbox: &Sender<Vec<u8>>, post_errors: &PostEr
     if status != 200 {
         post_errors.add(format!("status {status}: {}", shown(&body)));
     }
-    // The client may be gone; then nobody misses it.
+    // The client may have been dropped.
     inbox.send(body).unwrap_or_default();
 }

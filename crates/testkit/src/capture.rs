@@ -1,4 +1,4 @@
-//! Collecting what a program writes while nobody waits for it.
+//! Collects the output of a program in the background.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

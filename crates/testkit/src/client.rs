@@ -1,4 +1,4 @@
-//! What an MCP client says: requests, answers, notifications, and the few methods every test uses.
+//! Messages of an MCP client: requests, responses, notifications, and the methods that most tests use.
 
 use serde_json::{Value, json};
 
@@ -39,20 +39,20 @@ impl Driver {
         self.send(&message);
     }
 
-    /// The answer to a request, whole. Other lines are kept aside.
+    /// The response to a request. Other lines are kept.
     #[track_caller]
     pub fn response(&mut self, id: impl Into<Value>) -> Value {
         let line = self.response_line(id);
         self.parse(&line)
     }
 
-    /// The answer to a request, as it was written.
+    /// The response to a request, as it was written.
     #[track_caller]
     pub fn response_line(&mut self, id: impl Into<Value>) -> Vec<u8> {
         self.response_to_raw_id(&id.into().to_string())
     }
 
-    /// The answer whose id was written exactly so, such as `1e2` or `"\u0041"`.
+    /// The response whose id was written exactly so, such as `1e2` or `"\u0041"`.
     #[track_caller]
     pub fn response_to_raw_id(&mut self, id: &str) -> Vec<u8> {
         self.line_where(&format!("the answer to request {id}"), |line| {
@@ -60,14 +60,14 @@ impl Driver {
         })
     }
 
-    /// The next notification of this method, whole. Other lines are kept aside.
+    /// The next notification with this method. Other lines are kept.
     #[track_caller]
     pub fn notification(&mut self, method: &str) -> Value {
         let line = self.message_line(method, |has_id| !has_id);
         self.parse(&line)
     }
 
-    /// The next request of this method that the program sends to us, whole. Other lines are kept aside.
+    /// The next request with this method from the program. Other lines are kept.
     #[track_caller]
     pub fn request_from_server(&mut self, method: &str) -> Value {
         let line = self.message_line(method, |has_id| has_id);

@@ -1,4 +1,4 @@
-//! What all clients have in common, whatever way their messages take.
+//! The common interface of all clients, whatever their transport.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,23 +10,23 @@ use crate::DEADLINE;
 use crate::driver::{Driver, shown};
 use crate::raw;
 
-/// A client that talks MCP. Messages that nobody waits for yet are kept aside, in their order.
+/// An MCP client. Messages that nobody waits for yet are kept in order.
 pub trait ClientSession {
     /// Sends one message.
     #[track_caller]
     fn send_line(&mut self, line: &str);
 
-    /// The next message that `wanted` accepts; the others are kept aside.
+    /// The next message that `wanted` accepts; the others are kept.
     #[track_caller]
     fn find(&mut self, what: &str, wanted: &mut dyn FnMut(&[u8]) -> bool) -> Vec<u8>;
 
-    /// Takes every message that was kept aside or has arrived.
+    /// Returns every kept or received message.
     fn take_all(&mut self) -> Vec<Vec<u8>>;
 
     /// An id that was not used yet.
     fn fresh_id(&mut self) -> u64;
 
-    /// The params of a request as this client sends them: modern ones say in `_meta` who asks.
+    /// The params of a request as this client sends them: modern clients identify themselves in `_meta`.
     fn dress(&self, params: Value) -> Value {
         params
     }
@@ -54,7 +54,7 @@ pub trait ClientSession {
         self.line_to(&id.to_string())
     }
 
-    /// Begins a call.
+    /// Starts a call.
     #[track_caller]
     fn begin_call(&mut self, name: &str, arguments: Value) -> u64 {
         self.begin("tools/call", json!({"name": name, "arguments": arguments}))
@@ -112,13 +112,13 @@ pub trait ClientSession {
         self.find(&format!("a question `{method}`"), &mut |line| is_message(line, &quoted, true))
     }
 
-    /// Answers a question.
+    /// Answers a server request.
     #[track_caller]
     fn reply(&mut self, question: &Value, result: Value) {
         self.send_line(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
     }
 
-    /// Refuses a question.
+    /// Refuses a server request.
     #[track_caller]
     fn refuse(&mut self, question: &Value, code: i64, message: &str) {
         let error = json!({"code": code, "message": message});
@@ -157,7 +157,7 @@ pub trait ClientSession {
         items.iter().map(|item| item[id].as_str().expect("an item has its id").to_owned()).collect()
     }
 
-    /// Waits until a list contains this item (or does no more), by asking again after each notification.
+    /// Waits until a list contains this item (or no longer does), by listing again after each notification.
     #[track_caller]
     fn wait_for_item(&mut self, method: &str, id: &str, present: bool) {
         let changed = match method {
@@ -201,7 +201,7 @@ impl ClientSession for Driver {
     }
 }
 
-/// Where the threads that read for a client put what they read.
+/// The inbox of the threads that read for a client.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     sender: Sender<Vec<u8>>,
@@ -215,7 +215,7 @@ impl Inbox {
         Self { sender, receiver, aside: VecDeque::new() }
     }
 
-    /// For a thread that reads.
+    /// For a reading thread.
     pub(crate) fn sender(&self) -> Sender<Vec<u8>> {
         self.sender.clone()
     }

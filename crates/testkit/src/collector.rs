@@ -31,19 +31,19 @@ pub struct Collector {
 
 #[derive(Debug)]
 struct State {
-    /// What is answered; nothing at all if there is none.
+    /// The response status; `None` for no response at all.
     status: Option<u16>,
     requests: Vec<Request>,
 }
 
 impl Collector {
-    /// Listens on a free port of the loopback interface, and takes everything.
+    /// Listens on a free port of the loopback interface, and accepts everything.
     #[track_caller]
     pub fn start() -> Self {
         Self::answering(Some(200))
     }
 
-    /// The same, but it never answers.
+    /// The same, but it never responds.
     #[track_caller]
     pub fn silent() -> Self {
         Self::answering(None)
@@ -64,17 +64,17 @@ impl Collector {
         Self { address, state }
     }
 
-    /// For `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    /// The value for `OTEL_EXPORTER_OTLP_ENDPOINT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// From now on everything is answered with this status.
+    /// From now on every request gets this status.
     pub fn answer_with(&self, status: u16) {
         self.lock().status = Some(status);
     }
 
-    /// Everything that was sent so far, whatever was answered.
+    /// All requests so far, whatever their response was.
     pub fn requests(&self) -> Vec<Request> {
         self.lock().requests.clone()
     }
@@ -88,7 +88,7 @@ impl Collector {
         })
     }
 
-    /// Waits until so many spans were sent; all of them, in the order in which they began.
+    /// Waits until this many spans were sent; returns all of them, in the order of their starts.
     #[track_caller]
     pub fn wait_for_spans(&self, count: usize) -> Vec<Span> {
         wait_until(&format!("{count} spans at the collector"), || {
@@ -103,7 +103,7 @@ impl Collector {
     }
 }
 
-/// Takes request after request on one connection.
+/// Handles the requests of one connection.
 fn serve(stream: &TcpStream, number: usize, state: &Mutex<State>) {
     let (mut reader, mut writer) = (BufReader::new(stream), stream);
     while let Ok(Some(request)) = Request::read(&mut reader, &mut writer, number) {

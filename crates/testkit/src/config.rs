@@ -1,4 +1,4 @@
-//! A config file in a folder of its own.
+//! A config file in its own folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::program::program;
 
-/// What to write into a config file: servers, or any text at all.
+/// The content of a config file: servers, or any text.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     servers: Vec<(String, ServerEntry)>,
@@ -61,7 +61,7 @@ impl Config {
         if let Some(raw) = &self.raw {
             return raw.clone();
         }
-        // Put together by hand, for a map would lose a name that is there twice.
+        // Written by hand, because a map would lose duplicate names.
         let servers: Vec<String> = self
             .servers
             .iter()
@@ -86,7 +86,7 @@ impl ConfigFile {
         &self.path
     }
 
-    /// The folder, which is the file's alone: a good place for a journal.
+    /// The folder of the file, which contains nothing else: a good place for a journal.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -98,7 +98,7 @@ impl ServerEntry {
         Self { command: Some(command.into()), args: Vec::new(), env: Map::new(), extra: Map::new() }
     }
 
-    /// A server that runs elsewhere, at this URL.
+    /// A remote server at this URL.
     pub fn remote(url: &str) -> Self {
         Self { command: None, args: Vec::new(), env: Map::new(), extra: Map::new() }.field("url", url)
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_text_is_written_as_it_is() {
+    fn raw_text_is_written_unchanged() {
         assert_eq!(Config::new().raw("{ not json").text(), "{ not json");
     }
 }

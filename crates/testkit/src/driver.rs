@@ -1,4 +1,4 @@
-//! A running program and its two streams, in raw bytes.
+//! A running program and its streams, as raw bytes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,7 +30,7 @@ pub struct Driver {
     config: Option<ConfigFile>,
 }
 
-/// What a launch leaves for the driver.
+/// The parts of a launch.
 pub(crate) struct Parts {
     pub(crate) child: Child,
     pub(crate) stdin: Box<dyn Write + Send>,
@@ -69,7 +69,7 @@ impl Driver {
     #[track_caller]
     pub fn send_raw(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_ref().expect("stdin was closed by this test");
-        // The thread is gone when the program closed its stdin; what that means is for the test to see.
+        // The thread ends when the program closes its stdin, which the test will notice.
         stdin.send(bytes.to_vec()).ok();
     }
 
@@ -82,7 +82,7 @@ impl Driver {
         }
     }
 
-    /// The next line that `wanted` accepts; the others are kept aside in their order.
+    /// The next line that `wanted` accepts; the others are kept in order.
     #[track_caller]
     pub fn line_where(&mut self, what: &str, mut wanted: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
         if let Some(position) = self.aside.iter().position(|line| wanted(line)) {
@@ -107,14 +107,14 @@ impl Driver {
         }
     }
 
-    /// Takes every line that was kept aside or has arrived, to forget or to look at.
+    /// Returns every kept or received line.
     pub fn drain(&mut self) -> Vec<Vec<u8>> {
         self.aside.drain(..).chain(self.stdout.try_iter()).collect()
     }
 
-    /// Fails if a line was kept aside or arrives within `time`. The end of stdout is silence too.
+    /// Fails if a line was kept or arrives within `time`. The end of stdout is silence too.
     ///
-    /// Only to show that something does *not* happen; everything else has a line to wait for.
+    /// Only to show that something does *not* happen; for everything else there is a line to wait for.
     #[track_caller]
     pub fn expect_silence(&mut self, time: Duration) {
         if let Some(line) = self.aside.front() {
@@ -211,7 +211,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Both fail only if it has already ended and been reaped, which is what we want.
+        // Both fail only if it has already ended and been reaped, which is fine.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -236,7 +236,7 @@ fn writer(mut stream: Box<dyn Write + Send>) -> Sender<Vec<u8>> {
     sender
 }
 
-/// A line fit for a message: not 50 MB of it.
+/// A line truncated for a message.
 pub(crate) fn shown(line: &[u8]) -> String {
     const ENOUGH: usize = 2000;
     let start = String::from_utf8_lossy(&line[..line.len().min(ENOUGH)]);

@@ -1,6 +1,6 @@
-//! A container engine to be thrown away: its own images and containers in its own folder, stopped and started at will.
+//! A disposable container engine: its own images and containers in its own folder, stopped and started on demand.
 //!
-//! It sets up no network: containers have none, or that of the machine, unless a test makes one.
+//! It sets up no network: containers have none, or that of the machine, unless a test creates one.
 
 mod api;
 mod image;
@@ -24,14 +24,14 @@ pub use image_registry::ImageRegistry;
 pub use lease::Lease;
 pub use relay::Relay;
 
-/// Where `scripts/test` puts what is not installed.
+/// The folder in which `scripts/test` installs what is not on the machine.
 const PARTS_VARIABLE: &str = "MCP_TEST_PARTS";
 
 /// The image with the fake servers.
 pub const IMAGE: &str = "fakes:1";
 
-/// Stands between us and the engine: stops it when told so, and when our end of the pipe closes because we are gone,
-/// however that came about. Then it takes everything with it.
+/// A process between us and the engine: stops the engine on request, and when our end of the pipe closes because we
+/// ended, for whatever reason. Then it cleans up.
 const WATCHDOG_SCRIPT: &str = r#"
 folder=$1; shift
 "$@" >>"$folder/log" 2>&1 </dev/null &
@@ -47,7 +47,7 @@ else
 fi
 "#;
 
-/// An engine of its own. It ends when this is dropped, or when the process does.
+/// A separate engine. It ends on drop, or with the process.
 #[derive(Debug)]
 pub struct Engine {
     programs: Programs,
@@ -65,7 +65,7 @@ pub struct Network<'a> {
 impl Engine {
     /// Starts an engine with the image of fake servers and nothing else.
     ///
-    /// `None`, and a loud line, where none can be started. With `CI=true` that is a failure.
+    /// `None`, with a loud message, if none can be started. With `CI=true` that is a failure.
     #[track_caller]
     pub fn start() -> Option<Self> {
         let started = Self::try_start();
@@ -76,7 +76,7 @@ impl Engine {
         started.ok()
     }
 
-    /// One engine for all tests of this process, made when it is first asked for. `None` as in [`start`](Self::start).
+    /// One engine for all tests of this process, created on first use. `None` as in [`start`](Self::start).
     #[track_caller]
     pub fn shared() -> Option<Lease> {
         static SHARED: OnceLock<Option<Engine>> = OnceLock::new();
@@ -110,7 +110,7 @@ impl Engine {
         watchdog.arg("--pidfile").arg(folder.join("pid")).arg("--host").arg(self.host());
         watchdog.arg("--init-path").arg(self.programs.init());
         self.programs.adjust(&mut watchdog);
-        // Whoever kills all of us at once must leave somebody to clear up.
+        // In its own process group: a signal to ours must not prevent the cleanup.
         watchdog.process_group(0);
         let watchdog = watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a shell can be started");
         self.watchdog = Some(watchdog);
@@ -145,7 +145,7 @@ impl Engine {
         self.run().expect("an engine that ran runs again");
     }
 
-    /// Where it is, for `DOCKER_HOST`.
+    /// Its address for `DOCKER_HOST`.
     pub fn host(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
@@ -154,7 +154,7 @@ impl Engine {
         self.folder.path().join("engine.sock")
     }
 
-    /// Asks it for something; the answer must be a success.
+    /// Sends a request; the response must be a success.
     #[track_caller]
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         let body = body.map(|body| body.to_string().into_bytes());
@@ -173,7 +173,7 @@ impl Engine {
         found.as_array().cloned().unwrap_or_default()
     }
 
-    /// What it holds that it does not need: containers, volumes, networks. After a test there is nothing.
+    /// What it still holds: containers, volumes, networks. After a test there is nothing.
     #[track_caller]
     pub fn belongings(&self) -> Vec<String> {
         let named = |kind: &str, list: &Value, key: &str| -> Vec<String> {
@@ -190,7 +190,7 @@ impl Engine {
         held
     }
 
-    /// Makes a network whose containers reach, and are reached from, this machine.
+    /// Creates a network whose containers and this machine reach each other.
     #[track_caller]
     pub fn network(&self, name: &str) -> Network<'_> {
         self.ask("POST", "/networks/create", Some(&json!({"Name": name, "Driver": "bridge"})));
@@ -202,7 +202,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         let held = if self.watchdog.is_some() && !std::thread::panicking() { self.belongings() } else { Vec::new() };
         self.stop();
-        // Whatever a container left mounted keeps the folder from being removed.
+        // A remaining mount prevents the removal of the folder.
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
         let folder = self.folder.path().display().to_string();
         for place in mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|place| place.starts_with(&folder))
@@ -215,7 +215,7 @@ impl Drop for Engine {
 
 impl Drop for Network<'_> {
     fn drop(&mut self) {
-        // Whoever is still in it is on the way out.
+        // Containers in it are about to end.
         wait_until("the network can be removed", || {
             let answer = api::ask(&self.engine.socket(), "DELETE", &format!("/networks/{}", self.name), None);
             answer.is_ok_and(|answer| matches!(answer.status, 200 | 204 | 404)).then_some(())
@@ -226,14 +226,14 @@ impl Drop for Network<'_> {
 /// The engine's programs.
 #[derive(Debug)]
 struct Programs {
-    /// Folders to look into.
+    /// The folders to search.
     folders: Vec<PathBuf>,
-    /// Libraries that came with them, where they were unpacked and not installed.
+    /// Their libraries, if they were unpacked and not installed.
     libraries: Vec<PathBuf>,
 }
 
 impl Programs {
-    /// Looks into `PATH`, where Debian installs them, and where `scripts/test` unpacks them.
+    /// Searches `PATH`, the folders of Debian, and the folder of `scripts/test`.
     fn find() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -258,7 +258,7 @@ impl Programs {
         found.unwrap_or_else(|| Path::new(name).to_owned())
     }
 
-    /// What runs first in a container must need nothing that is not there.
+    /// The first program in a container must not depend on anything that is missing.
     fn init(&self) -> PathBuf {
         let names = ["tini-static", "docker-init", "tini"];
         names.into_iter().map(|name| self.path(name)).find(|path| path.is_absolute()).unwrap_or_default()

@@ -1,9 +1,10 @@
-//! A small HTTP/1.1 client over plain sockets: nothing between a test and the wire is clever.
+//! A small HTTP/1.1 client over plain sockets, without any automatic behaviour.
 //!
-//! - `HttpRequest`: a request to send; [`Connection`]: a socket that carries one after the other; [`Answer`]: what comes back
-//! - `body`: bodies of every framing, in one piece or piece by piece; `events`: server-sent events
+//! - `HttpRequest`: a request to send; [`Connection`]: a socket that carries one after the other; [`Answer`]: the
+//!   response
+//! - `body`: bodies of every framing, whole or in pieces; `events`: server-sent events
 //!
-//! A test may stop reading in the middle, close in the middle, or write what is no HTTP at all.
+//! A test may stop reading in the middle, close in the middle, or write invalid HTTP.
 
 mod body;
 mod events;
@@ -35,7 +36,7 @@ pub struct Connection {
     writer: TcpStream,
 }
 
-/// The head of an answer, and the way to its body. The connection can be used again once the body was read whole.
+/// The head of a response, and access to its body. The connection can be used again after the whole body was read.
 #[derive(Debug)]
 pub struct Answer<'c> {
     /// The status code.
@@ -70,7 +71,7 @@ impl HttpRequest {
         self
     }
 
-    /// Leaves a header out.
+    /// Removes a header.
     pub fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self
@@ -110,11 +111,11 @@ impl Connection {
         Self::try_open(address).unwrap_or_else(|error| panic!("could not connect to {address}: {error}"))
     }
 
-    /// Connects, if somebody listens there.
+    /// Connects, if there is a listener.
     pub fn try_open(address: SocketAddr) -> io::Result<Self> {
         let writer = TcpStream::connect(address)?;
         writer.set_nodelay(true)?;
-        // Every wait has an end; a test that waits in vain says so.
+        // Every read has a timeout, which fails the test.
         writer.set_read_timeout(Some(DEADLINE))?;
         writer.set_write_timeout(Some(DEADLINE))?;
         Ok(Self { reader: BufReader::new(writer.try_clone()?), writer })
@@ -140,14 +141,14 @@ impl Connection {
         self.write(&ask.to_bytes(address))
     }
 
-    /// Sends a request and reads its whole answer. `None` if the other side is gone before that.
+    /// Sends a request and reads its whole response. `None` if the connection closes before that.
     pub fn try_fetch(&mut self, ask: &HttpRequest) -> Option<(u16, Vec<u8>)> {
         self.try_send(ask).ok()?;
         let mut answer = self.try_answer().ok()??;
         Some((answer.status, answer.try_bytes().ok()?))
     }
 
-    /// Writes these bytes, be they HTTP or not.
+    /// Writes these bytes, valid HTTP or not.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.writer.write_all(bytes)
     }
@@ -199,7 +200,7 @@ impl Connection {
     }
 }
 
-/// Closes a connection that somebody else reads.
+/// Closes a connection that another thread reads.
 #[derive(Debug)]
 pub struct Closer {
     socket: TcpStream,
@@ -208,7 +209,7 @@ pub struct Closer {
 impl Closer {
     /// Closes it, both ways.
     pub fn close(&self) {
-        // It fails if the other side was faster.
+        // It fails if the other side closed it first.
         self.socket.shutdown(Shutdown::Both).ok();
     }
 }
@@ -229,7 +230,7 @@ impl Answer<'_> {
         self.header("content-type").is_some_and(|found| found.split(';').next() == Some(content_type))
     }
 
-    /// Whether events follow.
+    /// Whether it is an event stream.
     pub fn is_stream(&self) -> bool {
         self.is_of_type("text/event-stream")
     }
@@ -257,7 +258,7 @@ impl Answer<'_> {
         serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{error} in the {status} body {}", shown(&bytes)))
     }
 
-    /// The next event. `None` at the end of the stream, be it in good order or not.
+    /// The next event. `None` at the end of the stream, complete or not.
     pub fn next_event(&mut self) -> Option<Event> {
         events::next(&mut self.body)
     }

@@ -74,7 +74,7 @@ impl HttpServer {
         Self { shared, address, acceptor: Some(acceptor) }
     }
 
-    /// The address of the endpoint: where clients post, or where legacy clients open their stream.
+    /// The URL of the endpoint: where clients post, or where legacy clients open their stream.
     pub fn url(&self) -> String {
         format!("{}{}", self.origin(), self.shared.script().path())
     }
@@ -94,7 +94,7 @@ impl HttpServer {
         self.shared.state().requests.clone()
     }
 
-    /// Waits until the requests so far are as wished, and returns them. Panics with their list after [`DEADLINE`].
+    /// Waits until the requests so far satisfy `wanted`, and returns them. Panics with their list after [`DEADLINE`].
     #[track_caller]
     pub fn wait_for(&self, mut wished: impl FnMut(&[Request]) -> bool) -> Vec<Request> {
         let deadline = Instant::now() + DEADLINE;
@@ -152,7 +152,7 @@ impl HttpServer {
         }
     }
 
-    /// Ends every open stream in good order, as a server does that wants to save resources.
+    /// Ends every open stream normally, as a server does to save resources.
     pub fn close_streams(&self) {
         self.shared.state().streams.clear();
     }
@@ -178,7 +178,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while let Ok((socket, _)) = listener.accept() {
         let Some(number) = shared.register(&socket) else { return };
         shared.spawn(move |shared| {
-            // A client that is gone, or that sends what is no HTTP, is no error: its test will tell.
+            // A disconnected client, or one that sends invalid HTTP, is not an error: its test will tell.
             connection::serve(socket, number, shared).ok();
             shared.unregister(number);
         });

@@ -10,16 +10,16 @@ use crate::client_session::{ClientSession, Inbox};
 use crate::http_client::{Closer, Connection, HttpRequest};
 use crate::raw;
 
-/// How a legacy client introduces itself.
+/// The `initialize` parameters of a legacy client.
 #[derive(Clone, Debug)]
 pub struct Hello {
     /// The revision it asks for.
     pub revision: String,
-    /// What it offers.
+    /// Its capabilities.
     pub capabilities: Value,
     /// Its bearer token.
     pub token: Option<String>,
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
 }
 
@@ -46,7 +46,7 @@ impl Default for Hello {
 }
 
 impl Hello {
-    /// A client that answers questions of every kind.
+    /// A client that supports every kind of server request.
     pub fn interactive() -> Self {
         Self { capabilities: all_capabilities(), ..Self::default() }
     }
@@ -67,13 +67,13 @@ impl Hello {
     }
 }
 
-/// What a client declares that answers questions of every kind.
+/// The capabilities of a client that supports every kind of server request.
 pub fn all_capabilities() -> Value {
     json!({"roots": {"listChanged": true}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}})
 }
 
 impl HttpSession {
-    /// Opens a session with the default introduction.
+    /// Opens a session with default parameters.
     #[track_caller]
     pub fn open(address: SocketAddr, path: &str) -> Self {
         Self::introduce(address, path, &Hello::default())
@@ -142,7 +142,7 @@ impl HttpSession {
         self.dressed(HttpRequest::stream(&self.path))
     }
 
-    /// Opens the stream for what is about no request; what comes on it is found like everything else.
+    /// Opens the stream for messages about no request; its messages are found like all others.
     #[track_caller]
     pub fn listen(&mut self) {
         let opened = self.posting().stream(&self.get());

@@ -1,4 +1,4 @@
-//! How to start a program that speaks over its stdin and stdout.
+//! Starts a program that uses stdin and stdout.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -14,7 +14,8 @@
 //! - [`postgres`]: a PostgreSQL server to be thrown away; [`qdrant`]: a Qdrant
 //! - [`puppet`]: a server whose every move the test directs; `src/bin/puppet`: its body
 //! - [`serve`]: a running `mcp-aggregator serve`; [`http_client`]: talking to it in HTTP
-//! - [`talk`]: what all clients have in common; [`http_session`], [`sse_client`], [`modern`]: clients of all eras
+//! - [`client_session`]: what all clients have in common; [`http_session`], [`sse_client`], [`modern`]: clients of all
+//!   revisions
 //! - [`http_server`]: a server over HTTP that follows a script; `src/bin/fake-http-server`: the same as a program
 //!
 //! Everything blocks, waits for a line or a state, and panics with the program's stderr when [`DEADLINE`] passes.

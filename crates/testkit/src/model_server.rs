@@ -28,21 +28,21 @@ pub use reply::ModelReply;
 use crate::http_server::Request;
 use crate::{free_port, wait_until};
 
-/// A running server of models. It stops when this is dropped.
+/// A running model server. It stops on drop.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
     shared: Arc<Mutex<State>>,
 }
 
-/// What a model was asked.
+/// A request to a model.
 #[derive(Debug, Clone)]
 pub struct ModelRequestSeen {
     /// Such as `/v1/chat/completions`.
     pub path: String,
-    /// The JSON that was sent.
+    /// The JSON body.
     pub body: Value,
-    /// All of it.
+    /// The raw body.
     pub request: Request,
 }
 
@@ -67,7 +67,7 @@ impl ModelServer {
     /// Starts a server on this port, for instance the one of a server that was stopped.
     #[track_caller]
     pub fn start_on(port: u16) -> Self {
-        // Whoever listened there before may take a moment to let go of it.
+        // The previous listener may take a moment to close.
         let listener = wait_until("the port is free", || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
         let address = listener.local_addr().expect("a bound listener has an address");
         let shared = Arc::new(Mutex::new(State::default()));
@@ -83,7 +83,7 @@ impl ModelServer {
                     state.sockets.extend(stream.try_clone());
                 }
                 std::thread::spawn(move || {
-                    // A client that is gone is no error: the test will tell.
+                    // A disconnected client is not an error: the test will tell.
                     serve(&stream, number + 1, &shared).ok();
                     stream.shutdown(Shutdown::Both).ok();
                 });
@@ -92,37 +92,37 @@ impl ModelServer {
         Self { address, shared }
     }
 
-    /// For `OPENAI_BASE_URL`.
+    /// The value for `OPENAI_BASE_URL`.
     pub fn openai_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// For `ANTHROPIC_BASE_URL`.
+    /// The value for `ANTHROPIC_BASE_URL`.
     pub fn anthropic_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// The answer to the next request that has none yet.
+    /// The response to the next request without one.
     pub fn say(&self, reply: ModelReply) {
         self.state().script.push_back(reply);
     }
 
-    /// The answers to all requests that no answer of [`say`](Self::say) is left for.
+    /// The responses to all requests for which [`say`](Self::say) has none left.
     pub fn answer_by(&self, answering: impl Fn(&ModelRequestSeen) -> ModelReply + Send + Sync + 'static) {
         self.state().otherwise = Some(Arc::new(answering));
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<ModelRequestSeen> {
         self.state().asked.clone()
     }
 
-    /// Waits until so much was asked.
+    /// Waits until there were this many requests.
     #[track_caller]
     pub fn wait_for(&self, count: usize) -> Vec<ModelRequestSeen> {
         wait_until(&format!("{count} requests to the model"), || {

@@ -1,4 +1,4 @@
-//! Clients of 2026-07-28: every request says who asks; over HTTP each is a POST with headers that mirror it.
+//! Clients of 2026-07-28: every request identifies the client; over HTTP each is a POST with headers that mirror it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,12 +20,12 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const INFO: &str = "io.modelcontextprotocol/clientInfo";
 const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
-/// What a modern client says about itself with every request.
+/// The metadata that a modern client sends with every request.
 #[derive(Clone, Debug)]
 pub struct Myself {
-    /// What it offers.
+    /// Its capabilities.
     pub capabilities: Value,
-    /// From which level on it wants log messages.
+    /// Its log level.
     pub log_level: Option<String>,
 }
 
@@ -36,15 +36,15 @@ impl Default for Myself {
 }
 
 impl Myself {
-    /// A client that answers questions of every kind.
+    /// A client that supports every kind of server request.
     pub fn interactive() -> Self {
         let mut capabilities = all_capabilities();
-        // There is nothing to announce a change of roots with.
+        // A modern client cannot announce a change of roots.
         capabilities["roots"] = json!({});
         Self { capabilities, ..Self::default() }
     }
 
-    /// These params with everything a modern request needs. What is given already stays.
+    /// These params with all required metadata. Existing members stay.
     pub fn dress(&self, mut params: Value) -> Value {
         let meta = &mut params["_meta"];
         let mut set = |key: &str, value: Value| {
@@ -68,7 +68,7 @@ pub struct ModernHttp {
     address: SocketAddr,
     path: String,
     token: Option<String>,
-    /// Who it says it is, from the next request on.
+    /// Its metadata, from the next request on.
     pub myself: Myself,
     inbox: Inbox,
     post_errors: PostErrors,
@@ -77,7 +77,7 @@ pub struct ModernHttp {
 }
 
 impl ModernHttp {
-    /// A client of the endpoint at this path. Nothing is sent yet: there is nothing to introduce.
+    /// A client of the endpoint at this path. Nothing is sent yet, because there is no handshake.
     pub fn new(address: SocketAddr, path: &str) -> Self {
         Self {
             address,
@@ -91,7 +91,7 @@ impl ModernHttp {
         }
     }
 
-    /// The same, able to answer questions of every kind.
+    /// The same, with support for every kind of server request.
     pub fn interactive(mut self) -> Self {
         self.myself = Myself::interactive();
         self
@@ -181,17 +181,17 @@ impl Drop for ModernHttp {
 pub struct ModernStdio {
     /// The program it talks to.
     pub driver: Driver,
-    /// Who it says it is, from the next request on.
+    /// Its metadata, from the next request on.
     pub myself: Myself,
 }
 
 impl ModernStdio {
-    /// A client of this program, which must not have been introduced to.
+    /// A client of this program, which must not have been initialized.
     pub fn new(driver: Driver) -> Self {
         Self { driver, myself: Myself::default() }
     }
 
-    /// The same, able to answer questions of every kind.
+    /// The same, with support for every kind of server request.
     pub fn interactive(mut self) -> Self {
         self.myself = Myself::interactive();
         self

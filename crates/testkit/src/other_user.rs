@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::program::program;
 
-/// Two users that no machine has.
+/// Two users that do not exist on any machine.
 pub const ANN: u32 = 61_001;
 /// The other one.
 pub const BEN: u32 = 61_002;
@@ -23,8 +23,8 @@ pub struct SharedPrograms {
     folder: TempDir,
 }
 
-/// Whether programs can be started as other users. If not, says loudly what is not tested; where nothing may be skipped,
-/// that fails.
+/// Whether programs can be started as other users. If not, reports loudly what is not tested; with `CI=true` that
+/// fails.
 #[track_caller]
 pub fn can_be_others(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -34,17 +34,17 @@ pub fn can_be_others(what: &str) -> bool {
     is_root
 }
 
-/// Says loudly that something is not tested.
+/// Reports loudly that something is not tested.
 #[track_caller]
 pub fn skipped(what: &str) {
     let message = format!("SKIPPED: {what}");
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{message}");
-    // Not by a macro, for those are silent in a test that passes.
+    // Not by a macro, because their output is hidden in tests that pass.
     writeln!(io::stderr(), "\n{message}").expect("stderr can be written");
 }
 
 impl SharedPrograms {
-    /// A folder for everybody.
+    /// A folder that everybody can read.
     #[track_caller]
     pub fn new() -> Self {
         let folder = TempDir::with_prefix("shared-").expect("a temporary folder can be made");
@@ -62,7 +62,7 @@ impl SharedPrograms {
         to
     }
 
-    /// A folder of that user alone.
+    /// A folder that only that user can read.
     #[track_caller]
     pub fn home_of(&self, uid: u32) -> PathBuf {
         let home = self.folder.path().join(format!("home-{uid}"));

@@ -1,25 +1,25 @@
-//! Ports that nobody else takes while a test needs them.
+//! Ports that no other program takes while a test needs them.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::{Mutex, PoisonError};
 
-/// Below those that Linux hands out by itself, to whoever listens on port 0 or connects to somebody.
+/// Below the range from which Linux assigns ports automatically.
 const PORTS: std::ops::Range<u16> = 18_000..32_000;
 
-/// The locks of the ports that this process has taken.
+/// The locks of the ports that this process uses.
 static TAKEN: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
 
-/// A free port of the loopback interface that is this process's until its end.
+/// A free port of the loopback interface that belongs to this process until it ends.
 ///
-/// A port that the kernel picks is anybody's again as soon as nobody listens there: it may be somebody else's when a
-/// server is started again, or when another program is told to listen there.
+/// A port that the kernel assigns is free again as soon as nothing listens there: another program may take it before a
+/// server is restarted.
 #[track_caller]
 pub fn free_port() -> u16 {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let count = PORTS.end - PORTS.start;
-    // Processes begin at different places, so that they seldom meet.
+    // Processes start at different ports, so that they seldom collide.
     let first = std::process::id().wrapping_mul(97).wrapping_add(u32::try_from(taken.len()).unwrap_or(0));
     for offset in 0..u32::from(count) {
         let place = u16::try_from(first.wrapping_add(offset) % u32::from(count)).unwrap_or(0);

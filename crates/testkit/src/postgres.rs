@@ -1,4 +1,4 @@
-//! A PostgreSQL server to be thrown away: its own data, a socket in its own folder, stopped and started at will.
+//! A disposable PostgreSQL server: its own data, a socket in its own folder, stopped and started on demand.
 
 mod programs;
 
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use crate::wait_until;
 use programs::Programs;
 
-/// Stands between us and the server: stops it when told so, and when our end of the pipe closes because we are gone,
-/// however that came about. Then it takes the data with it.
+/// A process between us and the server: stops the server on request, and when our end of the pipe closes because we
+/// ended, for whatever reason. Then it deletes the data.
 const WATCHDOG_SCRIPT: &str = r#"
 folder=$1; shift
 "$@" >>"$folder/log" 2>&1 </dev/null &
@@ -32,7 +32,7 @@ else
 fi
 "#;
 
-/// A PostgreSQL server of its own. It ends when this is dropped, or when the process does.
+/// A separate PostgreSQL server. It ends on drop, or with the process.
 #[derive(Debug)]
 pub struct Postgres {
     programs: Programs,
@@ -43,7 +43,7 @@ pub struct Postgres {
 impl Postgres {
     /// Starts a server with an empty cluster.
     ///
-    /// `None`, and a loud line, where PostgreSQL is not installed. With `CI=true` that is a failure.
+    /// `None`, with a loud message, if PostgreSQL is not installed. With `CI=true` that is a failure.
     #[track_caller]
     pub fn start() -> Option<Self> {
         let Some(programs) = Programs::find() else {
@@ -67,7 +67,7 @@ impl Postgres {
         Some(server)
     }
 
-    /// One server for all tests of this process, made when it is first asked for. `None` as in [`start`](Self::start).
+    /// One server for all tests of this process, created on first use. `None` as in [`start`](Self::start).
     #[track_caller]
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Postgres>> = OnceLock::new();
@@ -80,7 +80,7 @@ impl Postgres {
         assert!(self.watchdog.is_none(), "it runs already");
         let folder = self.folder.path();
         let data = folder.join("data");
-        // Left behind by a crash, and it would be taken for a server that is ready.
+        // A crash leaves this file behind, which would look like a server that is ready.
         match std::fs::remove_file(data.join("postmaster.pid")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("a stale pid file stays: {error}"),
             _ => {}
@@ -92,12 +92,12 @@ impl Postgres {
             .arg(self.programs.path("postgres"))
             .arg("-D")
             .arg(&data);
-        // Durable enough for a server that is thrown away; killed, it still has what it committed.
+        // Durable enough for a disposable server: after a kill, it still has what it committed.
         for option in ["fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=200"] {
             watchdog.args(["-c", option]);
         }
         watchdog.arg("-c").arg(format!("unix_socket_directories={}", folder.display()));
-        // Whoever kills all of us at once must leave somebody to clear up.
+        // In its own process group: a signal to ours must not prevent the cleanup.
         watchdog.process_group(0);
         let watchdog = watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a shell can be started");
         self.watchdog = Some(watchdog);
@@ -108,13 +108,13 @@ impl Postgres {
         });
     }
 
-    /// Stops it in good order: clients are disconnected, what was committed is kept.
+    /// Stops it normally: clients are disconnected, committed data is kept.
     #[track_caller]
     pub fn stop(&mut self) {
         self.tell("stop");
     }
 
-    /// Ends it without any order, as a crash would. What was committed is kept.
+    /// Kills it, as a crash would. Committed data is kept.
     #[track_caller]
     pub fn crash(&mut self) {
         self.tell("crash");
@@ -127,7 +127,7 @@ impl Postgres {
         watchdog.wait().expect("the watchdog ends");
     }
 
-    /// Makes a database of that name and says where it is: an address for `--database`.
+    /// Creates a database with that name, and returns its address for `--database`.
     #[track_caller]
     pub fn database(&self, name: &str) -> String {
         self.psql("postgres", &format!("CREATE DATABASE \"{name}\""));
@@ -163,13 +163,13 @@ impl Drop for Postgres {
     }
 }
 
-/// PostgreSQL says in the eighth line of its pid file how far it is.
+/// PostgreSQL writes its state into the eighth line of its pid file.
 fn is_ready(data: &Path) -> bool {
     let text = std::fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
     text.lines().nth(7).is_some_and(|state| state.trim() == "ready")
 }
 
-/// A command that is run somewhere, which must be a place that its user may enter.
+/// A command with a working directory that its user may enter.
 fn command(program: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env_remove("LC_ALL").env("LANG", "C").stderr(Stdio::piped());

@@ -73,6 +73,11 @@ pub fn catches_signal(pid: u32, signal: Signal) -> bool {
     has_signal(pid, "SigCgt:", signal)
 }
 
+/// Whether this signal was sent to the process and has not reached it yet.
+pub fn awaits_signal(pid: u32, signal: Signal) -> bool {
+    has_signal(pid, "ShdPnd:", signal)
+}
+
 fn has_signal(pid: u32, key: &str, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix(key)?.trim(), 16).ok());
@@ -96,6 +101,12 @@ pub fn rss_kb(pid: u32) -> u64 {
 #[track_caller]
 pub fn peak_rss_kb(pid: u32) -> u64 {
     status_kb(pid, "VmHWM:")
+}
+
+/// From now on, [`peak_rss_kb`] counts from what the process occupies now.
+#[track_caller]
+pub fn reset_peak_rss(pid: u32) {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap_or_else(|error| panic!("process {pid}: {error}"));
 }
 
 #[track_caller]

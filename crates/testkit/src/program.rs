@@ -1,4 +1,4 @@
-//! Where the programs under test are.
+//! Finds the programs under test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_looked_for_beside_the_deps_of_the_test() {
+    fn programs_are_searched_next_to_the_deps_of_the_test() {
         let expected = Some(PathBuf::from("target/debug"));
         assert_eq!(profile_folder(Path::new("target/debug/deps/behaviour-1234")), expected);
         assert_eq!(profile_folder(Path::new("target/debug/bench")), expected);

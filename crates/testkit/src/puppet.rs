@@ -51,7 +51,7 @@ enum Transport {
     Http(web::Web),
 }
 
-/// How one process, or one HTTP server, came to life.
+/// One run of the process, or of the HTTP server.
 #[derive(Clone, Debug, Default)]
 pub struct Instance {
     /// The process id; 0 over HTTP.
@@ -63,7 +63,7 @@ pub struct Instance {
 }
 
 impl Puppet {
-    /// A server over stdio; each start of [`Puppet::entry`] is another life of it.
+    /// A server over stdio; each start of [`Puppet::entry`] is another run of it.
     #[track_caller]
     pub fn new(spec: Spec) -> Self {
         let stage = Arc::new(Stage::new(spec));
@@ -97,13 +97,13 @@ impl Puppet {
         }
     }
 
-    /// The next message of this method that the script left to the test. Others stay for later.
+    /// The next message with this method that the script leaves to the test. Others stay for later.
     #[track_caller]
     pub fn expect(&self, method: &str) -> Received {
         self.stage.expect(&format!("a message `{method}`"), |message| message.is(method))
     }
 
-    /// The next message that is as wished.
+    /// The next message that satisfies `wanted`.
     #[track_caller]
     pub fn expect_where(&self, what: &str, wished: impl Fn(&Received) -> bool) -> Received {
         self.stage.expect(what, wished)
@@ -117,7 +117,7 @@ impl Puppet {
         self.stage.expect(&format!("the answer to our request {id}"), is_answer).value()
     }
 
-    /// Writes a line: on stdout, or on the stream of a client that listens for what is about no request.
+    /// Writes a line: on stdout, or on the stream for messages about no request.
     #[track_caller]
     pub fn say(&self, line: &str) {
         match &self.transport {
@@ -126,7 +126,7 @@ impl Puppet {
         }
     }
 
-    /// Writes these bytes on stdout, be they a line or not.
+    /// Writes these bytes on stdout, a line or not.
     #[track_caller]
     pub fn say_raw(&self, bytes: &str) {
         self.stage.write(bytes);
@@ -163,7 +163,7 @@ impl Puppet {
         self.stage.listens()
     }
 
-    /// Waits until the open `subscriptions/listen` requests are as wished, and returns them.
+    /// Waits until the open `subscriptions/listen` requests satisfy `wanted`, and returns them.
     #[track_caller]
     pub fn wait_for_listens(&self, what: &str, wished: impl Fn(&[Received]) -> bool) -> Vec<Received> {
         self.stage.wait(what, |seen| {
@@ -196,23 +196,23 @@ impl Puppet {
         self.stage.wait(&format!("{count} messages `{method}`"), are_there);
     }
 
-    /// How it came to life, each time.
-    pub fn lives(&self) -> Vec<Instance> {
-        self.stage.lives()
+    /// All runs so far.
+    pub fn runs(&self) -> Vec<Instance> {
+        self.stage.runs()
     }
 
-    /// Waits for the life of this number, counted from 1.
+    /// Waits for the run with this number, counted from 1.
     #[track_caller]
     pub fn wait_for_instance(&self, number: usize) -> Instance {
-        self.stage.wait(&format!("life {number}"), |seen| seen.lives.get(number - 1).map(|actor| actor.life.clone()))
+        self.stage.wait(&format!("run {number}"), |seen| seen.runs.get(number - 1).map(|actor| actor.instance.clone()))
     }
 
-    /// Changes what it offers. Whoever should know must be told by the test.
+    /// Changes what it offers. The test must announce the change.
     pub fn change(&self, change: impl FnOnce(Spec) -> Spec) {
         self.stage.change(change);
     }
 
-    /// Over HTTP: forgets every session, as a server that was started anew has.
+    /// Over HTTP: forgets every session, like a restarted server.
     #[track_caller]
     pub fn forget_sessions(&self) {
         match &self.transport {
@@ -221,7 +221,7 @@ impl Puppet {
         }
     }
 
-    /// Over HTTP: knows no session from now on, as one of several machines that share an address.
+    /// Over HTTP: knows no session from now on, like one of several machines behind one address.
     #[track_caller]
     pub fn turn_forgetful(&self) {
         match &self.transport {
@@ -230,7 +230,7 @@ impl Puppet {
         }
     }
 
-    /// Ends the process at once, as a crash would. Over HTTP, every connection breaks and nobody listens any more.
+    /// Ends the process immediately, as a crash would. Over HTTP, every connection breaks and nothing listens any more.
     pub fn die(&self) {
         match &self.transport {
             Transport::Stdio(_) => self.stage.cut(),

@@ -1,4 +1,4 @@
-//! A Qdrant to be thrown away, or the one that `QDRANT_URL` names.
+//! A disposable Qdrant, or the one at `QDRANT_URL`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-/// Names a real Qdrant, such as `http://localhost:6334`.
+/// The variable with the URL of a real Qdrant, such as `http://localhost:6334`.
 const VARIABLE: &str = "QDRANT_URL";
 const SCRIPT: &str = include_str!("qdrant/qdrant.py");
 
-/// A Qdrant. Ours is the official Python package's engine behind its protocol; it ends when this is dropped, or when the
-/// process does, and what is in it is gone then.
+/// A Qdrant. The stand-in is the in-memory engine of the official Python package behind its protocol; it ends on drop,
+/// or with the process, and its contents are lost.
 #[derive(Debug)]
 pub struct Qdrant {
     python: PathBuf,
@@ -28,15 +28,15 @@ struct Running {
 }
 
 impl Qdrant {
-    /// The real one if there is one, else one of ours.
+    /// The real one if it is configured, otherwise a stand-in.
     ///
-    /// `None`, and a loud line, where its parts are not installed. With `CI=true` that is a failure.
+    /// `None`, with a loud message, if its parts are not installed. With `CI=true` that is a failure.
     #[track_caller]
     pub fn start() -> Option<Self> {
         Self::begin(std::env::var(VARIABLE).ok().filter(|url| !url.is_empty()))
     }
 
-    /// One of ours, which can be killed.
+    /// A stand-in, which can be killed.
     #[track_caller]
     pub fn start_own() -> Option<Self> {
         Self::begin(None)
@@ -57,7 +57,7 @@ impl Qdrant {
         Some(qdrant)
     }
 
-    /// Starts it again after it was killed, at the same address, with nothing in it.
+    /// Starts it again after it was killed, at the same address, empty.
     #[track_caller]
     pub fn start_again(&mut self) {
         assert!(self.running.is_none(), "it runs already");
@@ -76,7 +76,7 @@ impl Qdrant {
         self.running = Some(running);
     }
 
-    /// Ends it as a crash would.
+    /// Kills it, as a crash would.
     #[track_caller]
     pub fn kill(&mut self) {
         let mut running = self.running.take().expect("it runs");
@@ -84,13 +84,13 @@ impl Qdrant {
         running.child.wait().expect("it can be waited for");
     }
 
-    /// What is to be said with `--vectors`, for a collection of this name.
+    /// The value of `--vectors` for a collection with this name.
     pub fn address(&self, collection: &str) -> String {
         let url = self.real.clone().unwrap_or_else(|| format!("http://127.0.0.1:{}", self.port));
         format!("{}/{collection}", url.trim_end_matches('/'))
     }
 
-    /// What is kept under a name, by id: the payloads of all points.
+    /// The contents of a collection: the payloads of all points, by id.
     #[track_caller]
     pub fn points(&mut self, collection: &str) -> Vec<(String, Value)> {
         let running = self.running.as_mut().expect("it runs");
@@ -113,7 +113,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may be dead already, and that is fine.
+        // It may have ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -1,4 +1,4 @@
-//! Looking into JSON without changing a byte of it.
+//! Inspects JSON without changing a byte of it.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_back_as_they_were_written() {
+    fn values_round_trip() {
         let line = br#"{"id": 1e2 ,"result":{"a" :[ 1.0,"\u0041\ud800" ]}}"#;
         assert_eq!(at(line, &["id"]), Some("1e2"));
         let array = at(line, &["result", "a"]).unwrap();

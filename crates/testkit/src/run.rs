@@ -1,4 +1,4 @@
-//! Starting a program and waiting for its end.
+//! Starts a program and waits for its end.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A running `mcp-aggregator serve`, and the clients that reach it.
+//! A running `mcp-aggregator serve`, and its clients.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::program::program;
 use crate::sse_client::SseClient;
 use crate::{Driver, wait_until};
 
-/// What is printed on stderr, followed by the address, once the program listens.
+/// Printed on stderr, followed by the address, once the program listens.
 const LISTENING: &str = "listening on http://";
 
 /// A program that serves HTTP. It is killed and reaped when this is dropped.
@@ -34,7 +34,7 @@ impl Serve {
         Self::start_as(config, |launch| launch)
     }
 
-    /// Starts it with more to say about the launch.
+    /// Starts it with a changed launch.
     #[track_caller]
     pub fn start_as(config: &Config, adjust: impl FnOnce(Launch) -> Launch) -> Self {
         let config = config.write();
@@ -46,14 +46,14 @@ impl Serve {
         Self::run(adjust(launch), Some(config))
     }
 
-    /// Starts it without a config: its servers are those of its registry. `folder` is where that is.
+    /// Starts it without a config: its servers are those of its registry, in `folder`.
     #[track_caller]
     pub fn in_folder(folder: &Path, adjust: impl FnOnce(Launch) -> Launch) -> Self {
         let launch = Launch::program(program("mcp-aggregator")).args(["serve", "--listen", "127.0.0.1:0"]);
         Self::run(adjust(launch.arg("--data-dir").arg(folder)), None)
     }
 
-    /// Starts what is described there, which must be `serve` or come to it.
+    /// Starts this launch, which must run `serve`.
     #[track_caller]
     pub fn of(launch: Launch) -> Self {
         Self::run(launch, None)
@@ -67,7 +67,7 @@ impl Serve {
         Self { driver, address, config }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -131,7 +131,7 @@ impl Serve {
         HttpSession::open(self.address, path)
     }
 
-    /// A legacy client that answers questions of every kind.
+    /// A legacy client that supports every kind of server request.
     #[track_caller]
     pub fn interactive_session(&self, path: &str) -> HttpSession {
         HttpSession::introduce(self.address, path, &Hello::interactive())
@@ -174,7 +174,7 @@ impl Fetched {
     }
 }
 
-/// The address in the line that tells it, once the line is complete.
+/// The address in the line that contains it, once the line is complete.
 fn address_in(stderr: &str) -> Option<SocketAddr> {
     let (_, rest) = stderr.split_once(LISTENING)?;
     let (line, _) = rest.split_once('\n')?;

@@ -1,4 +1,4 @@
-//! A client of 2024-11-05 over HTTP+SSE: one stream for everything it hears, and an endpoint for what it says.
+//! A client of 2024-11-05 over HTTP+SSE: one stream for everything it receives, and an endpoint for what it sends.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::http_session::Hello;
 #[derive(Debug)]
 pub struct SseClient {
     address: SocketAddr,
-    /// Where it posts, as the stream told.
+    /// Its endpoint, as the stream announced it.
     pub endpoint: String,
     token: Option<String>,
     /// The answer to `initialize`, whole.
@@ -32,7 +32,7 @@ impl SseClient {
         Self::introduce(address, path, &hello)
     }
 
-    /// Opens the stream at this path and initializes so.
+    /// Opens the stream at this path and initializes with these parameters.
     #[track_caller]
     pub fn introduce(address: SocketAddr, path: &str, hello: &Hello) -> Self {
         let mut ask = HttpRequest::stream(path);
@@ -76,7 +76,7 @@ impl SseClient {
         client
     }
 
-    /// Closes the stream, which is the end of the session.
+    /// Closes the stream, which ends the session.
     pub fn close(&self) {
         self.stream.close();
     }

@@ -1,12 +1,12 @@
-//! Waiting for a state, never for a clock.
+//! Waits for a state, not for a time.
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take before a test fails. Generous: it only costs time when something is broken, and on a
-/// busy machine a process can wait many seconds for its turn.
+/// The timeout of everything in tests. Generous: it only costs time when something is broken, and on a busy machine a
+/// process can wait many seconds for a CPU.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// How often a state without an event of its own is looked at.
+/// How often a state without an event is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Calls `look` until it returns something. Panics with `what` once [`DEADLINE`] has passed.
@@ -15,11 +15,11 @@ pub fn wait_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     wait_at_most(DEADLINE, look).unwrap_or_else(|| panic!("waited {DEADLINE:?} in vain: {what}"))
 }
 
-/// Shows that `attempt` takes less than `limit` when the machine lets it: one try may be slow because others use the
-/// processor, so only if every try of several takes longer is it the program that does.
+/// Shows that `attempt` takes less than `limit` on an idle machine: one try may be slow because others use the
+/// processor, so it fails only if every one of several tries takes longer.
 ///
-/// For what has no other sign than its time, such as not waiting for somebody who does not answer. `attempt` returns how
-/// long the part took that counts.
+/// For behaviour that only time shows, such as not waiting for a client that does not respond. `attempt` returns the
+/// duration that counts.
 #[track_caller]
 pub fn takes_less_than(limit: Duration, mut attempt: impl FnMut() -> Duration) {
     const TRIES: usize = 5;

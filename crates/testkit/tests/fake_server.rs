@@ -1,4 +1,4 @@
-//! The harness and the fake server, each shown to do what the other expects.
+//! Tests of the harness and the fake server.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -27,7 +27,7 @@ fn pid_of(answer: &Value) -> u32 {
 }
 
 #[test]
-fn arguments_meta_and_ids_come_back_byte_for_byte() {
+fn arguments_meta_and_ids_pass_byte_for_byte() {
     for arguments in [&[][..], &["--result-first"], &["--junk"]] {
         let mut driver = fake(arguments);
         for id in ["1e2", "1.0", "-0", r#""\u0041\ud800""#, "123456789012345678901234567890"] {
@@ -58,7 +58,7 @@ fn raw_results_errors_and_lines_are_written_verbatim() {
 }
 
 #[test]
-fn answers_out_of_order_reach_who_waits_for_them() {
+fn responses_out_of_order_reach_their_requests() {
     let mut driver = fake(&[]);
     let hanging = driver.start_call("hang", json!({}));
     let slow = driver.start_call("sleep", json!({"ms": 50}));
@@ -288,7 +288,7 @@ fn grandchildren_outlive_the_server_as_described() {
         assert_eq!(session == pid, setsid);
 
         driver.kill_hard();
-        // Not `wait_exit`, which waits for the end of stderr too: the grandchild may hold that.
+        // Not `wait_exit`, which waits for the end of stderr too: the grandchild may hold it open.
         testkit::wait_gone_or_zombie(driver.pid());
         assert!(testkit::process_exists(pid));
         assert_eq!(testkit::ignores_signal(pid, Signal::TERM), ignore_term);
@@ -326,7 +326,7 @@ fn a_client_that_does_not_read_stops_the_writer() {
     let last = driver.start_call("pid", json!({}));
     let received = |name: &str| fs::read_to_string(&journal).unwrap().contains(name);
     testkit::wait_until("the first blob was asked for", || received("blob").then_some(()));
-    // That something does not happen can only be shown by giving it time.
+    // That something does not happen can only be shown by waiting.
     std::thread::sleep(Duration::from_millis(100));
     assert!(!received("\"pid\""));
     driver.response(last);

@@ -1,4 +1,4 @@
-//! The scripted HTTP server, seen from a plain socket.
+//! Tests of the scripted HTTP server through a plain socket.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -134,7 +134,7 @@ fn field<'a>(event: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn arguments_and_ids_come_back_byte_for_byte_in_json_and_in_every_kind_of_stream() {
+fn arguments_and_ids_pass_byte_for_byte_as_json_and_in_every_kind_of_stream() {
     let sent = r#"{ "n":1.50,"n":1e2, "s":"\ud800\u00e9é\/" ,"deep":[[{}]]}"#;
     for script in [Script::default(), Script::default().chunks_of(3)] {
         let server = HttpServer::start(script);
@@ -221,7 +221,7 @@ fn refusals_are_answered_once_each_and_only_to_calls() {
 }
 
 #[test]
-fn the_answer_of_a_dropped_stream_comes_to_whoever_resumes_it() {
+fn the_response_of_a_dropped_stream_arrives_on_the_resumed_one() {
     let server = HttpServer::start(Script::default().drop_stream_before_answer(1));
     let mut client = Client::new(&server);
     let dropped = client.call("sleep", r#"{"ms":20}"#).body;
@@ -269,7 +269,7 @@ fn progress_comes_before_the_answer_with_the_token_as_it_was_sent() {
 }
 
 #[test]
-fn legacy_clients_post_beside_their_stream() {
+fn legacy_clients_post_messages_next_to_their_stream() {
     let server = HttpServer::start(Script::default().sse().refuse_initialize(404));
     assert!(server.url().ends_with("/sse"));
     let (mut stream, mut client) = (Client::new(&server), Client::new(&server));
@@ -309,7 +309,7 @@ fn a_client_that_leaves_a_hanging_call_is_noticed_and_stopping_does_not_wait_for
 }
 
 #[test]
-fn faults_come_and_go_with_the_script() {
+fn faults_follow_the_script() {
     let server = HttpServer::start(Script::default().garbage());
     let mut client = Client::new(&server);
     assert!(client.post("", &request("initialize")).body.contains("<html>"));

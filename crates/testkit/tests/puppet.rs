@@ -1,4 +1,4 @@
-//! The puppet does what a test says, over stdio and over HTTP, and the clients of all eras understand it.
+//! Tests of the puppet over stdio and HTTP, with clients of all eras.
 
 use serde_json::json;
 use testkit::{ClientSession, Driver, HttpSession, Launch, ModernHttp, ModernStdio, Puppet, Spec, program, raw};
@@ -9,7 +9,7 @@ fn driven(puppet: &Puppet) -> Driver {
 }
 
 #[test]
-fn what_the_test_says_is_what_the_client_reads() {
+fn messages_of_the_test_reach_the_client_verbatim() {
     let puppet = Puppet::new(Spec::legacy().tool("t").prompt("p").pages_of(1).instructions("be kind"));
     let mut client = driven(&puppet);
     let welcome = client.initialize();

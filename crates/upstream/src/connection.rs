@@ -1,17 +1,17 @@
-//! Requests on their way to one server, each under an id of ours, and where its answer goes.
+//! Requests to one server, each under an id of ours, and the routing of its responses.
 //!
 //! A client's id never reaches the server and ours never reaches a client: each outgoing request gets the next number,
-//! and a table remembers whose it is. Progress tokens are the same number, so one table serves both.
+//! and a table maps it to its owner. Progress tokens are the same number, so one table serves both.
 //!
 //! # Layout
-//! - here: requests of callers, and what the server sends, sorted
-//! - `answers`: what comes back, and for whom
-//! - `turns`: requests that wait until a server is done with somebody else's
-//! - `withdrawal`: requests that are given up
-//! - `own`: questions of our own
-//! - `hearing`: notifications of the server
-//! - `receive_server_request`: questions of the server
-//! - `batch`: several messages at once
+//! - here: requests of clients, and the dispatch of what the server sends
+//! - `responses`: responses of the server, and their owners
+//! - `exclusive`: requests that wait while a server is busy with another client's
+//! - `cancellation`: cancelled requests
+//! - `own_requests`: requests of our own
+//! - `notifications`: notifications of the server
+//! - `server_requests`: requests of the server
+//! - `batch`: several messages in one array
 //! - `incoming`: a message while it is being read, within the limits of its server
 
 mod batch;
@@ -28,11 +28,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use catalog::{Kind as ItemKind, Offer, Secrets, ServerName};
 use protocol::envelope::{Envelope, EnvelopeError, Kind, Reason, salvage_id};
-use protocol::splice::{Edit, Piece, in_order, splice};
-use protocol::{Lifecycle, Line, Lines, Span};
+use protocol::splice::{Edit, in_order, spliced};
+use protocol::{Lifecycle, Line, Lines, RequestEnvelope, Span};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -51,21 +51,21 @@ use crate::transport::UpstreamTransport;
 pub use incoming::IncomingMessage;
 pub(crate) use own_requests::NoResponse;
 
-/// So much of a server's last words is told to who waits for its answer.
+/// Characters of a server's last stderr line in the error of a pending call.
 const MAX_STDERR_IN_ERROR: usize = 300;
 
-/// A request of a caller, to be forwarded with a few spans replaced.
+/// A request of a client, to be forwarded with a few spans replaced.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'r> {
-    /// The line as the caller wrote it.
+    /// The line as the requester wrote it.
     pub line: &'r Bytes,
-    /// Where the caller's id stands.
+    /// The span of the requester's id.
     pub id: Span,
-    /// What the caller knows it as: usually what stands at `id`.
+    /// The id under which the requester knows it: usually the one at `id`.
     pub known_as: &'r [u8],
-    /// A span that the server knows under another token: a name.
+    /// A span to replace with the server's own name.
     pub renamed: Option<Edit<'r>>,
-    /// Where the progress token stands, if progress is wanted.
+    /// The span of the progress token, if progress is requested.
     pub progress: Option<Span>,
 }
 
@@ -74,81 +74,81 @@ pub struct Request<'r> {
 pub struct Response {
     /// The whole message.
     pub line: Bytes,
-    /// Where its `result`, or its `error`, stands.
+    /// The span of its `result` or its `error`.
     pub outcome: Result<Span, Span>,
 }
 
-/// Whom questions were put to, by the server's id.
+/// The handlers of open server requests, by the server's id.
 type ServerRequests = HashMap<Box<[u8]>, Arc<dyn ResponseHandler>>;
 
-/// Our side of the conversation with one server.
+/// Our side of the connection to one server.
 #[derive(Debug)]
 pub struct Connection {
-    /// It may get another name while we talk.
+    /// It may be renamed while connected.
     server: Mutex<ServerName>,
     index: usize,
     transport: UpstreamTransport,
     pending: Mutex<PendingRequests>,
-    /// Whom the server's questions were put to, by the server's id.
+    /// The handlers of open server requests, by the server's id.
     server_requests: Mutex<ServerRequests>,
     observer: Weak<dyn UpstreamObserver>,
-    /// Known once the server has been met.
+    /// Known once the handshake is done.
     lifecycle: OnceLock<Lifecycle>,
-    /// What we say of ourselves with every request of our own to a modern server.
+    /// The client meta in every request of our own to a modern server.
     client_meta: protocol::bridge::meta::ClientMeta,
     changes: Changes,
     pub(crate) listen_stream: ListenStream,
-    /// How long a request of a caller may take, if there is a limit.
+    /// How long a request of a client may take, if there is a limit.
     limit: Option<Duration>,
-    /// What the server may make us hold.
+    /// Limits on what the server may make us store.
     limits: Arc<ServerLimits>,
     undelivered: Arc<Undelivered>,
     /// Bytes of its requests that wait for a client's answer.
     open_request_bytes: AtomicUsize,
-    /// A warning about a notification that is too large was given.
+    /// A warning about a notification that is too large was logged.
     warned_of_size: AtomicBool,
     secrets: Secrets,
-    /// How often the server did something for a caller: whoever watches it sees from it that the server is alive.
+    /// Counts responses and progress: an increase shows the supervisor that the server is alive.
     activity: AtomicU64,
-    /// Signs that the server is gone.
+    /// Signs that the server has disconnected.
     pub liveness: Arc<Liveness>,
-    /// The same server in its modern handshake, if it was met in the legacy way and speaks both.
+    /// The connection of the modern handshake, if this one is legacy and the server supports both.
     modern: OnceLock<Arc<Connection>>,
-    /// Requests of modern clients go there.
+    /// Requests of modern clients are sent to `modern`.
     uses_modern: AtomicBool,
-    /// A warning about junk on stdout was given; one is enough.
+    /// A warning about invalid output on stdout was logged; one is enough.
     warned: AtomicBool,
-    /// The server has ended: what it left in the pipe is little, and is read without waiting for slow callers.
+    /// The server has ended: what remains in the pipe is little, and is read without waiting for slow requesters.
     read_on: watch::Sender<bool>,
-    /// It is known how the server ended.
+    /// The cause of the server's end is known.
     is_over: watch::Sender<bool>,
-    /// The last thing it said before it ended, beside its answers.
+    /// The last line on stderr before it ended.
     stderr_lines: OnceLock<Box<str>>,
 }
 
-/// What a connection needs to know of its surroundings.
+/// What a connection needs from its environment.
 #[derive(Debug, Clone)]
 pub struct ConnectionContext {
     /// The server's key in the configuration.
     pub server: ServerName,
-    /// Its place there.
+    /// Its slot index.
     pub index: usize,
-    /// Who hears what is about no request.
+    /// Is notified of messages that belong to no request.
     pub observer: Weak<dyn UpstreamObserver>,
-    /// What we say of ourselves to a modern server.
+    /// Our client meta for a modern server.
     pub client_meta: protocol::bridge::meta::ClientMeta,
-    /// How long a request of a caller may take.
+    /// How long a request of a client may take.
     pub limit: Option<Duration>,
-    /// What it may make us hold.
+    /// Limits on what it may make us store.
     pub limits: Arc<ServerLimits>,
-    /// What must not be told of the server.
+    /// Values to remove from text of the server.
     pub secrets: Secrets,
-    /// Signs that the server is gone; connections to the same server share them.
+    /// Signs that the server has disconnected; connections to the same server share them.
     pub liveness: Arc<Liveness>,
 }
 
 impl Connection {
-    /// A conversation that has not begun.
+    /// A connection without any traffic yet.
     pub fn new(connection_context: ConnectionContext, transport: UpstreamTransport) -> Self {
         let ConnectionContext { server, index, observer, client_meta, limit, limits, secrets, liveness } =
             connection_context;
@@ -180,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// The server has ended, and this is the last thing it said. Whoever waits for an answer is told.
+    /// Records the last stderr line of a server that has ended. Pending requests fail with it.
     pub(crate) fn set_last_stderr_line(&self, words: &str) {
         let words = words.trim().chars().take(MAX_STDERR_IN_ERROR).collect::<String>();
         if !words.is_empty() {
@@ -192,17 +192,17 @@ impl Connection {
         CallError::Ended { server: self.server(), ending: Arc::clone(ending), said: self.stderr_lines.get().cloned() }
     }
 
-    /// What is told of the server in this text, without its secrets.
+    /// The text without the server's secrets.
     pub fn hide(&self, text: &str) -> String {
         self.secrets.hide(text).into_owned()
     }
 
-    /// Who is at the other end.
+    /// The name of the server.
     pub fn server(&self) -> ServerName {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on the server has another name.
+    /// Renames the server.
     pub fn rename(&self, name: ServerName) {
         if let Some(modern) = self.modern() {
             modern.rename(name.clone());
@@ -210,7 +210,7 @@ impl Connection {
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
-    /// The connection that takes requests of clients of `lifecycle`: a server that was met in both ways has one for each.
+    /// The connection for clients of `lifecycle`: a server with a handshake in both lifecycles has one for each.
     pub fn for_lifecycle(self: &Arc<Self>, lifecycle: Lifecycle) -> &Arc<Self> {
         match self.modern.get() {
             Some(modern) if lifecycle == Lifecycle::SelfContained && self.uses_modern.load(Ordering::Relaxed) => modern,
@@ -218,12 +218,12 @@ impl Connection {
         }
     }
 
-    /// The same server was also met in the modern way. It is not used before [`Connection::use_modern`].
+    /// Sets the connection of the modern handshake. It is not used before [`Connection::use_modern`].
     pub fn set_modern(&self, modern: Arc<Self>) {
         self.modern.get_or_init(|| modern);
     }
 
-    /// Whether requests of modern clients go to the modern handshake.
+    /// Sets whether requests of modern clients use the modern handshake.
     pub fn use_modern(&self, is_used: bool) {
         self.uses_modern.store(is_used, Ordering::Relaxed);
     }
@@ -233,7 +233,7 @@ impl Connection {
         self.modern.get()
     }
 
-    /// The server's place in the configuration.
+    /// The server's slot index.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -243,24 +243,24 @@ impl Connection {
         self.limit
     }
 
-    /// What it may make us hold.
+    /// Limits on what it may make us store.
     pub fn limits(&self) -> &Arc<ServerLimits> {
         &self.limits
     }
 
-    /// How the server is talked to. Legacy until something else is known.
+    /// The lifecycle of the server. Legacy until the handshake is done.
     pub fn lifecycle(&self) -> Lifecycle {
         self.lifecycle.get().copied().unwrap_or(Lifecycle::Session)
     }
 
-    /// The server is talked to like this from now on; what was settled first stays.
+    /// Sets the lifecycle; the first one set stays.
     pub fn set_lifecycle(&self, lifecycle: Lifecycle) {
         let settled = self.lifecycle.get_or_init(|| lifecycle);
         debug_assert_eq!(*settled, lifecycle, "an era is settled once");
     }
 
-    /// Whether the server went away over the first thing it was told, so that nothing of it is known.
-    pub fn ended_over_greeting(&self, ending: &Ending) -> bool {
+    /// Whether the server ended because of the first message it received, so that nothing is known of it.
+    pub fn ended_on_first_message(&self, ending: &Ending) -> bool {
         let ended_itself = matches!(
             ending,
             Ending::Failed {
@@ -271,23 +271,24 @@ impl Connection {
         ended_itself && self.lifecycle.get().is_none()
     }
 
-    /// How many requests of callers are open.
+    /// How many requests of clients are open.
     pub fn open_calls(&self) -> usize {
         let own = self.lock().calls().count();
         own + self.modern().map_or(0, |modern| modern.open_calls())
     }
 
-    /// How many answers and signs of progress callers have got from the server. If it is more than it was, it is alive.
+    /// How many responses and progress notifications requesters have received. An increase shows that the server is
+    /// alive.
     pub fn activity(&self) -> u64 {
         self.activity.load(Ordering::Relaxed) + self.modern().map_or(0, |modern| modern.activity())
     }
 
-    /// Lets out what was sent.
+    /// Flushes what was sent.
     pub fn flush(&self) {
         self.transport.flush();
     }
 
-    /// Sends a caller's request and tells its number. It leaves with the next flush.
+    /// Sends a client's request and returns its number. It is written with the next flush.
     pub fn forward(
         self: &Arc<Self>,
         request: Request<'_>,
@@ -321,27 +322,27 @@ impl Connection {
         }
         let edits = in_order(&mut edits[..count]);
         if queue_needed_for {
-            open.hold(number, spliced(line, edits));
-            // Before anybody can release it: the two must be heard in this order.
+            open.hold(number, spliced(line, edits).into());
+            // Before it can be released: the two calls must come in this order.
             handler.on_held();
             drop(open);
             tokio::spawn(Arc::clone(self).await_turn(number));
         } else {
-            // Not while the table is locked: whoever answers needs it.
+            // Not while the table is locked: a responding handler needs it.
             drop(open);
             self.transport.send_spliced(Some(number), line, edits);
         }
         Ok(number)
     }
 
-    /// Nothing more will be answered: every request still open fails, and every later one.
+    /// Fails every open request and every later one.
     pub fn end(&self, ending: &Arc<Ending>) {
         if let Some(modern) = self.modern() {
             modern.end(ending);
         }
         let waiting = {
             let mut open = self.lock();
-            // Whoever says so first knows best.
+            // The first reported cause is the most accurate.
             open.ended.get_or_insert_with(|| Arc::clone(ending));
             open.take_all()
         };
@@ -358,8 +359,8 @@ impl Connection {
         self.is_over.send_replace(true);
     }
 
-    /// The server broke off. If somebody will soon know what became of it, waits for that: whoever has a request there is
-    /// to hear the cause, and not the symptom.
+    /// Waits for the cause after the server has disconnected, if it will be known soon: pending requests should fail
+    /// with the cause, not the symptom.
     pub async fn await_ending(&self) {
         let ending_timeout = self.observer.upgrade().map(|observer| observer.ending_timeout()).unwrap_or_default();
         if !ending_timeout.is_zero() {
@@ -367,9 +368,9 @@ impl Connection {
         }
     }
 
-    /// Reads what the server says until it stops saying anything.
+    /// Reads messages until the server's output ends.
     pub async fn listen(self: Arc<Self>, mut source: Source) {
-        // How long a line may be is decided while it grows.
+        // The limit of a line depends on its content, and is determined while it grows.
         let (mut lines, mut handlers) = (Lines::with_limit(usize::MAX), Vec::new());
         let mut incoming = self.incoming(None);
         let mut read_on = self.read_on.subscribe();
@@ -385,7 +386,8 @@ impl Connection {
             if lines.pending() > LARGE_MESSAGE && incoming.grow(lines.pending()).is_err() {
                 lines.skip_line();
             }
-            // One flush for all that came in one read; and a caller who cannot keep up slows its server down, not us.
+            // One flush for everything that arrived in one read; a requester that cannot keep up slows its server
+            // down, not us.
             for handler in handlers.drain(..) {
                 handler.flush();
                 if let Some(caught_up) = handler.catch_up() {
@@ -402,8 +404,8 @@ impl Connection {
         }
     }
 
-    /// Takes one message that came by another way than a pipe: on the stream that answers the request `about`, or on
-    /// none. Waits for a caller who cannot keep up.
+    /// Handles one message that did not arrive over a pipe: on the stream that answers the request `about`, or on
+    /// none. Waits for a requester that cannot keep up.
     pub async fn take(self: &Arc<Self>, message: Bytes, about: Option<u64>) {
         let mut handlers = Vec::new();
         self.receive(Line::Whole(message), about, &mut handlers);
@@ -415,12 +417,12 @@ impl Connection {
         }
     }
 
-    /// Whether the request of ours under `number` is still to be answered.
+    /// Whether our request `number` is pending.
     pub fn is_open(&self, number: u64) -> bool {
         self.lock().is_open(number)
     }
 
-    /// There will be no answer to the request of ours under `number`. A question of our own simply ends.
+    /// Fails our request `number`. A request of our own simply ends.
     pub fn fail(&self, number: u64, error: &CallError) {
         let waiting = self.lock().close(number);
         match (waiting, error) {
@@ -428,7 +430,7 @@ impl Connection {
                 call.handler.on_failure(&call.id, error);
                 call.handler.flush();
             }
-            // Nobody waits any more if the receiver is gone.
+            // The receiver was dropped if the response is no longer wanted.
             (
                 Some(Pending::OwnRequest(respondent)),
                 CallError::Unreadable { problem: Unreadable::TooLong(over), .. },
@@ -440,7 +442,7 @@ impl Connection {
         self.next_turn();
     }
 
-    /// What was sent will not be answered, but what is sent from now on may be.
+    /// Fails what was sent; later requests may succeed.
     pub fn fail_sent_requests(&self, error: &CallError) {
         let lost = self.lock().take_sent();
         let mut handlers = Vec::new();
@@ -455,18 +457,18 @@ impl Connection {
         self.next_turn();
     }
 
-    /// The server has ended: read what is left, whether callers keep up or not.
+    /// The server has ended: reads what remains, whether requesters keep up or not.
     pub fn read_on(&self) {
         self.read_on.send_replace(true);
     }
 
-    /// Waits until the server says that something has changed, and tells what.
+    /// Waits until the server reports changes, and returns them.
     pub(crate) async fn changed(&self) -> ChangeSet {
         self.changes.next().await
     }
 
-    /// The server had forgotten us, and got to know us anew: it says `client_meta` of itself now, and must be told again
-    /// whatever it was told.
+    /// Handles a new handshake after the server lost our session: it describes itself with `offer` now, and must
+    /// receive all settings again.
     pub fn reinitialized(self: &Arc<Self>, offer: Offer) {
         self.changes.note_server_offer(offer);
         if let Some(observer) = self.observer.upgrade() {
@@ -474,7 +476,7 @@ impl Connection {
         }
     }
 
-    /// These may no longer be what we know of them.
+    /// Records that these lists may have changed.
     pub fn note_change(&self, kinds: &[ItemKind]) {
         self.changes.note(kinds);
     }
@@ -492,8 +494,9 @@ impl Connection {
             Ok(envelope @ Envelope { kind: Kind::Notification { method }, .. }) => {
                 self.notice(&line, method, &envelope, about, handlers);
             }
-            Ok(envelope @ Envelope { kind: Kind::Request { id, method }, .. }) => {
-                self.receive_server_request(line, id, method, envelope, about, handlers);
+            Ok(Envelope { kind: Kind::Request { id, method }, params }) => {
+                let request = RequestEnvelope { id, method, params };
+                self.receive_server_request(line, request, about, handlers);
             }
             Err(EnvelopeError { reason: Reason::Batch, .. }) => self.receive_batch(&line, about, handlers),
             Err(fault) => {
@@ -504,13 +507,14 @@ impl Connection {
         }
     }
 
-    /// A line that cannot be passed on. If it was somebody's answer, they are told; if it was chatter, the user is, once.
+    /// Handles a line that cannot be forwarded. If it was a response, its request fails; if it was invalid output, the
+    /// user is warned once.
     fn fail_unreadable(&self, id: Option<&[u8]>, problem: Unreadable, line: &[u8]) {
         let excerpt: String = String::from_utf8_lossy(&line[..line.len().min(240)]).chars().take(120).collect();
         if self.warned.swap(true, Ordering::Relaxed) {
-            tracing::debug!(server = %self.server(), %problem, ?excerpt, "ignored a line that is no message");
+            tracing::debug!(server = %self.server(), %problem, ?excerpt, "ignored a line that is not a message");
         } else {
-            tracing::warn!(server = %self.server(), %problem, ?excerpt, "the server sends what is no JSON-RPC message; ignored from here on");
+            tracing::warn!(server = %self.server(), %problem, ?excerpt, "the server sends lines that are not JSON-RPC messages; ignoring them from here on");
         }
         if let Some(number) = id.and_then(parse_request_id) {
             self.fail(number, &CallError::Unreadable { server: self.server(), problem });
@@ -520,16 +524,6 @@ impl Connection {
     fn lock(&self) -> MutexGuard<'_, PendingRequests> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// `line` with some spans replaced.
-fn spliced(line: &[u8], edits: &[Edit<'_>]) -> Bytes {
-    let mut body = BytesMut::with_capacity(line.len() + 32);
-    splice(line.len(), edits, |piece| match piece {
-        Piece::Kept(span) => body.extend_from_slice(span.of(line)),
-        Piece::New(bytes) => body.extend_from_slice(bytes),
-    });
-    body.freeze()
 }
 
 fn remember(handlers: &mut Vec<Arc<dyn ResponseHandler>>, handler: Arc<dyn ResponseHandler>) {

@@ -1,22 +1,22 @@
-//! The container a server lives in, for who wants to look at it.
+//! The container that a server runs in, for inspection.
 
 use std::fmt::Debug;
 use std::pin::Pin;
 
-/// What is known of a container for as long as it lives.
+/// The properties of a container that do not change while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerInfo {
     /// Its id at the engine.
     pub id: String,
     /// Its name at the engine.
     pub name: String,
-    /// The image as it was asked for.
+    /// The image as it was configured.
     pub image: String,
-    /// Which image exactly that was.
+    /// The exact digest of that image.
     pub digest: String,
 }
 
-/// What a container uses right now.
+/// The current resource usage of a container.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
     /// Of one processor, in percent.
@@ -27,10 +27,10 @@ pub struct Usage {
     pub memory_limit: u64,
 }
 
-/// A container that can be looked at.
+/// A container that can be inspected.
 pub trait ContainerHandle: Debug + Send + Sync {
-    /// What does not change.
+    /// The properties that do not change.
     fn info(&self) -> &ContainerInfo;
-    /// What it uses; nothing if the engine does not say.
+    /// Its resource usage; `None` if the engine does not report it.
     fn usage(&self) -> Pin<Box<dyn Future<Output = Option<Usage>> + Send + '_>>;
 }

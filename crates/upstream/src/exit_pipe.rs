@@ -1,6 +1,6 @@
-//! The kernel kills the servers' process groups when this process and its watchdog are both gone.
+//! The kernel kills the servers' process groups when this process and its watchdog have both ended.
 //!
-//! The watchdog ends what we leave behind, but whoever kills it together with us leaves nobody to do so. So both hold the
+//! The watchdog ends what we leave behind, but not if it is killed together with us. So both hold the
 //! write end of one pipe, and each server inherits a read end of its own, which is set up to send `SIGKILL` to the
 //! server's process group when the last write end closes (`O_ASYNC` with `F_SETSIG` and `F_SETOWN`). Nothing is ever
 //! written to the pipe. The kernel remembers the group itself, not its number, so a reused number is never hit.
@@ -24,7 +24,7 @@ pub(crate) struct ExitPipe(PipeWriter);
 pub(crate) struct ReadEnd(File);
 
 impl ExitPipe {
-    /// A pipe that no other process knows yet.
+    /// A new pipe, not yet shared with any process.
     pub(crate) fn new() -> io::Result<Self> {
         io::pipe().map(|(_, write_end)| Self(write_end))
     }
@@ -34,15 +34,15 @@ impl ExitPipe {
         self.0.try_clone().map(Stdio::from)
     }
 
-    /// A read end that shares nothing with those of other servers. The pipe is opened again for it, because a duplicate
-    /// would share the group that is to be signalled.
+    /// A read end that shares nothing with those of other servers. The pipe is opened again for it, because a
+    /// duplicate would share the group that is signalled.
     pub(crate) fn read_end(&self) -> io::Result<ReadEnd> {
         File::open(format!("/proc/self/fd/{}", self.0.as_raw_fd())).map(ReadEnd)
     }
 }
 
 impl ReadEnd {
-    /// From now on the end of the pipe kills `group`, as long as somebody in it holds this read end.
+    /// From now on, closing the pipe kills `group`, as long as a process in it holds this read end.
     pub(crate) fn kill_at_end(self, group: Pid) -> io::Result<()> {
         kernel::signal_group_when_ready(self.0.as_fd(), group, Signal::KILL)
     }
@@ -59,7 +59,7 @@ pub(crate) fn ignore_terminating_signals() {
     kernel::ignore(&[Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM]);
 }
 
-/// What neither the standard library nor rustix offers.
+/// System calls that neither the standard library nor rustix provides.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no safe interface sets the owner of a descriptor's signal or ignores a signal")]
 mod kernel {
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::inherited::{self, Inherited};
 
-    /// A process in a group of its own that ignores everything that can be ignored.
+    /// A process in its own group that ignores every signal that can be ignored.
     fn stubborn(pipe: &ExitPipe) -> Child {
         let read_end = pipe.read_end().unwrap();
         let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! How a server or a call failed, in words a person can act on.
+//! How a server or a call failed, in text a person can act on.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -13,12 +13,12 @@ use protocol::escape;
 use crate::limits::OverLimit;
 use crate::process::StartError;
 
-/// How far a server had come.
+/// How far a server had progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Its program was being started.
     Startup,
-    /// It was being asked who it is and what it offers.
+    /// The handshake, or the listing of its items, was in progress.
     Initialization,
     /// It was serving calls.
     Runtime,
@@ -34,14 +34,14 @@ impl fmt::Display for Phase {
     }
 }
 
-/// How a server came to its end.
+/// How a server ended.
 #[derive(Debug)]
 pub enum Ending {
-    /// We asked it to stop.
+    /// We stopped it.
     Stopped,
     /// It ended, or was ended, because something went wrong.
     Failed {
-        /// How far it had come.
+        /// How far it had progressed.
         phase: Phase,
         /// What went wrong.
         cause: Cause,
@@ -54,22 +54,30 @@ pub enum Cause {
     /// Its program could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It runs elsewhere or in a container, and this program starts programs only.
-    #[error("this program reaches no servers over HTTP or in containers")]
+    /// It is remote or in a container, and this program only starts processes.
+    #[error("this program does not support servers over HTTP or in containers")]
     NoRemotes,
-    /// It runs elsewhere, and could not be reached or would not talk to us.
+    /// It is remote, and could not be reached or refused the connection.
     #[error("{0}")]
     Remote(String),
-    /// It runs elsewhere, and does not accept our credentials: trying again with the same ones is of no use.
+    /// It is remote, and does not accept our credentials: retrying with the same ones is useless.
     #[error("{0}")]
     Unauthorized(String),
-    /// It is this aggregator, or one of those who use it: its tools would be among its own without end.
+    /// It is remote, and a person has to sign in to it.
+    #[error("it requires a sign-in: {why}")]
+    SignInRequired {
+        /// Why, and the command that does it.
+        why: String,
+        /// That command, for programs.
+        command: String,
+    },
+    /// It is this aggregator, or one that uses it: its tools would be among its own without end.
     #[error("{0}")]
     Loop(&'static str),
-    /// It has a container of its own, which could not be made or did not last.
+    /// Its container could not be created or did not keep running.
     #[error("{what}")]
     Container {
-        /// What happened, with the engine's own words.
+        /// What happened, with the engine's own message.
         what: String,
         /// What to do about it.
         hint: Option<&'static str>,
@@ -77,45 +85,45 @@ pub enum Cause {
     /// Its process ended.
     #[error("{}", describe(*.0))]
     Exited(ExitStatus),
-    /// Our own task that looked after it broke.
-    #[error("the task that looks after it broke, which is a bug in the aggregator")]
+    /// Our own task that supervised it panicked.
+    #[error("the task of the server panicked, which is a bug in mcp-aggregator")]
     Broken,
-    /// It closed its output but did not end.
+    /// It closed its output but did not exit.
     #[error("it closed its output")]
     ClosedOutput,
-    /// It closed its input but did not end.
+    /// It closed its input but did not exit.
     #[error("it closed its input")]
     ClosedInput,
     /// It took too long to become ready.
     #[error("it did not answer `{method}` within {} s", waited.as_secs_f32())]
     TooSlow {
-        /// What it was asked.
+        /// The request it did not answer.
         method: &'static str,
-        /// For how long we waited.
+        /// How long we waited.
         waited: Duration,
     },
-    /// It answered a question of ours with an error.
+    /// It responded to a request of ours with an error.
     #[error("it answered `{method}` with an error: {error}")]
     Refused {
-        /// What it was asked.
+        /// The request.
         method: &'static str,
         /// The error object, as it came.
         error: String,
     },
-    /// It answered a question of ours with something unusable.
+    /// It responded to a request of ours with something unusable.
     #[error("it answered `{method}` with {problem}")]
     Nonsense {
-        /// What it was asked.
+        /// The request.
         method: &'static str,
-        /// What came instead of an answer.
+        /// What it sent instead of a valid result.
         problem: String,
     },
-    /// It sent or listed more than it may.
+    /// It sent or listed more than a limit allows.
     #[error("it answered `{method}`, but {over}")]
     TooMuch {
-        /// What it was asked.
+        /// The request.
         method: &'static str,
-        /// Which limit it exceeds, and what raises it.
+        /// The limit it exceeds, and the setting that raises it.
         over: OverLimit,
     },
 }
@@ -128,6 +136,7 @@ impl Cause {
         match self {
             Self::Remote(text) => Self::Remote(hidden(&text)),
             Self::Unauthorized(text) => Self::Unauthorized(hidden(&text)),
+            Self::SignInRequired { why, command } => Self::SignInRequired { why: hidden(&why), command },
             Self::Container { what, hint } => Self::Container { what: hidden(&what), hint },
             Self::Refused { method, error } => Self::Refused { method, error: hidden(&error) },
             Self::Nonsense { method, problem } => Self::Nonsense { method, problem: hidden(&problem) },
@@ -143,7 +152,7 @@ impl Cause {
         }
     }
 
-    /// What the user can do about it, where there is something to do.
+    /// What the user can do about it, if anything.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Start(error) => error.hint(),
@@ -153,6 +162,7 @@ impl Cause {
                  to more milliseconds",
             ),
             Self::NoRemotes
+            | Self::SignInRequired { .. }
             | Self::Broken
             | Self::Remote(_)
             | Self::Unauthorized(_)
@@ -167,10 +177,10 @@ impl Cause {
     }
 }
 
-/// All there is to know about a server that failed.
+/// The report of a server that failed.
 #[derive(Debug)]
 pub struct Report {
-    /// How far it had come.
+    /// How far it had progressed.
     pub phase: Phase,
     /// What went wrong.
     pub cause: String,
@@ -184,7 +194,7 @@ impl Report {
     /// `None` if the server did not fail.
     pub fn new(ending: &Ending, stderr_lines: Vec<String>) -> Option<Self> {
         let Ending::Failed { phase, cause } = ending else { return None };
-        let silent = "it said nothing on stderr; run its command by hand to see more";
+        let silent = "it wrote nothing to stderr; run its command by hand to see more";
         let hint = match cause {
             Cause::Exited(_) | Cause::ClosedOutput | Cause::ClosedInput if stderr_lines.is_empty() => Some(silent),
             cause => cause.hint(),
@@ -195,7 +205,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What the server wrote is shown and not obeyed, and cannot pass for what we say ourselves.
+        // Text of the server is escaped, and cannot be mistaken for our own.
         let mut cause = self.cause.split('\n').map(|line| escape::one_line(line.trim_end_matches('\r')));
         write!(out, "failed during {}: {}", self.phase, cause.next().unwrap_or_default())?;
         cause.try_for_each(|line| write!(out, "\n    | {line}"))?;
@@ -219,90 +229,94 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Why a call that was accepted, or would have been, got no answer from its server.
+/// Why a call got no response from its server.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
-    /// The server ended before it answered. Whether it did the work is unknown.
+    /// The server ended before it responded. Whether it did the work is unknown.
     #[error("server `{server}` ended before it answered: {ending}{}", in_its_words(said.as_deref()))]
     Ended {
-        /// Whose fault it is.
+        /// The server at fault.
         server: ServerName,
         /// How it ended.
         ending: Arc<Ending>,
-        /// The last thing it said on stderr.
+        /// The last line it wrote to stderr.
         said: Option<Box<str>>,
     },
-    /// The server answered, but not in a way that can be passed on.
-    #[error("server `{server}` sent an answer that cannot be passed on: {problem}")]
+    /// The server responded, but the response cannot be forwarded.
+    #[error("server `{server}` sent a response that cannot be passed on: {problem}")]
     Unreadable {
-        /// Whose fault it is.
+        /// The server at fault.
         server: ServerName,
         /// What was wrong with it.
         problem: Unreadable,
     },
-    /// The server runs elsewhere, and the call did not get through or came back without an answer.
+    /// The server is remote, and the call was not delivered or got no response.
     #[error("server `{server}`: {problem}")]
     Remote {
-        /// Whose fault it is.
+        /// The server at fault.
         server: ServerName,
         /// What happened.
         problem: String,
-        /// What became of it.
+        /// How far the call got.
         failure: RemoteFailure,
+        /// The command that signs in, if that is what has to be done.
+        command: Option<String>,
     },
-    /// The server does not read its input, and enough is waiting already. The call was not sent.
+    /// The server does not read its input, and enough is queued already. The call was not sent.
     #[error("server `{server}` is not reading its input; {} MB are waiting", waiting >> 20)]
     Congested {
-        /// Whose fault it is.
+        /// The server at fault.
         server: ServerName,
         /// Bytes already queued for it.
         waiting: usize,
     },
-    /// The server did not answer within the time its configuration allows.
+    /// The server did not respond within the configured time.
     #[error("server `{server}` did not answer within {} s, the `timeout` of its configuration", limit.as_secs_f32())]
     TooSlow {
-        /// Whose fault it is.
+        /// The server at fault.
         server: ServerName,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
     },
-    /// The server asks its clients questions, so it serves one at a time, and another one's call took too long. The
-    /// call was not sent.
+    /// The server sends requests to its clients, so it serves one at a time, and another client's call took too long.
+    /// The call was not sent.
     #[error("server `{server}` serves one client at a time, and another one's call is still running")]
     OthersTurn {
-        /// Whose call it was.
+        /// The server of the call.
         server: ServerName,
     },
-    /// Its client was gone, and others waited for the server that was still at it, or the server for the client.
-    #[error("the call to `{server}` was given up: its client was gone")]
+    /// Its client had disconnected, and other clients waited for the server, or the server waited for the client.
+    #[error("the call to `{server}` was abandoned: its client disconnected")]
     Deserted {
-        /// Who was still at it.
+        /// The server that was still working on it.
         server: ServerName,
     },
 }
 
-/// What became of a call to a server that runs elsewhere.
+/// How far a call to a remote server got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteFailure {
-    /// It did not get there.
+    /// It was not delivered.
     Unreachable,
-    /// The server had forgotten us, and did not get to know us again.
+    /// The server had lost our session, and a new handshake failed.
     SessionLost,
-    /// The server has no time for it now.
+    /// The server is overloaded.
     Busy,
-    /// The server, or what is in its place, does not want it, and will not want it next time.
+    /// A person has to sign in to the server, again or with more rights. The call was not carried out.
+    SignInRequired,
+    /// The server, or what answers at its address, refuses it, and will refuse it next time.
     Refused,
-    /// It got there, and no answer came back.
+    /// It was delivered, and no response came back.
     ResponseLost,
 }
 
-/// What was wrong with an answer.
+/// What was wrong with a response.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub enum Unreadable {
     /// It is no valid message.
     #[error("{0}")]
     Faulty(Reason),
-    /// It is longer than it may be.
+    /// It exceeds its limit.
     #[error("{0}")]
     TooLong(OverLimit),
 }
@@ -321,7 +335,7 @@ impl CallError {
         }
     }
 
-    /// A stable word for programs.
+    /// A stable identifier for programs.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Ended { .. } => "server_ended",
@@ -329,6 +343,7 @@ impl CallError {
             Self::Remote { failure: RemoteFailure::Unreachable, .. } => "server_unreachable",
             Self::Remote { failure: RemoteFailure::SessionLost, .. } => "session_lost",
             Self::Remote { failure: RemoteFailure::Busy, .. } => "server_busy",
+            Self::Remote { failure: RemoteFailure::SignInRequired, .. } => "sign_in_required",
             Self::Remote { failure: RemoteFailure::Refused, .. } => "server_refused",
             Self::Remote { failure: RemoteFailure::ResponseLost, .. } => "answer_lost",
             Self::Congested { .. } => "server_congested",
@@ -338,8 +353,7 @@ impl CallError {
         }
     }
 
-    /// Whether the server certainly did not do the work, so that sending the call again cannot do it twice, and may do
-    /// it next time.
+    /// Whether the server certainly did not do the work, so that a retry cannot do it twice, and may succeed.
     pub fn is_safe_to_retry(&self) -> bool {
         match self {
             Self::Congested { .. } | Self::OthersTurn { .. } => true,
@@ -355,7 +369,7 @@ fn in_its_words(said: Option<&str>) -> String {
     said.map_or_else(String::new, |said| format!("; it said: {said}"))
 }
 
-/// An exit status as people say it.
+/// An exit status as text for people.
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("it exited with status {code}"),

@@ -1,4 +1,4 @@
-//! Getting to know a server: who it is and how it is talked to, then what it offers; and hearing when that changes.
+//! The handshake with a server, the listing of its items, and listing again when they change.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,38 +24,40 @@ use crate::list_reader::{ListReader, Listing, NoList};
 const MAX_CURSOR_BYTES: usize = 64 << 10;
 /// Characters of an error that are shown.
 const MAX_SHOWN_ERROR_CHARS: usize = 400;
-/// What an item of a list occupies besides its bytes, so that many small ones count too.
+/// The overhead of an item of a list besides its bytes, so that many small ones count too.
 const ITEM_OVERHEAD_BYTES: usize = 256;
 
-/// The least time between two looks at a server's changed lists, and the most if it changes them all the time.
+/// The minimum time between two listings of a server's changed lists, and the maximum if it changes them all the time.
 const MIN_RELIST_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_RELIST_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a server that is asked in the modern way first may stay silent before it is asked in the legacy way as well.
+/// How long a server may leave `server/discover` unanswered before it is sent `initialize` as well.
 const DISCOVER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a server that speaks both ways waits for the only client to say which way that speaks. Clients begin at once.
+/// How long the handshake waits to learn the lifecycle of the only client. Clients start at once.
 const CLIENT_LIFECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How we approach servers.
+/// The parameters of handshakes with servers.
 #[derive(Debug, Clone)]
 pub struct Handshake {
-    /// What to be introduced as: the JSON of `clientInfo`.
+    /// Our client info: the JSON of `clientInfo`.
     pub client_info: Bytes,
-    /// What we offer to servers: the JSON of `capabilities`.
+    /// Our client capabilities: the JSON of `capabilities`.
     pub capabilities: Bytes,
-    /// How long a server may take to become ready, or to list anew what it offers.
+    /// How long a server may take to become ready, or to list its items again.
     pub start_timeout: Duration,
-    /// Only tools are asked for.
+    /// Only tools are listed.
     pub tools_only: bool,
-    /// The lifecycle of the only client there will be, once it is known; nothing where there may be several.
+    /// The lifecycle of the only client there will be, once it is known; `None` where there may be several.
     pub client_lifecycle: Option<watch::Receiver<Option<Lifecycle>>>,
 }
 
 impl Handshake {
-    /// Asks the server who it is and what it offers. `greeted` hears the revision before anything else is asked.
+    /// Performs the handshake and lists the items. `greeted` is called with the revision before anything else is
+    /// requested.
     ///
-    /// Unless we are told how it is talked to, it is asked in one way first and in the other if it refuses. Servers that know
-    /// both lock to the first they hear over a pipe, so what comes first decides: see [`Handshake::first_lifecycle`].
+    /// Unless the lifecycle is configured, one is tried first and the other if the server refuses. Over a pipe,
+    /// servers that support both lock to the first they receive, so the order matters: see
+    /// [`Handshake::first_lifecycle`].
     pub async fn perform(
         &self,
         connection: &Connection,
@@ -64,7 +66,7 @@ impl Handshake {
     ) -> Result<Offer, Cause> {
         let deadline = Instant::now() + self.start_timeout;
         let too_slow = |method| Cause::TooSlow { method, waited: self.start_timeout };
-        let greeting = async {
+        let exchange = async {
             match lifecycle {
                 Some(Lifecycle::SelfContained) => self.discover(connection).await,
                 Some(Lifecycle::Session) => self.initialize(connection).await,
@@ -75,34 +77,34 @@ impl Handshake {
             }
         };
         let first = if lifecycle == Some(Lifecycle::SelfContained) { "server/discover" } else { "initialize" };
-        let mut met = timeout_at(deadline, greeting).await.map_err(|_| too_slow(first))??;
-        let instructions = met.offer.instructions.as_ref().map_or(0, |text| text.len());
+        let mut established = timeout_at(deadline, exchange).await.map_err(|_| too_slow(first))??;
+        let instructions = established.offer.instructions.as_ref().map_or(0, |text| text.len());
         let added = connection.limits().add_instructions(connection.index(), instructions);
         added.map_err(|over| Cause::TooMuch { method: first, over })?;
-        connection.set_lifecycle(met.offer.lifecycle);
-        greeted(met.revision.as_deref());
-        if met.offer.lifecycle == Lifecycle::Session {
-            connection.tell("notifications/initialized", None);
+        connection.set_lifecycle(established.offer.lifecycle);
+        greeted(established.revision.as_deref());
+        if established.offer.lifecycle == Lifecycle::Session {
+            connection.notify("notifications/initialized", None);
         }
         for kind in Kind::ALL {
-            if self.asks_for(kind, &met.offer) {
+            if self.asks_for(kind, &established.offer) {
                 let listing = timeout_at(deadline, list(connection, kind)).await;
-                listing.map_err(|_| too_slow(kind.list_method()))??.put_into(&mut met.offer, kind, connection);
+                listing.map_err(|_| too_slow(kind.list_method()))??.put_into(&mut established.offer, kind, connection);
             }
         }
-        Ok(met.offer)
+        Ok(established.offer)
     }
 
-    /// The lifecycle in which a server is asked first if nobody told us which it speaks.
+    /// The lifecycle that is tried first if none is configured.
     ///
-    /// Where there is one client, its own, so that nothing needs translation. Where there may be several, the modern one: of
-    /// the four combinations of client and server, it loses nothing that the legacy one keeps, and keeps tasks and the names of
-    /// questions for modern clients (docs/conformance.md). A program that relays tools alone loses nothing in either, and
-    /// asks in the way that all servers know.
+    /// With one client, its own, so that nothing needs translation. With several, the modern one: of the four
+    /// combinations of client and server, it loses nothing that the legacy one keeps, and keeps tasks and the names of
+    /// server requests for modern clients (docs/conformance.md). A program that relays only tools loses nothing in
+    /// either, and uses the lifecycle that all servers support.
     async fn first_lifecycle(&self) -> Lifecycle {
         if let Some(client_lifecycle) = self.client_lifecycle.clone().filter(|_| !self.tools_only) {
             let mut client_lifecycle = client_lifecycle;
-            // Nobody tells us any more if the sender is gone.
+            // The wait ends early if the sender was dropped.
             drop(timeout(CLIENT_LIFECYCLE_TIMEOUT, client_lifecycle.wait_for(Option::is_some)).await);
         }
         self.first_lifecycle_now()
@@ -116,19 +118,19 @@ impl Handshake {
 
     async fn initialize_or_discover(&self, connection: &Connection) -> Result<HandshakeResult, Cause> {
         match self.initialize(connection).await {
-            // What it said first explains best why it cannot be met in either way.
+            // The first error explains best why neither handshake succeeds.
             Err(refused @ Cause::Refused { .. }) => self.discover(connection).await.map_err(|_| refused),
-            met => met,
+            result => result,
         }
     }
 
-    /// Any error, and silence, may be how a legacy server takes a method it does not know. What is written to a server that
-    /// has not started yet waits in its pipe: it reads both questions in their order, and the first that it answers well counts.
+    /// Any error, and silence, may be a legacy server's reaction to an unknown method. What is written to a server
+    /// that has not started yet waits in its pipe: it reads both requests in order, and the first success counts.
     async fn discover_or_initialize(&self, connection: &Connection) -> Result<HandshakeResult, Cause> {
         let discovering = self.discover_with(connection, Some(self.modern_params()));
         let mut discovering = std::pin::pin!(discovering);
         match timeout(DISCOVER_TIMEOUT, &mut discovering).await {
-            Ok(Ok(met)) => return Ok(met),
+            Ok(Ok(established)) => return Ok(established),
             Ok(Err(ended @ Cause::ClosedOutput)) => return Err(ended),
             Ok(Err(_)) => return self.initialize(connection).await,
             Err(_) => {}
@@ -136,13 +138,13 @@ impl Handshake {
         let mut initializing = std::pin::pin!(self.initialize(connection));
         tokio::select! {
             biased;
-            met = &mut discovering => match met {
-                Ok(met) => Ok(met),
+            result = &mut discovering => match result {
+                Ok(established) => Ok(established),
                 Err(_) => initializing.await,
             },
-            met = &mut initializing => match met {
+            result = &mut initializing => match result {
                 Err(refused @ Cause::Refused { .. }) => discovering.await.map_err(|_| refused),
-                met => met,
+                result => result,
             },
         }
     }
@@ -156,12 +158,12 @@ impl Handshake {
         ])
     }
 
-    /// What we say of ourselves with every request of our own to a modern server.
-    pub fn modern_client_meta(&self) -> ClientMeta {
+    /// The client meta in every request of our own to a modern server.
+    pub(crate) fn modern_client_meta(&self) -> ClientMeta {
         ClientMeta { capabilities: self.capabilities.clone(), info: Some(self.client_info.clone()), log_level: None }
     }
 
-    /// Every server may have tools, whatever it says; the rest is asked for where it is announced.
+    /// Every server may have tools, whatever it declares; the rest is listed only if declared.
     fn asks_for(&self, kind: Kind, offer: &Offer) -> bool {
         kind == Kind::Tool || !self.tools_only && offer.has(kind.capability())
     }
@@ -176,7 +178,7 @@ impl Handshake {
         self.discover_with(connection, None).await
     }
 
-    /// The parameters of a modern request while it is not settled that the server is modern.
+    /// The parameters of a modern request while the server's lifecycle is unknown.
     fn modern_params(&self) -> Vec<u8> {
         let meta = reply::object([
             (meta::PROTOCOL_VERSION, reply::string(protocol::revision::SELF_CONTAINED_REVISION)),
@@ -188,12 +190,12 @@ impl Handshake {
 
     async fn discover_with(&self, connection: &Connection, params: Option<Vec<u8>>) -> Result<HandshakeResult, Cause> {
         let mut answer = send_request(connection, "server/discover", params.as_deref()).await?;
-        // One that refuses our revision and names it among those it speaks may have been asked too early.
+        // A server that refuses our revision but lists it as supported may have been asked too early.
         if answer.outcome.is_err_and(|error| asks_for_retry_with_modern(&answer.line, error)) {
             answer = send_request(connection, "server/discover", params.as_deref()).await?;
         }
         let result = object(&answer, "server/discover", connection.limits())?;
-        // Some legacy servers answer whatever they do not know with an empty object.
+        // Some legacy servers respond to unknown methods with an empty object.
         if params.is_some() && !names_modern(&answer.line, result, "supportedVersions") {
             let problem = format!("no `supportedVersions` with `{}`", protocol::revision::SELF_CONTAINED_REVISION);
             return Err(Cause::Nonsense { method: "server/discover", problem });
@@ -204,7 +206,7 @@ impl Handshake {
         })
     }
 
-    /// Lists anew whatever the server says has changed; a modern server is asked to say so.
+    /// Lists again whatever the server reports as changed; a modern server needs a listen stream for that.
     pub async fn follow_changes<T: Future<Output = ()>>(
         &self,
         connection: &Arc<Connection>,
@@ -235,7 +237,7 @@ impl Handshake {
         loop {
             let asked_again_after = Instant::now();
             let ChangeSet { kinds, server_offer } = connection.changed().await;
-            // A server that never stops saying so is heard less and less often.
+            // A server that reports changes without end is listed less and less often.
             let is_restless = asked_again_after.elapsed() < pause;
             pause = if is_restless { (pause * 2).min(MAX_RELIST_INTERVAL) } else { MIN_RELIST_INTERVAL };
             if let Some(Offer { capabilities, info, instructions, .. }) = server_offer {
@@ -249,13 +251,13 @@ impl Handshake {
                 match timeout(self.start_timeout, list(connection, kind)).await {
                     Ok(Ok(listing)) => listing.put_into(&mut offer, kind, connection),
                     Ok(Err(cause)) => {
-                        tracing::warn!(%server, %cause, "could not list what has changed");
+                        tracing::warn!(%server, %cause, "failed to list what has changed");
                         if matches!(cause, Cause::TooMuch { .. }) {
-                            offer.set_notices(kind, vec![format!("the list before it still counts: {cause}")]);
+                            offer.set_notices(kind, vec![format!("the previous list stays in use: {cause}")]);
                         }
                     }
                     Err(_) => {
-                        tracing::warn!(%server, method = kind.list_method(), "did not list what has changed in time");
+                        tracing::warn!(%server, method = kind.list_method(), "listing what has changed timed out");
                     }
                 }
             }
@@ -265,7 +267,7 @@ impl Handshake {
     }
 }
 
-/// What a server says of itself.
+/// The result of a handshake.
 #[derive(Debug)]
 pub struct HandshakeResult {
     /// What it offers, without its lists.
@@ -280,7 +282,7 @@ pub fn read_initialize_result(line: Bytes, limits: &ServerLimits) -> Result<Hand
         Ok(Envelope { kind: MessageKind::Response { outcome, .. }, .. }) => {
             initialized(&Response { line, outcome }, limits)
         }
-        _ => Err(Cause::Nonsense { method: "initialize", problem: "something that is no answer".to_owned() }),
+        _ => Err(Cause::Nonsense { method: "initialize", problem: "something that is not a response".to_owned() }),
     }
 }
 
@@ -297,12 +299,12 @@ fn object(answer: &Response, method: &'static str, limits: &ServerLimits) -> Res
     checked.map_err(|over| Cause::TooMuch { method, over })?;
     let result = answer.outcome.map_err(|error| refused(method, error.of(&answer.line)))?;
     if answer.line[result.start] != b'{' {
-        return Err(Cause::Nonsense { method, problem: "something that is no object".to_owned() });
+        return Err(Cause::Nonsense { method, problem: "something that is not an object".to_owned() });
     }
     Ok(result)
 }
 
-/// What a server says of itself. Clients are shown it, and we look at it often, so it must not be of any size.
+/// The server's description of itself. It is sent to clients and read often, so its size is limited.
 fn offer(
     lifecycle: Lifecycle,
     line: &Bytes,
@@ -320,7 +322,7 @@ fn offer(
     if let Some(capabilities) = taken("capabilities")? {
         offer.capabilities = capabilities;
     }
-    // A modern server tells who it is in `_meta`.
+    // A modern server sends its info in `_meta`.
     let in_meta = || member(line, member(line, result, "_meta")?, meta::SERVER_INFO).filter(is_object);
     let info = match taken("serverInfo")? {
         Some(info) => Some(info),
@@ -339,11 +341,11 @@ fn offer(
 }
 
 impl Listing {
-    /// Tells what was wrong with the list unless that is known already, and makes it part of what the server offers.
+    /// Logs the findings of the list unless they are known already, and adds the list to the offer.
     fn put_into(self, offer: &mut Offer, kind: Kind, connection: &Connection) {
         let server = connection.server();
         for notice in self.notices.iter().filter(|notice| !offer.notices(kind).contains(notice)) {
-            tracing::warn!(%server, "clients would refuse a whole list for what this server lists; {notice}");
+            tracing::warn!(%server, "clients would reject the whole list because of items of this server; {notice}");
         }
         offer.set_items(kind, self.items, self.hints);
         let mut notices = self.notices;
@@ -351,8 +353,8 @@ impl Listing {
             && let left_out @ 1.. = offer.templates().left_out()
         {
             let notice = format!(
-                "{left_out} resource templates are listed but not compared with URIs: the others take all the room that one \
-                 server has"
+                "{left_out} resource templates are listed but not matched against URIs: the others use up the limit of \
+                 the server"
             );
             if !offer.notices(kind).contains(&notice) {
                 tracing::warn!(%server, "{notice}");
@@ -363,7 +365,7 @@ impl Listing {
     }
 }
 
-/// Asks for every page of one of the server's lists.
+/// Requests every page of one of the server's lists.
 async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
     let method = kind.list_method();
     let nonsense = |problem: String| Cause::Nonsense { method, problem };
@@ -376,13 +378,13 @@ async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
         let answer = send_request(connection, method, params.as_deref()).await?;
         let result = match answer.outcome {
             Ok(result) => result,
-            // Servers that offer only other things need not know the method at all.
+            // Servers without such items need not know the method at all.
             Err(error) if reader.is_empty() && is_unknown_method(error.of(&answer.line)) => {
                 return Ok(Listing { items: Vec::new(), hints: Hints::NONE, notices: Vec::new() });
             }
             Err(error) => return Err(refused(method, error.of(&answer.line))),
         };
-        // All of the page counts, for its items keep it in memory.
+        // The whole page counts, because its items keep it in memory.
         bytes.add(answer.line.len()).map_err(too_much)?;
         let read = reader.read_page(answer.line, result).await.ok_or(Cause::ClosedOutput)?;
         reader = read.0;
@@ -400,14 +402,14 @@ async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
             )));
         }
         if !cursors.insert(hash(&cursor)) {
-            return Err(nonsense("the same cursor again and again".to_owned()));
+            return Err(nonsense("the same cursor repeatedly".to_owned()));
         }
         params = Some(reply::object([("cursor", cursor.to_vec())]));
     }
     Err(too_much(limits.over(Limit::Pages, "the list has")))
 }
 
-/// A cursor in few bytes, to know it again.
+/// A short fingerprint of a cursor, to detect repetition.
 fn hash(cursor: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     cursor.hash(&mut hasher);
@@ -415,8 +417,8 @@ fn hash(cursor: &[u8]) -> u64 {
 }
 
 async fn send_request(connection: &Connection, method: &'static str, params: Option<&[u8]>) -> Result<Response, Cause> {
-    connection.ask_within_limits(method, params).await.map_err(|none| match none {
-        // Whoever ended the connection knows why.
+    connection.request_within_limits(method, params).await.map_err(|none| match none {
+        // The code that ended the connection knows the cause.
         NoResponse::Ended => Cause::ClosedOutput,
         NoResponse::TooLong(over) => Cause::TooMuch { method, over },
     })
@@ -430,7 +432,7 @@ fn refused(method: &'static str, error: &[u8]) -> Cause {
     Cause::Refused { method, error }
 }
 
-/// Whether an error says that our revision is not spoken, and names it among those that are.
+/// Whether an error reports our revision as unsupported, but lists it as supported.
 fn asks_for_retry_with_modern(line: &[u8], error: Span) -> bool {
     let expected = code::UNSUPPORTED_VERSION.to_string();
     let is_refusal = member(line, error, "code").is_some_and(|code| code.of(line) == expected.as_bytes());
@@ -455,7 +457,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_of_itself_has_a_limit() {
+    fn instructions_and_server_info_are_limited() {
         let initialize_result = |capabilities: &str, info: &str| {
             let result =
                 format!(r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"serverInfo":{info}}}"#);

@@ -1,4 +1,4 @@
-//! Which process holds a port or a file, as far as `/proc` tells. Where there is no `/proc`, nothing is known.
+//! Which process holds a port or a file, according to `/proc`. Without `/proc`, nothing is known.
 
 use std::fmt;
 use std::fs;
@@ -14,17 +14,17 @@ const MAX_COMMAND_CHARS: usize = 200;
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
 
-/// Who holds something.
+/// The holder of a port or file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
     /// This process.
     Process(u32),
-    /// A process of this user, which we may not look into.
+    /// A process of this user, whose details we may not read.
     ProcessOfUser(u32),
 }
 
 impl Holder {
-    /// Who listens at `address`. A socket for all addresses counts, and so does any if `address` means all of them.
+    /// The process that listens at `address`. A wildcard socket counts, and so does any if `address` is a wildcard.
     pub fn of_port(address: SocketAddr) -> Option<Self> {
         let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
         let sockets = tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(Socket::read);
@@ -48,7 +48,7 @@ impl Holder {
     }
 }
 
-/// A process by its number and, where that can be read, its command line without secrets.
+/// A process by its id and, where that can be read, its command line without secrets.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,7 +61,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The command line of a process, to be shown on one line.
+/// The command line of a process, on one line.
 fn command_line(pid: u32) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = bytes.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
@@ -78,19 +78,19 @@ fn command_line(pid: u32) -> Option<String> {
     Some(line.chars().take(MAX_COMMAND_CHARS).chain(['…']).collect())
 }
 
-/// All processes there are.
+/// All processes.
 fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Whether something holds for a descriptor of a process. Of processes that we may not look into, for none.
+/// Whether `holds` is true for a descriptor of a process. False for processes whose descriptors we may not read.
 fn any_descriptor(pid: u32, holds: impl Fn(&Path) -> bool) -> bool {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     descriptors.map(|descriptor| descriptor.path()).any(|descriptor| holds(&descriptor))
 }
 
-/// A listening socket, as a line of `/proc/net/tcp` or `/proc/net/tcp6` has it.
+/// A listening socket: a line of `/proc/net/tcp` or `/proc/net/tcp6`.
 #[derive(Debug, PartialEq, Eq)]
 struct Socket {
     address: SocketAddr,

@@ -1,7 +1,7 @@
-//! What a program that we start inherits from this process besides its streams, and nothing else.
+//! Sets exactly what a started program inherits from this process besides its streams.
 //!
-//! Limits and open descriptors are inherited as they are at the moment of the start, and `posix_spawn`, the fast way to
-//! start a program, runs no code of ours in between. So they are set for that moment, one start at a time.
+//! Limits and open descriptors are inherited as they are at the moment of the start, and `posix_spawn`, the fast
+//! system call for it, runs no code of ours in between. So they are set for that moment, one start at a time.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -19,8 +19,8 @@ static STARTING: Mutex<()> = Mutex::new(());
 /// The limit of open files as we found it, if we raised it.
 static OPEN_FILES: OnceLock<Rlimit> = OnceLock::new();
 
-/// The limit may be lowered for the length of a start only while so many descriptors are free below it, because other
-/// threads may open some meanwhile.
+/// The limit may be lowered during a start only while this many descriptors are free below it, because other threads
+/// may open some meanwhile.
 const FREE_DESCRIPTORS: u64 = 256;
 
 /// What one program inherits.
@@ -30,8 +30,8 @@ pub(crate) struct Inherited<'a> {
     pub(crate) tag: Option<Tag>,
 }
 
-/// Lets this process open up to `wanted` files, as far as the hard limit allows. Programs that we start keep the limit
-/// that there was.
+/// Raises the limit of open files of this process to `wanted`, as far as the hard limit allows. Programs that we start
+/// keep the original limit.
 pub fn raise_open_files(wanted: u64) -> io::Result<()> {
     let found = getrlimit(Resource::Nofile);
     let wanted = found.maximum.map_or(wanted, |maximum| maximum.min(wanted));
@@ -44,7 +44,7 @@ pub fn raise_open_files(wanted: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `spawn` while what the program is to inherit is in place; `process_of` is the number of what it started.
+/// Runs `spawn` while what the program inherits is in place; `process_of` returns the id of the started process.
 pub(crate) fn spawn_with<C>(
     inherited: &Inherited<'_>,
     spawn: impl FnOnce() -> io::Result<C>,
@@ -54,7 +54,7 @@ pub(crate) fn spawn_with<C>(
     let _tag = inherited.tag.map(|tag| Lowered::new(Resource::Locks, tag.value()));
     let _read_end = inherited.read_end.map(|read_end| Inheritable::new(read_end.as_fd()));
     let open_files = OPEN_FILES.get();
-    // Descriptors are numbered from below, so a new one shows how many are taken.
+    // Descriptors are numbered from below, so a new one shows how many are in use.
     let taken = inherited.read_end.map(|read_end| u64::from(read_end.as_fd().as_raw_fd().unsigned_abs()));
     let lowered = open_files.and_then(|found| {
         let current = found.current?;
@@ -66,12 +66,12 @@ pub(crate) fn spawn_with<C>(
         && let Some(process) = process_of(&child)
         && let Err(error) = prlimit(Some(process), Resource::Nofile, found)
     {
-        tracing::debug!(%error, "a program keeps our limit of open files");
+        tracing::debug!(%error, "a program inherits our limit of open files");
     }
     Ok(child)
 }
 
-/// A soft limit of ours that is lower for a while.
+/// A soft limit of ours that is lowered temporarily.
 struct Lowered {
     resource: Resource,
     before: Rlimit,
@@ -82,7 +82,7 @@ impl Lowered {
         let before = getrlimit(resource);
         let is_lower = before.maximum.is_none_or(|maximum| current <= maximum);
         if is_lower && let Err(error) = setrlimit(resource, Rlimit { current: Some(current), ..before }) {
-            tracing::debug!(?resource, %error, "could not lower a limit for a program");
+            tracing::debug!(?resource, %error, "failed to lower a limit for a program");
         }
         Self { resource, before }
     }
@@ -91,12 +91,12 @@ impl Lowered {
 impl Drop for Lowered {
     fn drop(&mut self) {
         if let Err(error) = setrlimit(self.resource, self.before) {
-            tracing::warn!(resource = ?self.resource, %error, "could not restore a limit");
+            tracing::warn!(resource = ?self.resource, %error, "failed to restore a limit");
         }
     }
 }
 
-/// A descriptor that is inherited for a while.
+/// A descriptor that is inheritable temporarily.
 struct Inheritable<'a>(BorrowedFd<'a>);
 
 impl<'a> Inheritable<'a> {

@@ -1,69 +1,76 @@
-//! One server behind us: its process, its pipes, its ids and its end.
+//! One upstream server: its process, its pipes, its request ids and its shutdown.
 //!
 //! # Layout
-//! - [`server`]: the life of a server, however it is reached
-//! - `child`: a server that we start, read top-down: start → initialize → list → serve → stop
-//! - [`handshake`]: asking a server who it is and what it offers
-//! - `notices`: what was wrong with the entries of its lists, each reason once
-//! - [`connection`]: requests on their way, each under an id of ours, and where its answer goes
-//! - [`response_handler`]: who made requests, and what reaches them besides the answer
-//! - `open`: the table of open requests, and whose question it is when the server asks something
-//! - [`liveness`]: process_info that nobody is there any more
-//! - `listen_stream`: hearing what changes at a modern server; `changes`: what was heard
-//! - `numbers`: the ids of ours
-//! - [`transport`]: the way to a server: a pipe, or messages to be sent over HTTP
-//! - [`outbox`]: bytes on their way out: written at once if the receiver takes them, else queued within bounds
+//! - `server`: what the run of every server has in common, whatever its transport
+//! - [`stdio_server`]: a server over pipes, read top-down: start → initialize → list → serve → stop
+//! - `child`: a server that we start as a process
+//! - `handshake`: the handshake and the listing of items
+//! - `list_reader`: reads the pages of a list; `list_findings`: what was wrong with their entries, each reason once
+//! - `connection`: requests to the server, each under an id of ours, and the routing of its responses
+//! - `response_handler`: the interface of requesters: responses, notifications and server requests
+//! - `pending`: the table of pending requests, and the owner of a server request
+//! - `liveness`: signs that a server has disconnected
+//! - `listen_stream`: receives the changes of a modern server; `changes`: what was reported
+//! - `request_id`: our request ids
+//! - [`transport`]: the transport to a server: a pipe, or a queue of HTTP messages
+//! - `outbox`: outgoing bytes: written at once if the receiver accepts them, else queued within bounds
 //! - [`stream`]: the two ends of a pipe or socket
-//! - [`process`]: the only place that starts and ends programs
-//! - [`limits`]: what one server, and all together, may make us hold
-//! - [`instance_mark`]: the mark every process of ours carries, and how to find all that carry it
-//! - [`loop_detector`]: which aggregators our requests come from, so that none becomes a server of itself
-//! - [`watchdog`]: the process that outlives us by a moment to clear up if we are killed
+//! - [`process`]: the only module that starts and ends programs
+//! - `process_info`: the process and stderr of a server
+//! - `usage`: the CPU time and memory of a process and its descendants
+//! - `limits`: limits on what one server, and all together, may make us store
+//! - `process_mark`: the mark every process of ours carries, and how to find all that carry it
+//! - [`loop_detection`]: which aggregators our requests come from, so that none becomes a server of itself
+//! - [`watchdog`]: the process that cleans up if we are killed
 //! - `exit_pipe`: how the kernel kills servers when the watchdog is killed with us
-//! - [`inherited`]: the limits and descriptors that a program inherits from us
-//! - [`stderr`]: the last words of a server
-//! - [`container`]: the container a server may live in
-//! - [`holder`]: which process holds a port or a file
-//! - [`failure`]: how a server or a call failed, in words
+//! - `inherited`: the limits and descriptors that a program inherits from us
+//! - [`stderr`]: the last stderr lines of a server
+//! - `container`: the container a server may run in
+//! - `holder`: which process holds a port or a file
+//! - `failure`: how a server or a call failed, as text
 
 mod changes;
 mod child;
-pub mod connection;
-pub mod container;
+mod connection;
+mod container;
 mod exit_pipe;
-pub mod failure;
-pub mod handshake;
-pub mod holder;
-pub mod inherited;
-pub mod limits;
+mod failure;
+mod handshake;
+mod holder;
+mod inherited;
+mod limits;
 mod list_findings;
 mod list_reader;
 mod listen_stream;
-pub mod liveness;
+mod liveness;
 pub mod loop_detection;
-pub mod outbox;
+mod outbox;
 mod pending;
 pub mod process;
 mod process_info;
-pub mod process_mark;
+mod process_mark;
 mod request_id;
-pub mod response_handler;
-pub mod server;
+mod response_handler;
+mod server;
 pub mod stderr;
+pub mod stdio_server;
 pub mod stream;
 pub mod transport;
 pub mod usage;
 pub mod watchdog;
 
-pub use connection::{Connection, Request};
+pub use connection::{Connection, ConnectionContext, IncomingMessage, Request, Response};
 pub use container::{ContainerHandle, ContainerInfo, Usage};
-pub use failure::{CallError, Ending, Phase, Report};
-pub use handshake::Handshake;
+pub use failure::{CallError, Cause, Ending, Phase, RemoteFailure, Report, Unreadable};
+pub use handshake::{Handshake, read_initialize_result};
 pub use holder::Holder;
+pub use inherited::raise_open_files;
 pub use limits::{Limit, OverLimit, ServerLimits};
 pub use outbox::Outbox;
 pub use process_info::ProcessInfo;
-pub use response_handler::{Notification, Requester, ResponseHandler, ServerRequest, ServerResponse};
+pub use process_mark::{INSTANCE_MARK_VARIABLE, InstanceMark};
+pub use response_handler::{Notification, Requester, ResponseFilter, ResponseHandler, ServerRequest, ServerResponse};
 pub use server::{
-    Connector, ConnectorTask, Probe, ProbeResult, Stop, Upstream, UpstreamObserver, tell_changed, tell_running,
+    Connector, ConnectorTask, Probe, ProbeResult, Stop, Upstream, UpstreamObserver, beside_calls, is_large,
+    report_ended, report_offer_changed, report_running,
 };

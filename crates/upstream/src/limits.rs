@@ -1,7 +1,8 @@
-//! What one server, and all servers together, may make us hold in memory: what they list, notify, ask and answer.
+//! Limits on what one server, and all servers together, may make us hold in memory: lists, notifications, requests,
+//! responses.
 //!
 //! Every limit has a setting of the service and an environment variable of the programs that serve over stdio. A limit
-//! is looked up when it is needed, so a changed setting counts at once.
+//! is read when it is needed, so a changed setting takes effect at once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use catalog::Kind;
 
-/// Messages below this size are not counted one by one: a pipe or a stream has at most one of them under way.
-pub const LARGE_MESSAGE: usize = 256 << 10;
+/// Messages below this size are not counted individually: a pipe or a stream has at most one of them in transit.
+pub(crate) const LARGE_MESSAGE: usize = 256 << 10;
 
 /// The unit of all limits but the number of pages.
 const KB: usize = 1 << 10;
@@ -83,7 +84,7 @@ impl Limit {
         format!("MCP_AGGREGATOR_{}", self.setting().to_ascii_uppercase())
     }
 
-    /// What holds where nothing else is set, as it is written in a setting.
+    /// The default, as it is written in a setting.
     pub const fn default_value(self) -> u32 {
         match self {
             Self::Handshake | Self::AllInstructions => 1 << 10,
@@ -97,7 +98,7 @@ impl Limit {
         }
     }
 
-    /// The least and the most that can be set.
+    /// The minimum and maximum of a setting.
     pub const fn range(self) -> (u32, u32) {
         match self {
             Self::Pages => (1, 1_000_000),
@@ -106,7 +107,7 @@ impl Limit {
         }
     }
 
-    /// What one of its unit is worth: a kB, or a page.
+    /// The unit of the setting: a kB, or a page.
     const fn unit(self) -> usize {
         match self {
             Self::Pages => 1,
@@ -150,7 +151,7 @@ impl fmt::Display for OverLimit {
 
 impl std::error::Error for OverLimit {}
 
-/// So much of what a limit counts, for people.
+/// An amount in the unit of its limit, for people.
 struct Amount(Limit, usize);
 
 impl fmt::Display for Amount {
@@ -163,7 +164,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// The limits as they are now, and what counts towards those that are about all servers.
+/// The current limits, and the usage that counts towards those of all servers.
 #[derive(Debug)]
 pub struct ServerLimits {
     /// In bytes or pages, in the order of [`Limit::ALL`].
@@ -193,13 +194,13 @@ impl ServerLimits {
         Self::new(ChangedBy::Setting)
     }
 
-    /// What the environment says, and the defaults for the rest.
+    /// The limits from the environment, and the defaults for the rest.
     pub fn from_environment() -> Result<Arc<Self>, String> {
         let limits = Self::new(ChangedBy::Variable);
         for limit in Limit::ALL {
             let name = limit.variable();
             let Some(text) = std::env::var_os(&name) else { continue };
-            // What is no UTF-8 is no number either.
+            // Text that is not UTF-8 is no number either.
             let text = text.to_string_lossy();
             let (least, most) = limit.range();
             let value = text.trim().parse().ok().filter(|value| (least..=most).contains(value));
@@ -210,7 +211,7 @@ impl ServerLimits {
         Ok(limits)
     }
 
-    /// The same limits for servers that are counted apart from these.
+    /// The same limits for servers that are counted separately.
     #[must_use]
     pub fn apart(&self) -> Arc<Self> {
         let most = Limit::ALL.map(|limit| AtomicUsize::new(self.most(limit)));
@@ -223,33 +224,33 @@ impl ServerLimits {
         })
     }
 
-    /// From now on this holds.
+    /// Sets a limit.
     pub fn set(&self, limit: Limit, value: u32) {
         self.most[limit as usize].store((value as usize).saturating_mul(limit.unit()), Ordering::Relaxed);
     }
 
-    /// What holds now, in bytes or pages.
+    /// The current value, in bytes or pages.
     pub fn most(&self, limit: Limit) -> usize {
         self.most[limit as usize].load(Ordering::Relaxed)
     }
 
-    /// Fails if there is more of something than there may be.
+    /// Fails if `amount` exceeds the limit.
     pub fn check(&self, limit: Limit, what: &'static str, amount: usize) -> Result<(), OverLimit> {
         if amount > self.most(limit) { Err(self.over(limit, what)) } else { Ok(()) }
     }
 
-    /// That a limit is exceeded.
+    /// The error for an exceeded limit.
     pub(crate) fn over(&self, limit: Limit, what: &'static str) -> OverLimit {
         OverLimit { what, limit, most: self.most(limit), by: self.by }
     }
 
-    /// The most that a server can send although no client waits for a result of it.
+    /// The largest message that a server can send while no client waits for a result.
     pub(crate) fn most_unasked(&self) -> usize {
         let limits = [Limit::Handshake, Limit::Catalog, Limit::Notification, Limit::Requests];
         limits.map(|limit| self.most(limit)).into_iter().max().unwrap_or_default().min(self.most(Limit::Message))
     }
 
-    /// A server at this place offers something that it did not list just now, or nothing (0 bytes).
+    /// Counts the offer of a server that was not listed just now, or nothing (0 bytes).
     pub fn note_offer(&self, server: usize, bytes: impl FnOnce() -> usize) {
         let mut catalogs = self.catalogs();
         if catalogs.contains_key(&server) {
@@ -261,12 +262,12 @@ impl ServerLimits {
         }
     }
 
-    /// The server at this place offers nothing any more.
+    /// Forgets the offer of a server.
     pub fn forget_offer(&self, server: usize) {
         self.catalogs().remove(&server);
     }
 
-    /// The server at this place has instructions of so many bytes. Counts until something else is noted.
+    /// Counts the instructions of a server. They count until something else is recorded.
     pub(crate) fn add_instructions(&self, server: usize, bytes: usize) -> Result<(), OverLimit> {
         let mut known = self.instructions.lock().unwrap_or_else(PoisonError::into_inner);
         let others: usize = known.iter().filter(|(other, _)| **other != server).map(|(_, bytes)| bytes).sum();
@@ -275,7 +276,7 @@ impl ServerLimits {
         Ok(())
     }
 
-    /// The server at this place is known with instructions of so many bytes.
+    /// Records the size of a server's known instructions.
     pub fn note_instructions(&self, server: usize, bytes: usize) {
         let mut known = self.instructions.lock().unwrap_or_else(PoisonError::into_inner);
         match bytes {
@@ -305,7 +306,7 @@ impl<'l> ListBytes<'l> {
         Self { limits, server, kind, before, bytes: 0, is_complete: false }
     }
 
-    /// One more page has come.
+    /// Counts one more page.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), OverLimit> {
         self.bytes += bytes;
         let mut catalogs = self.limits.catalogs();
@@ -352,9 +353,9 @@ impl Undelivered {
     }
 }
 
-/// Room for one message that is being read.
+/// Memory reserved for one message that is being read.
 #[derive(Debug)]
-pub struct Room {
+pub(crate) struct Room {
     undelivered: Arc<Undelivered>,
     bytes: usize,
 }
@@ -364,7 +365,7 @@ impl Room {
         Self { undelivered: Arc::clone(undelivered), bytes: 0 }
     }
 
-    /// The message is so long by now.
+    /// Grows the reservation to the current length of the message.
     pub(crate) fn grow(&mut self, bytes: usize, most: Limit, most_bytes: usize) -> Result<(), OverLimit> {
         let limits = &self.undelivered.limits;
         if bytes > most_bytes {
@@ -374,11 +375,11 @@ impl Room {
         let own = self.undelivered.bytes.fetch_add(more, Ordering::Relaxed) + more;
         let all = limits.undelivered.fetch_add(more, Ordering::Relaxed) + more;
         self.bytes += more;
-        limits.check(Limit::Undelivered, "with it, what this server sent and nobody has read yet is", own)?;
-        limits.check(Limit::AllUndelivered, "with it, what all servers sent and nobody has read yet is", all)
+        limits.check(Limit::Undelivered, "with it, the unread messages of this server are", own)?;
+        limits.check(Limit::AllUndelivered, "with it, the unread messages of all servers are", all)
     }
 
-    /// The message, which counts as long as anybody holds a part of it.
+    /// The message, which counts until all parts of it are dropped.
     pub(crate) fn hold(self, message: Bytes) -> Bytes {
         Bytes::from_owner(Held { message, _room: self })
     }

@@ -2,7 +2,7 @@
 
 use catalog::Kind;
 
-/// Names are shown of so many entries.
+/// How many entries are named.
 const NAMED: usize = 3;
 /// Characters of a name that are shown.
 const MAX_SHOWN_NAME_CHARS: usize = 80;
@@ -19,12 +19,12 @@ struct Finding {
     names: Vec<String>,
 }
 
-/// What became of an entry.
+/// What was done with an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Clients are not shown it.
+    /// Clients do not see it.
     Omitted,
-    /// Clients are shown it without what they would refuse, or with what was missing.
+    /// Clients see it without what they would refuse, or with what was missing.
     Repaired,
 }
 
@@ -47,7 +47,7 @@ impl ListFindings {
     }
 }
 
-/// A name may be of any length.
+/// Truncates a name, which may be of any length.
 fn shortened(name: &str) -> String {
     match name.char_indices().nth(MAX_SHOWN_NAME_CHARS) {
         Some((end, _)) => format!("{}…", &name[..end]),
@@ -59,7 +59,7 @@ impl Finding {
     fn line(&self, kind: Kind) -> String {
         let action = match self.action {
             Action::Omitted => "left out",
-            Action::Repaired => "mended",
+            Action::Repaired => "repaired",
         };
         let plural = if self.count == 1 { "" } else { "s" };
         let mut line = format!("{action} {} {}{plural}: {}", self.count, kind.noun(), self.flaw);
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(
             notices.into_lines(Kind::Tool),
             [
-                "mended 4 tools: `title` is no text (a, b, c, …)",
+                "repaired 4 tools: `title` is no text (a, b, c, …)",
                 "left out 1 tool: `title` is no text (e)",
                 "left out 1 tool: no usable name",
             ]

@@ -1,7 +1,7 @@
-//! Reads the pages of one of a server's lists: each definition is checked, repaired or left out, and remembered once.
+//! Reads the pages of one of a server's lists: each definition is checked, repaired or left out, and stored once.
 //!
-//! Pages of ordinary size are read where they arrive. A large one is read on a thread of its own, so that no call of
-//! another server waits for it; the next page is asked for when it is done, so the order stays.
+//! Pages of ordinary size are read where they arrive. A large one is read on a separate thread, so that no call of
+//! another server waits for it; the next page is requested when it is done, so the order is kept.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use protocol::scan::Span;
 
 use crate::list_findings::{Action, ListFindings};
 
-/// Larger pages are read on a thread of their own. Reading this much takes about a millisecond.
+/// Larger pages are read on a separate thread. Reading this much takes about a millisecond.
 const READ_IN_PLACE: usize = 64 * 1024;
 
 /// One of a server's lists, complete.
@@ -26,7 +26,7 @@ pub(crate) struct Listing {
 /// The result has no array of that kind.
 pub(crate) struct NoList;
 
-/// What a page says beside its definitions.
+/// The rest of a page besides its definitions.
 pub(crate) struct PageEnd {
     /// How many definitions it has, usable or not.
     pub(crate) entries: usize,
@@ -51,7 +51,7 @@ impl ListReader {
         self.items.is_empty()
     }
 
-    /// Reads one page: the reader with it, and how the page ends. `None` if the program is stopping.
+    /// Reads one page: returns the reader with it, and the end of the page. `None` if the program is stopping.
     pub(crate) async fn read_page(mut self, line: Bytes, result: Span) -> Option<(Self, Result<PageEnd, NoList>)> {
         let is_large = line.len() > READ_IN_PLACE;
         let read = move || {
@@ -63,7 +63,7 @@ impl ListReader {
         }
         match tokio::task::spawn_blocking(read).await {
             Ok(read) => Some(read),
-            // A defect of ours ends this server's task, as if the page had been read there.
+            // A panic ends this server's task, as if the page had been read there.
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => None,
         }
@@ -79,14 +79,14 @@ impl ListReader {
         self.hints = Some(self.hints.map_or(here, |before| before.and(here)));
         for item in page.items {
             if !self.ids.insert(item.id.clone()) {
-                self.notices.note(Action::Omitted, "a second one of the same name", Some(&item.id));
+                self.notices.note(Action::Omitted, "a duplicate name", Some(&item.id));
                 continue;
             }
             let name = item.id.clone();
-            // One server's mistake would take what all others offer away from strict clients.
+            // One server's mistake would make strict clients reject the whole merged list.
             let (item, flaws) = item.repaired(self.kind);
-            let deed = if item.is_some() { Action::Repaired } else { Action::Omitted };
-            flaws.iter().for_each(|flaw| self.notices.note(deed, flaw, Some(&name)));
+            let operation = if item.is_some() { Action::Repaired } else { Action::Omitted };
+            flaws.iter().for_each(|flaw| self.notices.note(operation, flaw, Some(&name)));
             self.items.extend(item);
         }
         Ok(PageEnd { entries, next_cursor: page.next_cursor })
@@ -115,7 +115,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             for (count, is_large) in [(10, false), (10_000, true)] {
-                // The only other thread has something else to do until it is told, so nothing can be read there yet.
+                // The only other thread is blocked until it is released, so nothing can be read there yet.
                 let (go_on, wait) = std::sync::mpsc::channel::<()>();
                 let occupied = tokio::task::spawn_blocking(move || wait.recv());
                 let line = page(count);

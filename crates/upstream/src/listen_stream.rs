@@ -1,7 +1,7 @@
-//! Hearing what changes at a modern server: one stream of news, kept open, for all who want to know.
+//! Receives the changes of a modern server: one listen stream, kept open, for all subscribers.
 //!
-//! A modern server tells nothing unless it is asked to with `subscriptions/listen`, and what it is asked for cannot be
-//! changed later. So a changed wish opens a new stream before the old one is given up.
+//! A modern server sends no changes unless it receives `subscriptions/listen`, whose filter cannot be changed later.
+//! So a changed filter opens a new stream before the old one is cancelled.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -18,24 +18,24 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::connection::{Connection, Response};
 use crate::request_id::parse_request_id;
 
-/// How long a server may take to say that it will tell us.
+/// How long a server may take to acknowledge a stream.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait before a stream that ended is opened again, at first and at most.
+/// The delay before a stream that ended is opened again, at first and at most.
 const MIN_REOPEN_DELAY: Duration = Duration::from_millis(200);
 const MAX_REOPEN_DELAY: Duration = Duration::from_secs(30);
-/// A stream that was open for this long was not ended at once.
+/// A stream that was open for this long did not end at once.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// So often in a row no stream can be opened before it is given up.
+/// After this many failed attempts in a row no stream is opened any more.
 const MAX_OPEN_FAILURES: usize = 10;
 
-/// What is to be heard, and how far that has come.
+/// The wanted filter, and the state of the stream.
 #[derive(Debug)]
 pub(crate) struct ListenStream {
     uris: Mutex<BTreeSet<String>>,
     changed: Notify,
     /// The number of the stream that was last acknowledged.
     acknowledged: watch::Sender<u64>,
-    /// What the server tells us about now; nothing, if it never will.
+    /// The URIs that the server acknowledged; `None` if it never will.
     acknowledged_uris: watch::Sender<Option<BTreeSet<String>>>,
 }
 
@@ -51,7 +51,7 @@ impl Default for ListenStream {
 }
 
 impl ListenStream {
-    /// The server will tell us.
+    /// Records the server's acknowledgement.
     pub(crate) fn acknowledged(&self, tag: Option<Span>, line: &Bytes) {
         if let Some(number) = tag.and_then(|tag| parse_request_id(tag.of(line))) {
             self.acknowledged.send_replace(number);
@@ -64,9 +64,9 @@ impl ListenStream {
 }
 
 impl Connection {
-    /// Hears of changes of the resource at `uri`, at a modern server, from the moment this returns.
+    /// Subscribes to the resource at `uri` of a modern server; its changes are received from the moment this returns.
     ///
-    /// Within reason: a server that does not say that it will tell us is not waited for long.
+    /// The wait is limited: a server that does not acknowledge is not waited for long.
     pub async fn listen_for(&self, uri: &str) {
         if self.listen_stream.lock().insert(uri.to_owned()) {
             self.listen_stream.changed.notify_one();
@@ -75,18 +75,19 @@ impl Connection {
         let is_told = acknowledged_uris
             .wait_for(|acknowledged_uris| acknowledged_uris.as_ref().is_none_or(|uris| uris.contains(uri)));
         if timeout(ACKNOWLEDGE_TIMEOUT, is_told).await.is_err() {
-            tracing::warn!(server = %self.server(), uri, "server does not say whether it will tell of changes");
+            tracing::warn!(server = %self.server(), uri, "the server does not confirm the subscription to changes");
         }
     }
 
-    /// No longer.
+    /// Unsubscribes from the resource at `uri`.
     pub fn stop_listening_for(&self, uri: &str) {
         if self.listen_stream.lock().remove(uri) {
             self.listen_stream.changed.notify_one();
         }
     }
 
-    /// Keeps a stream of news open for as long as there is something to hear. Ends if the server has no such streams.
+    /// Keeps a listen stream open as long as there is something to subscribe to. Ends if the server supports no such
+    /// streams.
     pub(crate) async fn keep_listening(&self, offer: &Offer) {
         self.listen_while_it_lasts(offer).await;
         self.listen_stream.acknowledged_uris.send_replace(None);
@@ -110,7 +111,7 @@ impl Connection {
                     failures = 0;
                     let opened_at = Instant::now();
                     self.listen_stream.acknowledged_uris.send_replace(Some(filter.uris.into_iter().collect()));
-                    // Only now is the one before given up: what changes in between is told on either.
+                    // Only now is the previous stream cancelled: changes in between arrive on either.
                     let stream = current.insert(next);
                     tokio::select! {
                         _ = &mut stream.answer => {
@@ -119,18 +120,18 @@ impl Connection {
                         }
                         () = self.listen_stream.changed.notified() => continue,
                     }
-                    // One that ends its streams at once is not asked for the next one at once.
+                    // A server that ends its streams at once gets the next request only after a pause.
                     pause = if opened_at.elapsed() > STABLE_AFTER {
                         MIN_REOPEN_DELAY
                     } else {
                         (pause * 2).min(MAX_REOPEN_DELAY)
                     };
                     sleep(pause).await;
-                    // Nobody told us what changed while no stream was open.
+                    // Changes while no stream was open were not reported.
                     self.note_change(&Kind::ALL);
                 }
                 Opened::Never => return,
-                // One that refuses for its own reasons, such as our credentials, is left in peace.
+                // A server that keeps refusing, for example because of our credentials, is not tried again.
                 Opened::NotNow if failures == MAX_OPEN_FAILURES => return,
                 Opened::NotNow => {
                     failures += 1;
@@ -142,14 +143,14 @@ impl Connection {
     }
 
     async fn open_stream(&self, filter: &Filter) -> Opened<'_> {
-        let Some((number, answer)) = self.begin("subscriptions/listen", Some(&listen::request(filter))) else {
+        let Some((number, answer)) = self.begin_request("subscriptions/listen", Some(&listen::request(filter))) else {
             return Opened::Never;
         };
         let mut stream = Stream { connection: self, number, answer: Box::pin(answer) };
         let mut acknowledged = self.listen_stream.acknowledged.subscribe();
         tokio::select! {
             answer = &mut stream.answer => match answer {
-                // It does not know the method, or will not.
+                // It does not know the method, or refuses it.
                 Some(answer) if answer.outcome.is_err() => Opened::Never,
                 Some(_) | None => Opened::NotNow,
             },
@@ -167,7 +168,7 @@ enum Opened<'c> {
     Never,
 }
 
-/// An open stream of news. The server is told when it is no longer wanted.
+/// An open listen stream. The server is notified when it is no longer wanted.
 struct Stream<'c> {
     connection: &'c Connection,
     number: u64,
@@ -178,7 +179,7 @@ impl Drop for Stream<'_> {
     fn drop(&mut self) {
         if self.connection.is_open(self.number) {
             let params = reply::object([("requestId", self.number.to_string().into_bytes())]);
-            self.connection.tell("notifications/cancelled", Some(&params));
+            self.connection.notify("notifications/cancelled", Some(&params));
         }
     }
 }

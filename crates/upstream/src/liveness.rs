@@ -1,18 +1,18 @@
-//! Signs that nobody is there any more: whoever watches a server looks at it when there is one, and not only when it is
-//! time to.
+//! Signs that a server has disconnected: the supervisor checks the server when there is one, and not only at its
+//! interval.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// What has made somebody doubt that a server is still there.
+/// Counts the signs that a server has disconnected.
 #[derive(Debug, Default)]
 pub struct Liveness(watch::Sender<LivenessFailures>);
 
-/// How often there was reason to doubt, and how often of that nobody took a message at all.
+/// How many signs there were, and how many of them were failed connections.
 #[derive(Debug, Clone, Default)]
 pub struct LivenessFailures {
-    /// A message got no answer because the connection to the server broke off, or there was none.
+    /// A message got no response because the connection broke, or there was none.
     pub times: u64,
     /// There was no connection, so the server has certainly not seen the message.
     pub unreached: u64,
@@ -21,26 +21,26 @@ pub struct LivenessFailures {
 }
 
 impl Liveness {
-    /// The server was spoken to and broke off.
+    /// The connection broke after a message was sent.
     pub fn note_disconnected(&self, why: &str) {
         self.note(why, false);
     }
 
-    /// Nobody was there to be spoken to.
+    /// No connection could be made.
     pub fn note_unreachable(&self, why: &str) {
         self.note(why, true);
     }
 
-    /// What there was until now.
+    /// The signs so far.
     pub fn failures(&self) -> LivenessFailures {
         self.0.borrow().clone()
     }
 
-    /// Waits until there is more reason to doubt than so many times.
+    /// Waits until there are more signs than `times`.
     pub async fn failures_beyond(&self, times: u64) {
-        let mut news = self.0.subscribe();
+        let mut doubts = self.0.subscribe();
         // It cannot fail: we hold the sender ourselves.
-        drop(news.wait_for(|doubted| doubted.times > times).await);
+        drop(doubts.wait_for(|doubted| doubted.times > times).await);
     }
 
     fn note(&self, why: &str, is_unreached: bool) {

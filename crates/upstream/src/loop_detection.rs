@@ -1,10 +1,11 @@
-//! Which aggregators our requests come from, so that one that would be a server of itself, directly or by way of others, is
-//! recognised.
+//! Detects an aggregator that would be a server of itself, directly or through others, by the aggregators a request
+//! comes from.
 //!
-//! Every request to a server over HTTP carries a header with our name and the names of those who use us. Whoever finds its
-//! own name there refuses: the asker would be among its own servers. Those who use us are known from the same header in
-//! their requests, so the link that would close a loop is refused whichever comes last; if two are made at the same
-//! moment, the next request on one of them is refused instead. Messages are not touched.
+//! Every request to a server over HTTP carries a header with our name and the names of the aggregators that use us.
+//! One that finds its own name there refuses: the sender would be among its own servers. The aggregators that use us
+//! are known from the same header in their requests, so the connection that would close a loop is refused whichever
+//! comes last; if two are made at the same moment, the next request on one of them is refused instead. Messages are
+//! not changed.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,40 +15,40 @@ use std::time::{Duration, Instant};
 
 use crate::process_mark::InstanceMark;
 
-/// The header: names with a space between them, the sender's last. In a refusal, the name of who refuses.
+/// The header: names with a space between them, the sender's last. In a refusal, the name of the refusing aggregator.
 pub const HEADER: &str = "mcp-aggregator-lineage";
 
-/// Who was not heard of for so long does not use us any more. Aggregators look after their servers more often.
+/// A sender without requests for this long does not use us any more. Aggregators check their servers more often.
 const SENDER_LIFETIME: Duration = Duration::from_secs(300);
-/// More than this are no lineage.
+/// More names than this are no valid header.
 const MAX_ANCESTORS: usize = 64;
-/// And longer than this is no name.
+/// A longer name is not valid.
 const MAX_INSTANCE_NAME_BYTES: usize = 32;
 
-/// Who we are, and who uses us.
+/// Our name, and the aggregators that use us.
 #[derive(Debug)]
 pub struct LoopDetector {
     own: String,
-    /// Those who started us, outermost first.
+    /// The aggregators that started us, outermost first.
     above: Vec<String>,
-    /// The header as long as nobody was heard of, which is usual: every call to a server over HTTP has it.
+    /// The header without any sender, which is usual: every call to a server over HTTP has it.
     alone: String,
     is_alone: AtomicBool,
-    /// Those who were heard of, with the last time.
+    /// The known senders, with their last time.
     senders: Mutex<Vec<(String, Instant)>>,
 }
 
 /// A request came from ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loop {
-    /// At once.
+    /// Directly.
     Direct,
-    /// By way of others.
+    /// Through other aggregators.
     Through,
 }
 
 impl LoopDetector {
-    /// Of the process with this lineage. The names are made of the marks, and do not give them away.
+    /// For the process with this mark. The names are derived from the marks, and do not reveal them.
     pub fn new(instance_mark: &InstanceMark) -> Self {
         let (own, above) = instance_mark.processes();
         let (own, above) = (named(own), above.map(named).collect::<Vec<_>>());
@@ -55,7 +56,7 @@ impl LoopDetector {
         Self { own, above, alone, is_alone: AtomicBool::new(true), senders: Mutex::default() }
     }
 
-    /// What we are called.
+    /// Our name.
     pub fn name(&self) -> &str {
         &self.own
     }
@@ -72,7 +73,7 @@ impl LoopDetector {
         above.chain(senders).chain([self.own.as_str()]).collect::<Vec<_>>().join(" ").into()
     }
 
-    /// Takes note of who sent a request with this header, unless it comes from ourselves.
+    /// Records the senders in this header, unless the request comes from ourselves.
     pub fn note_sender(&self, value: &str) -> Result<(), Loop> {
         let names: Vec<_> = value.split(' ').filter(|name| is_name(name)).take(4 * MAX_ANCESTORS).collect();
         if names.last() == Some(&self.own.as_str()) {
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(b.note_sender(&a.value()), Ok(()));
         assert_eq!(c.note_sender(&b.value()), Ok(()));
         assert_eq!(a.note_sender(&c.value()), Err(Loop::Through));
-        // Two links that are made at once are found out with the next request.
+        // Two connections that are made at once are detected with the next request.
         let [a, b] = [4, 5].map(|process| loop_detector(process, None));
         let (first, second) = (a.value(), b.value());
         assert_eq!((b.note_sender(&first), a.note_sender(&second)), (Ok(()), Ok(())));

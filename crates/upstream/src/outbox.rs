@@ -1,8 +1,8 @@
-//! Bytes on their way out: written at once if the receiver takes them, else queued within bounds.
+//! Outgoing bytes: written at once if the receiver accepts them, else queued within bounds.
 //!
-//! The fast path is one lock and one write, on the task that has the message in hand: no other task wakes. Only when
-//! the receiver is slow does [`Outbox::drain`], a task of its own, take over, so that whoever sends to many receivers
-//! never waits for one. Small pieces are gathered into one buffer; large ones are queued as the shared bytes they are.
+//! The fast path is one lock and one write, on the task that has the message: no other task wakes. Only when the
+//! receiver is slow does [`Outbox::drain`], a separate task, take over, so that a task that sends to many receivers
+//! never waits for one. Small pieces are collected in one buffer; large ones are queued as shared bytes.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -14,26 +14,26 @@ use tokio::sync::Notify;
 
 use crate::stream::Sink;
 
-/// With more than this waiting, senders that can wait should.
+/// With more than this queued, senders that can wait should.
 const HIGH_WATER_BYTES: usize = 4 << 20;
 
-/// With more than this waiting, senders that cannot wait should refuse new work.
+/// With more than this queued, senders that cannot wait should refuse new work.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 /// Pieces of at least this size are queued by reference instead of being copied.
 const WORTH_SHARING: usize = 4 << 10;
 
-/// An empty buffer larger than this is given back.
+/// An empty buffer larger than this is freed.
 const KEPT_BUFFER: usize = 64 << 10;
 
 /// At most this many slices go into one write.
 const SLICES_PER_WRITE: usize = 32;
 
-/// The way out to one receiver.
+/// The queue to one receiver.
 #[derive(Debug)]
 pub struct Outbox {
     queue: Mutex<Queue>,
-    /// There is something to drain, or nobody left to drain for.
+    /// There is something to drain, or the receiver has disconnected.
     work: Notify,
     /// Something was written, or never will be.
     progress: Notify,
@@ -41,20 +41,20 @@ pub struct Outbox {
 
 #[derive(Debug)]
 struct Queue {
-    /// Gone once the receiver is, or once we hung up.
+    /// `None` once the receiver has disconnected or the outbox is closed.
     sink: Option<Arc<Sink>>,
-    /// Complete stretches, oldest first.
+    /// Complete slices, oldest first.
     chunks: VecDeque<Bytes>,
-    /// Where small pieces gather.
+    /// Collects small pieces.
     tail: BytesMut,
     /// Bytes in `chunks` and `tail` together.
     waiting: usize,
-    /// Hang up when the last byte is out.
+    /// Close when the last byte is written.
     closing: bool,
 }
 
 impl Outbox {
-    /// An empty outbox in front of `sink`. Somebody must run [`Outbox::drain`].
+    /// An empty outbox in front of `sink`. The caller must run [`Outbox::drain`].
     pub fn new(sink: Sink) -> Self {
         let queue = Queue {
             sink: Some(Arc::new(sink)),
@@ -66,7 +66,7 @@ impl Outbox {
         Self { queue: Mutex::new(queue), work: Notify::new(), progress: Notify::new() }
     }
 
-    /// Queues a complete message, newline included. It leaves with the next [`Outbox::flush`].
+    /// Queues a complete message, newline included. It is written with the next [`Outbox::flush`].
     pub fn push(&self, message: &[u8]) {
         self.lock().add_small(message);
     }
@@ -82,7 +82,7 @@ impl Outbox {
         queue.add_small(b"\n");
     }
 
-    /// Queues several stretches that together make a complete message.
+    /// Queues several slices that together make a complete message.
     pub fn push_parts(&self, parts: &[Bytes]) {
         let mut queue = self.lock();
         for part in parts {
@@ -90,44 +90,44 @@ impl Outbox {
         }
     }
 
-    /// Writes what the receiver takes right now; the rest is left to [`Outbox::drain`].
+    /// Writes what the receiver accepts right now; the rest is left to [`Outbox::drain`].
     pub fn flush(&self) {
         if !self.write_some() {
             self.work.notify_one();
         }
     }
 
-    /// Whether so much is waiting that the receiver must be called slow.
+    /// Whether so much is queued that the receiver counts as slow.
     pub fn is_congested(&self) -> bool {
         self.lock().waiting > HIGH_WATER_BYTES
     }
 
-    /// Whether so much is waiting that nothing should be added.
+    /// Whether so much is queued that nothing should be added.
     pub fn is_full(&self) -> bool {
         self.lock().waiting > MAX_QUEUED_BYTES
     }
 
-    /// Whether the receiver is gone, or was hung up on.
+    /// Whether the receiver has disconnected, or the outbox was closed.
     pub fn is_closed(&self) -> bool {
         self.lock().sink.is_none()
     }
 
-    /// Bytes not yet taken by the receiver.
+    /// Bytes not yet accepted by the receiver.
     pub fn waiting(&self) -> usize {
         self.lock().waiting
     }
 
-    /// Waits until the receiver has caught up, or is gone.
+    /// Waits until the receiver has caught up, or has disconnected.
     pub async fn caught_up(&self) {
         self.until(|queue| queue.waiting <= HIGH_WATER_BYTES).await;
     }
 
-    /// Waits until everything is written, or the receiver is gone.
+    /// Waits until everything is written, or the receiver has disconnected.
     pub async fn emptied(&self) {
         self.until(|queue| queue.waiting == 0).await;
     }
 
-    /// Waits until the receiver is gone: it hung up, or we did.
+    /// Waits until either side closes the connection.
     pub async fn closed(&self) {
         let sink = self.lock().sink.clone();
         if let Some(sink) = sink {
@@ -138,7 +138,7 @@ impl Outbox {
         }
     }
 
-    /// Hangs up as soon as everything queued so far is written.
+    /// Closes as soon as everything queued so far is written.
     pub fn close(&self) {
         let mut queue = self.lock();
         queue.closing = true;
@@ -148,14 +148,14 @@ impl Outbox {
         self.progress.notify_waiters();
     }
 
-    /// Hangs up now; what is queued is lost.
+    /// Closes now; what is queued is lost.
     pub fn abort(&self) {
         self.lock().hang_up();
         self.work.notify_one();
         self.progress.notify_waiters();
     }
 
-    /// Writes what [`Outbox::flush`] could not, until the outbox is closed. Run it as a task of its own.
+    /// Writes what [`Outbox::flush`] could not, until the outbox is closed. Run it in a separate task.
     pub async fn drain(&self) {
         loop {
             let (sink, idle) = {
@@ -168,7 +168,7 @@ impl Outbox {
                 self.work.notified().await;
                 continue;
             }
-            // Wakes for `work` too, so that an outbox that is aborted lets go of the descriptor at once.
+            // Wakes for `work` too, so that an aborted outbox releases the descriptor at once.
             tokio::select! {
                 result = sink.writable() => if result.is_err() { self.abort() },
                 () = self.work.notified() => {}
@@ -177,7 +177,7 @@ impl Outbox {
         }
     }
 
-    /// Whether nothing is left to write.
+    /// Returns whether nothing is left to write.
     fn write_some(&self) -> bool {
         let mut queue = self.lock();
         if queue.waiting == 0 {
@@ -228,7 +228,7 @@ impl Queue {
         }
     }
 
-    /// Writes until all is out (true) or the receiver takes no more (false).
+    /// Writes until all is written (true) or the receiver accepts no more (false).
     fn write_some(&mut self) -> bool {
         while let Some(sink) = &self.sink {
             if self.waiting == 0 {
@@ -246,7 +246,8 @@ impl Queue {
                 Ok(count) => self.forget(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The receiver is gone. Whoever reads from it will notice and say so; here there is nothing left to do.
+                // The receiver has disconnected. The task that reads from it reports that; here there is nothing left
+                // to do.
                 Err(_) => self.hang_up(),
             }
         }
@@ -269,7 +270,7 @@ impl Queue {
         }
         if count == self.tail.len() {
             self.tail.clear();
-            // One burst should not cost its buffer for ever.
+            // One burst should not keep its buffer allocated forever.
             if self.tail.capacity() > KEPT_BUFFER {
                 self.tail = BytesMut::new();
             }
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_receiver_that_is_gone_is_noticed_and_costs_nothing() {
+    async fn a_dropped_receiver_is_noticed_and_costs_nothing() {
         let (outbox, reader) = outbox();
         drop(reader);
         outbox.closed().await;

@@ -1,9 +1,9 @@
-//! The requests on their way to one server, and whose question it is when the server asks something.
+//! The pending requests at one server, and the owner of a request that the server sends.
 //!
-//! Over a pipe a server's question does not say which request it is about. As long as all open requests belong to one
-//! client that is clear. When they belong to several it is not, and a question must never reach the wrong person: it is
-//! refused, and from then on that server serves one client at a time; requests of others wait for their turn. Servers
-//! that never ask are never made to wait for.
+//! Over a pipe a server request does not name the request it belongs to. As long as all pending requests belong to one
+//! client that is clear. When they belong to several it is not, and a server request must never reach the wrong
+//! person: it is refused, and from then on that server serves one client at a time; requests of others wait for their
+//! turn. Servers that never send requests are never exclusive.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::failure::Ending;
 use crate::limits::OverLimit;
 use crate::response_handler::{Requester, ResponseHandler};
 
-/// For how long a request that was given up may still make its server ask something, if the server does not say earlier
-/// that it has heard. What it asks later cannot be told from what others are asked.
+/// How long a cancelled request may still cause server requests, if the server does not confirm earlier that it has
+/// processed the cancellation. Later server requests cannot be told from those for other clients.
 pub(crate) const ABANDONED_REQUEST_LIFETIME: Duration = Duration::from_secs(5);
-/// So many requests that were given up are remembered; with more, nobody can say whose a question is.
+/// How many cancelled requests are remembered; with more, the owner of a server request is unknown.
 const MAX_ABANDONED_REQUESTS: usize = 1000;
 
-/// Everything open.
+/// All pending requests of one server.
 #[derive(Default)]
 pub(crate) struct PendingRequests {
     last: u64,
@@ -32,20 +32,20 @@ pub(crate) struct PendingRequests {
     /// Requests that wait for their turn, in order.
     held: VecDeque<Held>,
     abandoned: VecDeque<AbandonedRequest>,
-    /// It has asked without saying what about.
+    /// The server has sent a request whose owner was ambiguous.
     is_exclusive: bool,
-    /// Set once, when nothing can be answered any more.
+    /// Set once, when no response can arrive any more.
     pub(crate) ended: Option<Arc<Ending>>,
 }
 
-/// Who waits for an answer.
+/// The receiver of a response.
 pub(crate) enum Pending {
     Call(Call),
-    /// Gets the answer, or that it is too long.
+    /// Gets the response, or the limit it exceeds.
     OwnRequest(oneshot::Sender<Result<Response, OverLimit>>),
 }
 
-/// A request of a caller. The id and token are copies: a few bytes must not keep the whole request in memory.
+/// A request of a client. The id and token are copies: a few bytes must not keep the whole request in memory.
 pub(crate) struct Call {
     pub(crate) handler: Arc<dyn ResponseHandler>,
     pub(crate) id: Box<[u8]>,
@@ -57,7 +57,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Whether the server may still ask something about it after it was given up, and of whom would be unclear.
+    /// Whether the server may still send requests about it after its cancellation, and their owner would be unclear.
     pub(crate) fn may_still_ask(&self) -> bool {
         !self.is_held && !self.requester.is_alone
     }
@@ -70,25 +70,25 @@ pub(crate) struct Held {
     respondent: u64,
 }
 
-/// A request that was given up, but that the server may still be at.
+/// A cancelled request that the server may still be working on.
 struct AbandonedRequest {
     number: u64,
     respondent: u64,
     since: Instant,
 }
 
-/// Whose question it is.
+/// The owner of a server request.
 pub(crate) enum RequestOwner {
-    /// This caller's.
+    /// This requester.
     Handler(Arc<dyn ResponseHandler>),
-    /// It is about no open request.
+    /// It belongs to no open request.
     Nobody,
     /// Several clients have requests open.
     Ambiguous,
 }
 
 impl PendingRequests {
-    /// A number for a request, under which its answer is waited for.
+    /// Adds a request and returns its number.
     pub(crate) fn enter(&mut self, pending: Pending) -> u64 {
         self.last += 1;
         self.pending.insert(self.last, pending);
@@ -103,7 +103,7 @@ impl PendingRequests {
         !self.held.is_empty() || self.serves_others(requester.respondent)
     }
 
-    /// Lets a request wait for its turn.
+    /// Queues a request until its turn.
     pub(crate) fn hold(&mut self, number: u64, line: Bytes) {
         if let Some(Pending::Call(call)) = self.pending.get_mut(&number) {
             call.is_held = true;
@@ -140,7 +140,7 @@ impl PendingRequests {
         }
     }
 
-    /// The request of a caller that the server has, if it has one and nothing else.
+    /// The client's request at the server, if there is exactly one and nothing else.
     pub(crate) fn only_one(&self) -> Option<u64> {
         let is_sent = |pending: &Pending| !matches!(pending, Pending::Call(Call { is_held: true, .. }));
         let mut sent = self.pending.iter().filter(|(_, pending)| is_sent(pending));
@@ -148,14 +148,14 @@ impl PendingRequests {
         (sent.next().is_none() && matches!(first, Pending::Call(_))).then_some(number)
     }
 
-    /// The request under `number` is answered. A late answer to one that was given up says that the server is no longer
-    /// at it.
+    /// Removes the request `number`, which is answered. A late response to a cancelled one shows that the server is no
+    /// longer working on it.
     pub(crate) fn answered(&mut self, number: u64) -> Option<Pending> {
         self.abandoned.retain(|request| request.number != number);
         self.close(number)
     }
 
-    /// The request under `number` is over.
+    /// Removes the request `number`.
     pub(crate) fn close(&mut self, number: u64) -> Option<Pending> {
         let pending = self.pending.remove(&number);
         if let Some(Pending::Call(Call { is_held: true, .. })) = &pending {
@@ -164,12 +164,12 @@ impl PendingRequests {
         pending
     }
 
-    /// The server has heard that the request under `number` is given up.
+    /// The server has processed the cancellation of the request `number`.
     pub(crate) fn forget_abandoned(&mut self, number: u64) {
         self.abandoned.retain(|request| request.number != number);
     }
 
-    /// The request under `number` is given up, while the server may be at it.
+    /// Cancels the request `number`, while the server may be working on it.
     pub(crate) fn give_up(&mut self, number: u64) -> Option<Call> {
         let Some(Pending::Call(call)) = self.close(number) else { return None };
         if call.may_still_ask() {
@@ -201,18 +201,18 @@ impl PendingRequests {
             .collect()
     }
 
-    /// Whether anything else of that very caller is open.
+    /// Whether another request of that very handler is pending.
     pub(crate) fn waits_for(&self, handler: &Arc<dyn ResponseHandler>) -> bool {
         !self.of_handler(handler).is_empty()
     }
 
-    /// The numbers of all requests of that very caller.
+    /// The numbers of all requests of that very handler.
     pub(crate) fn of_handler(&self, handler: &Arc<dyn ResponseHandler>) -> Vec<u64> {
         let is_its = |call: &Call| std::ptr::addr_eq(Arc::as_ptr(&call.handler), Arc::as_ptr(handler));
         self.calls().filter(|(_, call)| is_its(call)).map(|(number, _)| number).collect()
     }
 
-    /// The numbers of requests that keep others from their turn although nobody waits for their answer any more.
+    /// The numbers of requests that block others although their client no longer waits for the response.
     pub(crate) fn deserted(&self) -> Vec<u64> {
         let Some(next) = self.held.front() else { return Vec::new() };
         self.calls()
@@ -221,7 +221,7 @@ impl PendingRequests {
             .collect()
     }
 
-    /// Whose question it is that came on the stream of `about`, or on none.
+    /// The owner of a server request that arrived on the stream of `about`, or on none.
     pub(crate) fn owner(&mut self, about: Option<u64>) -> RequestOwner {
         if let Some(number) = about {
             return self
@@ -236,7 +236,7 @@ impl PendingRequests {
         owner
     }
 
-    /// Whose it is if everything open belongs to one, and so does everything that was given up.
+    /// The owner, if all pending and all remembered cancelled requests belong to one.
     fn most_likely(&mut self) -> RequestOwner {
         let owner = self.only_handler();
         let RequestOwner::Handler(handler) = &owner else { return owner };
@@ -249,7 +249,7 @@ impl PendingRequests {
         }
     }
 
-    /// Who it is if everything open belongs to one.
+    /// The owner, if all pending requests belong to one.
     pub(crate) fn only_handler(&mut self) -> RequestOwner {
         self.expire_abandoned();
         let sent = || self.calls().filter(|(_, call)| !call.is_held);
@@ -264,14 +264,14 @@ impl PendingRequests {
         RequestOwner::Ambiguous
     }
 
-    /// Everything that was sent, when none of it can be answered any more. Nobody is at it any more either.
+    /// Removes everything that was sent, when it can no longer be answered. The server no longer works on it either.
     pub(crate) fn take_sent(&mut self) -> Vec<Pending> {
         self.abandoned.clear();
         let is_held = |pending: &Pending| matches!(pending, Pending::Call(Call { is_held: true, .. }));
         self.pending.extract_if(|_, pending| !is_held(pending)).map(|(_, pending)| pending).collect()
     }
 
-    /// Everything that waits, when nothing can be answered any more.
+    /// Removes everything, when nothing can be answered any more.
     pub(crate) fn take_all(&mut self) -> Vec<Pending> {
         self.held.clear();
         std::mem::take(&mut self.pending).into_values().collect()

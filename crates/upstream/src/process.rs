@@ -1,4 +1,4 @@
-//! The only place that starts and ends programs.
+//! The only module that starts and ends programs.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,7 +18,7 @@ use crate::inherited::{self, Inherited};
 use crate::process_mark::Tag;
 use crate::watchdog::Watchdog;
 
-/// How long leftovers of a process group may take to end after being asked to.
+/// How long leftovers of a process group may take to end after SIGTERM.
 const STRAGGLER_GRACE: Duration = Duration::from_millis(300);
 
 /// A program could not be started.
@@ -32,19 +32,19 @@ pub enum StartError {
         /// Where, in order.
         searched: Vec<PathBuf>,
     },
-    /// A path that leads nowhere.
+    /// A path that does not exist.
     #[error("program `{}` does not exist", path.display())]
     NoSuchFile {
         /// The path, made absolute.
         path: PathBuf,
     },
-    /// Something is there, but it cannot be executed.
+    /// The file exists, but cannot be executed.
     #[error("`{}` is not executable", path.display())]
     NotExecutable {
         /// What was found.
         path: PathBuf,
     },
-    /// The working directory is not there.
+    /// The working directory does not exist.
     #[error("working directory `{}` does not exist", path.display())]
     NoSuchFolder {
         /// What was configured.
@@ -55,35 +55,35 @@ pub enum StartError {
     System {
         /// What was to be executed.
         path: PathBuf,
-        /// Its own words.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl StartError {
-    /// What the user can do about it, where there is something to do.
+    /// What the user can do about it, if anything.
     pub fn hint(&self) -> Option<&'static str> {
-        const NO_TILDE: &str = "`~` is not filled in here; write `${HOME}` instead";
+        const NO_TILDE: &str = "`~` is not expanded here; write `${HOME}` instead";
         match self {
             Self::NotInPath { program, .. } if program.contains(char::is_whitespace) => {
-                Some("`command` is the program alone; its arguments go into `args`, one by one")
+                Some("`command` is only the program; its arguments go into `args`, one by one")
             }
             Self::NotInPath { .. } => Some("install it, or set `command` to its full path"),
             Self::NoSuchFile { path } if has_tilde(path) => Some(NO_TILDE),
             Self::NoSuchFile { path } if path.to_string_lossy().contains(' ') => {
-                Some("`command` is the program alone; its arguments go into `args`, one by one")
+                Some("`command` is only the program; its arguments go into `args`, one by one")
             }
-            Self::NotExecutable { path } if path.is_dir() => Some("it is a folder; name the program in it"),
+            Self::NotExecutable { path } if path.is_dir() => Some("it is a folder; set `command` to a program in it"),
             Self::NotExecutable { .. } => Some("make it executable (`chmod +x`)"),
             Self::NoSuchFolder { path } if has_tilde(path) => Some(NO_TILDE),
             Self::System { source, .. } if Errno::from_io_error(source) == Some(Errno::NOENT) => {
-                Some("what it was installed with is gone: install the server again")
+                Some("its installation is incomplete: install the server again")
             }
             Self::NoSuchFile { .. } | Self::NoSuchFolder { .. } | Self::System { .. } => None,
         }
     }
 
-    /// The same, told in the words of the config: what its variables were filled with may be a secret.
+    /// The same with the text of the config: the values of its variables may be secret.
     fn without(mut self, command: &Filled) -> Self {
         if command.has_variables() {
             match &mut self {
@@ -98,7 +98,7 @@ impl StartError {
     }
 }
 
-/// What the first line of a script wants it to be read by.
+/// The interpreter named in the first line of a script.
 fn interpreter(script: &std::path::Path) -> Option<String> {
     let mut head = Vec::new();
     io::Read::read_to_end(&mut io::Read::take(std::fs::File::open(script).ok()?, 256), &mut head).ok()?;
@@ -106,21 +106,21 @@ fn interpreter(script: &std::path::Path) -> Option<String> {
     line.strip_prefix("#!")?.split_whitespace().next().map(str::to_owned)
 }
 
-/// A shell would have filled it in.
+/// A shell would have expanded it.
 fn has_tilde(path: &std::path::Path) -> bool {
     path.components().any(|part| part.as_os_str() == "~")
 }
 
 fn list(folders: &[PathBuf]) -> String {
     if folders.is_empty() {
-        return "no folder at all, because PATH is empty".to_owned();
+        return "no folder, because PATH is empty".to_owned();
     }
     folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 fn explain(path: &std::path::Path, error: &io::Error) -> String {
     match Errno::from_io_error(error) {
-        // The file is there (we looked), so what is missing is what its first line names.
+        // The file exists (it was checked), so what is missing is the interpreter in its first line.
         Some(Errno::NOENT) => {
             let named = interpreter(path).unwrap_or_else(|| "#!".to_owned());
             format!("the interpreter in its first line (`{named}`) was not found")
@@ -139,17 +139,17 @@ pub struct Process {
 /// Our ends of a program's three streams.
 #[derive(Debug)]
 pub struct Streams {
-    /// What we write, it reads.
+    /// Its stdin, which we write.
     pub stdin: OwnedFd,
-    /// What it says.
+    /// Its stdout, which we read.
     pub stdout: OwnedFd,
-    /// What it says on the side.
+    /// Its stderr, which we read.
     pub stderr: OwnedFd,
 }
 
 impl Process {
-    /// Starts `program` in our environment without what is `withheld`, with `extra` variables on top of its own. It ends
-    /// with us, also where `watchdog` cannot see to it.
+    /// Starts `program` in our environment without the `withheld` variables, with `extra` variables on top of its own.
+    /// It ends with us, even where `watchdog` cannot ensure that.
     pub fn start(
         program: &Program,
         withheld: &[&str],
@@ -185,7 +185,7 @@ impl Process {
         command.arg0(&program.command.value);
         let mut child = start(command)
             .or_else(|error| match Errno::from_io_error(&error) {
-                // A script that does not say what reads it is read by the shell, as a shell would have it.
+                // A script without an interpreter line is run by the shell, as a shell would do.
                 Some(Errno::NOEXEC) => {
                     let mut shell = Command::new("/bin/sh");
                     shell.arg(&executable);
@@ -197,7 +197,7 @@ impl Process {
         let group = number_of(&child);
         let group = group.ok_or_else(|| failed(io::Error::other("it has no process number")))?;
         if let Some(Err(error)) = read_end.map(|read_end| read_end.kill_at_end(group)) {
-            tracing::debug!(%error, "this server survives if we and the watchdog are killed at the same moment");
+            tracing::debug!(%error, "this server survives if this program and the watchdog are killed at the same moment");
         }
         let streams = Streams {
             stdin: child.stdin.take().map_or_else(missing, |stdin| stdin.into_owned_fd()).map_err(failed)?,
@@ -207,26 +207,26 @@ impl Process {
         Ok((Self { child, group }, streams))
     }
 
-    /// The number of its process group, which is also its own.
+    /// The id of its process group, which is also its process id.
     pub fn group(&self) -> Pid {
         self.group
     }
 
-    /// Waits for the program itself to end. May be called again and again.
+    /// Waits for the program itself to end. May be called repeatedly.
     pub async fn ended(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// Sends `signal` to the program and everything in its group. That nobody is left to hear it is fine.
+    /// Sends `signal` to the program and everything in its group. An empty group is no error.
     pub fn signal(&self, signal: Signal) {
         if let Err(error) = kill_process_group(self.group, signal)
             && error != Errno::SRCH
         {
-            tracing::debug!(group = %self.group.as_raw_nonzero(), %error, "could not signal a process group");
+            tracing::debug!(group = %self.group.as_raw_nonzero(), %error, "failed to signal a process group");
         }
     }
 
-    /// Ends what is left of the group after the program itself has ended: asked first, then made to.
+    /// Ends what is left of the group after the program itself has ended: terminated first, then killed.
     pub async fn clean_up(self) {
         let deadline = Instant::now() + STRAGGLER_GRACE;
         self.signal(Signal::TERM);
@@ -240,7 +240,7 @@ impl Process {
     }
 
     /// Waits for the program to end, but not beyond `deadline`.
-    pub async fn ends_before(&mut self, deadline: Instant) -> bool {
+    pub(crate) async fn ends_before(&mut self, deadline: Instant) -> bool {
         timeout_at(deadline, self.child.wait()).await.is_ok()
     }
 }
@@ -265,7 +265,7 @@ pub fn locate(program: &Program) -> Result<PathBuf, StartError> {
     find_program(&program.command.value, &path, folder.as_deref()).map_err(|error| error.without(&program.command))
 }
 
-/// Finds what the operating system would execute for `program`, or says what was looked for and where.
+/// Finds what the operating system would execute for `program`, or returns what was searched and where.
 fn find_program(program: &str, path: &OsString, folder: Option<&Path>) -> Result<PathBuf, StartError> {
     let here = std::env::current_dir().unwrap_or_default();
     let base = folder.map_or_else(|| here.clone(), |folder| here.join(folder));
@@ -293,7 +293,7 @@ fn find_program(program: &str, path: &OsString, folder: Option<&Path>) -> Result
     }
 }
 
-/// Whether a file can be executed by somebody; `None` if there is none. Folders cannot.
+/// Whether a file can be executed by anyone; `None` if it does not exist. Folders cannot.
 fn is_executable(path: &Path) -> Option<bool> {
     let metadata = path.metadata().ok()?;
     Some(metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_in_path_and_a_missing_one_says_where_it_was_looked_for() {
+    fn a_program_is_found_in_path_and_a_missing_one_is_reported_with_the_searched_folders() {
         let place = tempfile::tempdir().unwrap();
         let [first, second] = ["first", "second"].map(|name| place.path().join(name));
         fs::create_dir_all(&first).unwrap();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_path_is_said_to_be_empty() {
+    fn an_empty_path_is_reported() {
         let error = find_program("npx", &OsString::new(), None).unwrap_err().to_string();
         assert!(error.contains("PATH is empty"), "{error}");
     }

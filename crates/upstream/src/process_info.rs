@@ -1,11 +1,11 @@
-//! What can be seen of a server that runs as a process or container of ours, beside what it answers.
+//! The process id and stderr of a server that runs as a process or container of ours.
 
 use crate::stderr::Tail;
 
-/// Its process, and what it says on the side.
+/// Its process, and its stderr.
 #[derive(Debug, Clone)]
 pub struct ProcessInfo {
-    /// The process that we started, if it is one of this machine that we can see.
+    /// The process that we started, if it is a visible one of this machine.
     pub process: Option<u32>,
     /// What it writes to stderr.
     pub tail: Tail,

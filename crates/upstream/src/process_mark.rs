@@ -1,15 +1,15 @@
 //! The mark every process of ours carries, and how to find all that carry it.
 //!
-//! A process group reaches the children of a server, but not a grandchild that made a session of its own (browsers
+//! A process group contains the children of a server, but not a grandchild that created its own session (browsers
 //! started by automation servers do). The environment is inherited by all of them, so each server is started with a
-//! mark in it, and whoever still carries the mark when the server is gone is cleared away.
+//! mark in it, and every process that still carries the mark when the server has ended is removed.
 //!
 //! The environment of a process that is not dumpable cannot be read, and some processes overwrite theirs. Limits are
-//! inherited as well, and everybody may read them. Linux has not enforced the limit of file locks (`RLIMIT_LOCKS`) since
-//! 2.4, so each server is also started with a number of its own as that soft limit: the [`Tag`].
+//! inherited as well, and every process may read them. Linux has not enforced the limit of file locks (`RLIMIT_LOCKS`)
+//! since 2.4, so each server is also started with a unique number as that soft limit: the [`Tag`].
 //!
-//! An aggregator may be a server of another one; the marks then stand side by side, outermost first. The tag is that of
-//! the innermost.
+//! An aggregator may be a server of another one; the marks are then listed side by side, outermost first. The tag is
+//! that of the innermost.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -17,9 +17,9 @@ use std::os::fd::OwnedFd;
 use rustix::process::{Signal, pidfd_send_signal};
 
 /// The variable that holds the marks.
-pub const VARIABLE: &str = "MCP_AGGREGATOR_LINEAGE";
+pub const INSTANCE_MARK_VARIABLE: &str = "MCP_AGGREGATOR_LINEAGE";
 
-/// One running aggregator, unlike any other.
+/// Identifies one running aggregator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceMark {
     /// The marks of the aggregators above us, if we are a server ourselves.
@@ -29,18 +29,18 @@ pub struct InstanceMark {
 }
 
 impl InstanceMark {
-    /// For this process. `seed` tells apart two processes that had the same number; `above` is the variable's value.
+    /// For this process. `seed` distinguishes two processes that had the same id; `above` is the variable's value.
     pub fn new(process: u32, seed: u64, above: Option<&str>) -> Self {
         let above = above.filter(|marks| !marks.is_empty()).map_or_else(String::new, |marks| format!("{marks} "));
         Self { above, own: format!("{process}.{seed:x}"), seed }
     }
 
-    /// What the variable must hold in the environment of server number `index`.
+    /// The value of the variable in the environment of server number `index`.
     pub fn value_for(&self, index: usize) -> String {
         format!("{}{}", self.above, self.mark_of(index))
     }
 
-    /// What tells our process from all others, and the same of those that started us, outermost first.
+    /// What identifies our process, and those that started us, outermost first.
     pub(crate) fn processes(&self) -> (&str, impl Iterator<Item = &str>) {
         let above = self.above.split(' ').filter_map(|mark| mark.split_once('/')).map(|(process, _)| process);
         (&self.own, above)
@@ -52,7 +52,7 @@ impl InstanceMark {
     }
 
     /// The mark of one of our servers.
-    pub fn mark_of(&self, index: usize) -> Mark {
+    pub(crate) fn mark_of(&self, index: usize) -> Mark {
         Mark { text: format!("{}/{index};", self.own), seed: self.seed, index: Some(index) }
     }
 
@@ -68,7 +68,7 @@ impl InstanceMark {
 pub struct Tag(u64);
 
 impl Tag {
-    /// Bits for the number of the server. A server beyond them has the highest number, which stands for no server.
+    /// Bits for the number of the server. A server beyond them has the highest number, which identifies no server.
     const INDEX_BITS: u32 = 22;
     const NO_INDEX: u64 = (1 << Self::INDEX_BITS) - 1;
     /// Together with the number 62 bits, so that no tag is `RLIM_INFINITY`.
@@ -80,7 +80,7 @@ impl Tag {
     }
 
     fn of_aggregator(seed: u64) -> u64 {
-        // Not 0: a limit that somebody chose is small.
+        // Not 0: a limit that a user chose is small.
         seed >> (u64::BITS - Self::SEED_BITS) | 1 << (Self::SEED_BITS - 1)
     }
 
@@ -89,7 +89,7 @@ impl Tag {
     }
 }
 
-/// What the processes of an aggregator, or of one of its servers, have in their environment and limits, and no other.
+/// What the processes of an aggregator, or of one of its servers, and no others have in their environment and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     text: String,
@@ -98,9 +98,9 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// A mark as it was written by [`fmt::Display`], handed to another process; `None` if it is none, because a mark that
-    /// says nothing would be on everybody.
-    pub fn from_text(text: String) -> Option<Self> {
+    /// Parses a mark written by [`fmt::Display`] and passed to another process; `None` if it is invalid, because an
+    /// empty mark would match every process.
+    pub(crate) fn from_text(text: String) -> Option<Self> {
         let (process, rest) = text.split_once('.')?;
         let (seed, index) = rest.split_once('/')?;
         let seed = u64::from_str_radix(seed, 16).ok().filter(|_| process.parse::<u32>().is_ok())?;
@@ -112,7 +112,7 @@ impl Mark {
     }
 
     fn is_in(&self, environment: &[u8]) -> bool {
-        let prefix = format!("{VARIABLE}=");
+        let prefix = format!("{INSTANCE_MARK_VARIABLE}=");
         environment.split(|&byte| byte == 0).any(|entry| {
             entry.starts_with(prefix.as_bytes()) && memchr::memmem::find(entry, self.text.as_bytes()).is_some()
         })
@@ -135,19 +135,19 @@ impl fmt::Display for Mark {
     }
 }
 
-/// Sends `signal` to every process that carries `mark`. That one is gone already is fine.
-pub fn signal_all(mark: &Mark, signal: Signal) {
+/// Sends `signal` to every process that carries `mark`. A process that has already ended is no error.
+pub(crate) fn signal_all(mark: &Mark, signal: Signal) {
     for process in carriers(mark) {
         pidfd_send_signal(&process, signal).ok();
     }
 }
 
 /// Whether any process still carries `mark`.
-pub fn is_anyone_left(mark: &Mark) -> bool {
+pub(crate) fn is_anyone_left(mark: &Mark) -> bool {
     carriers(mark).next().is_some()
 }
 
-/// Every process that carries `mark`, pinned before it is looked at so that a process number that is reused in between is
+/// Every process that carries `mark`, pinned before it is inspected so that a process id that is reused in between is
 /// never hit by mistake. A zombie does not count.
 #[cfg(target_os = "linux")]
 fn carriers(mark: &Mark) -> impl Iterator<Item = OwnedFd> {
@@ -164,7 +164,7 @@ fn carriers(mark: &Mark) -> impl Iterator<Item = OwnedFd> {
 #[cfg(target_os = "linux")]
 fn is_carrier(mark: &Mark, process: i32) -> bool {
     let file = |name: &str| format!("/proc/{process}/{name}");
-    // A zombie still has limits, but its environment is gone.
+    // A zombie still has limits, but no environment.
     let is_zombie = || {
         let stat = std::fs::read_to_string(file("stat")).unwrap_or_default();
         stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     fn environment(value: &str) -> Vec<u8> {
-        format!("A=1\0{VARIABLE}={value}\0B=2\0").into_bytes()
+        format!("A=1\0{INSTANCE_MARK_VARIABLE}={value}\0B=2\0").into_bytes()
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The numbers under which our requests go out.
+//! The ids of our requests to servers.
 
 use std::io::Write;
 
-/// The number in an id or token of ours. A server must give it back as it got it; some make it a string or a float on
-/// the way, and what they mean is clear.
+/// The number in an id or token of ours. A server must return it unchanged; some turn it into a string or a float,
+/// which is unambiguous.
 pub(crate) fn parse_request_id(token: &[u8]) -> Option<u64> {
     let inner = token.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(token);
     let digits = inner.strip_suffix(b".0").unwrap_or(inner);

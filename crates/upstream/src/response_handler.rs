@@ -1,133 +1,196 @@
-//! Who made requests, and what reaches them besides the answer: notices and questions of the server.
+//! The interface of requesters: responses, notifications and server requests.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::envelope::{Envelope, Kind};
-use protocol::{Span, text};
+use protocol::{Envelope, RequestEnvelope, Span, text};
 
 use crate::connection::Connection;
 use crate::failure::CallError;
 
-/// Who is behind a request.
+/// The identity behind a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requester {
     /// The client, which may cancel it.
     pub client: u64,
-    /// Who is to be asked what the server wants to know about it. Requests with different numbers here belong to
-    /// different people, as far as anybody can tell.
+    /// Identifies the person who answers server requests about it. Requests with different numbers here may belong to
+    /// different people.
     pub respondent: u64,
-    /// There is no other client, so every question is for this one.
+    /// No other client exists, so every server request is for this one.
     pub is_alone: bool,
 }
 
-/// Somebody who made requests and gets the answers. Every request ends in one of `answered`, `failed`, `cancelled`.
+/// Receives the responses to its requests. Every request ends in one of `on_response`, `on_failure`, `on_cancelled`.
 pub trait ResponseHandler: Send + Sync {
-    /// Who it is.
+    /// Its identity.
     fn requester(&self) -> Requester;
-    /// A request waits with us for its turn, because the server is busy with somebody else. Said while nothing of the server
-    /// can change, so whoever hears it must not ask for anything there.
+    /// A request waits in our queue for its turn, because the server is busy with another client's. Called while the
+    /// connection is locked, so the handler must not call into it.
     fn on_held(&self) {}
-    /// Its turn has come: the server gets it now.
+    /// Its turn has come: it is sent to the server now.
     fn on_released(&self) {}
-    /// The server's answer to the request that the caller knows as `id`.
+    /// The server's response to the request that the requester knows as `id`.
     fn on_response(&self, id: &[u8], response: ServerResponse<'_>);
-    /// There will be no answer.
+    /// There will be no response.
     fn on_failure(&self, id: &[u8], error: &CallError);
-    /// The client gave it up.
+    /// The client cancelled it.
     fn on_cancelled(&self, id: &[u8]);
-    /// The server says something about a request that is still open.
+    /// The server sends a notification about a pending request.
     fn on_notification(&self, notification: Notification<'_>);
-    /// The server wants to know something for a request that is still open.
+    /// The server sends a request about a pending request.
     fn on_server_request(&self, request: ServerRequest);
-    /// The server no longer wants to know what it asked under `id`, and says so in `line`, where the id stands at `id_at`.
+    /// The server cancels its request `id` with `line`, where the id is at `id_at`.
     fn on_server_request_cancelled(&self, server: &Connection, id: &[u8], line: &Bytes, id_at: Span);
-    /// All that has arrived for now was handed over.
+    /// All messages that have arrived for now were delivered.
     fn flush(&self);
-    /// Whether nobody has waited for the answer for a while, or made any other sign of being there.
+    /// Whether the client has shown no sign of waiting for the response for a while.
     fn is_idle(&self) -> bool {
         false
     }
-    /// Whether a question that was put to it has nobody to answer it. One who may come back with the answer at any time, as
-    /// modern clients do, is no such.
+    /// Whether a server request sent to it cannot be answered. A client that may retry with the answer at any time, as
+    /// modern clients do, is reachable.
     fn is_unreachable(&self) -> bool {
         self.is_idle()
     }
-    /// If the caller reads slower than servers answer: something to wait for before handing over more.
+    /// If the requester reads slower than servers respond: a future to wait for before delivering more.
     fn catch_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>>;
+}
+
+/// A handler that wraps another. It implements what it changes; all else is delegated.
+pub trait ResponseFilter: Send + Sync {
+    /// The wrapped handler.
+    type Inner: ResponseHandler;
+    /// The wrapped handler.
+    fn inner(&self) -> &Self::Inner;
+    /// See [`ResponseHandler::on_response`].
+    fn on_response(&self, id: &[u8], response: ServerResponse<'_>) {
+        self.inner().on_response(id, response);
+    }
+    /// See [`ResponseHandler::on_server_request`].
+    fn on_server_request(&self, request: ServerRequest) {
+        self.inner().on_server_request(request);
+    }
+}
+
+impl<F: ResponseFilter> ResponseHandler for F {
+    fn requester(&self) -> Requester {
+        self.inner().requester()
+    }
+
+    fn on_held(&self) {
+        self.inner().on_held();
+    }
+
+    fn on_released(&self) {
+        self.inner().on_released();
+    }
+
+    fn on_response(&self, id: &[u8], response: ServerResponse<'_>) {
+        ResponseFilter::on_response(self, id, response);
+    }
+
+    fn on_failure(&self, id: &[u8], error: &CallError) {
+        self.inner().on_failure(id, error);
+    }
+
+    fn on_cancelled(&self, id: &[u8]) {
+        self.inner().on_cancelled(id);
+    }
+
+    fn on_notification(&self, notification: Notification<'_>) {
+        self.inner().on_notification(notification);
+    }
+
+    fn on_server_request(&self, request: ServerRequest) {
+        ResponseFilter::on_server_request(self, request);
+    }
+
+    fn on_server_request_cancelled(&self, server: &Connection, id: &[u8], line: &Bytes, id_at: Span) {
+        self.inner().on_server_request_cancelled(server, id, line, id_at);
+    }
+
+    fn flush(&self) {
+        self.inner().flush();
+    }
+
+    fn is_idle(&self) -> bool {
+        self.inner().is_idle()
+    }
+
+    fn is_unreachable(&self) -> bool {
+        self.inner().is_unreachable()
+    }
+
+    fn catch_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
+        self.inner().catch_up()
+    }
 }
 
 impl std::fmt::Debug for dyn ResponseHandler {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Caller({:?})", self.requester())
+        write!(out, "ResponseHandler({:?})", self.requester())
     }
 }
 
-/// An answer, whole, as the server wrote it.
+/// A complete response, as the server wrote it.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerResponse<'a> {
-    /// Who answers.
+    /// The server that responds.
     pub server: &'a Connection,
     /// The message.
     pub line: &'a Bytes,
-    /// Where our id stands; the caller puts its own there.
+    /// The span of our id; the requester replaces it with its own.
     pub id_at: Span,
-    /// Where the `result`, or the `error`, stands.
+    /// The span of the `result` or the `error`.
     pub outcome: Result<Span, Span>,
 }
 
 /// A notification about an open request.
 #[derive(Debug, Clone, Copy)]
 pub struct Notification<'n> {
-    /// Who says it.
+    /// The server that sends it.
     pub server: &'n Connection,
     /// The message.
     pub line: &'n Bytes,
-    /// What it says.
+    /// Its envelope.
     pub envelope: &'n Envelope,
-    /// For progress: the token the caller chose, and where ours stands in the message.
+    /// For progress: the token the requester chose, and the span of ours in the message.
     pub progress: Option<(&'n [u8], Span)>,
 }
 
-/// A request of a server, to be put to a client. It must be answered, or dropped: then it is refused.
+/// A request of a server, for a client. It must be answered, or dropped: then it is refused.
 #[derive(Debug)]
 pub struct ServerRequest {
-    /// Who asks.
+    /// The server that sends it.
     pub server: Arc<Connection>,
     /// The message.
     pub line: Bytes,
-    /// What it says.
-    pub envelope: Envelope,
+    /// Its envelope.
+    pub envelope: RequestEnvelope,
     is_answered: bool,
-    /// What was reserved for it.
+    /// The bytes reserved for it.
     bytes: usize,
 }
 
 impl ServerRequest {
-    /// A request of `server` for which room was reserved.
-    pub(crate) fn new(server: Arc<Connection>, line: Bytes, envelope: Envelope) -> Self {
+    /// A request of `server` for which bytes were reserved.
+    pub(crate) fn new(server: Arc<Connection>, line: Bytes, envelope: RequestEnvelope) -> Self {
         Self { server, envelope, is_answered: false, bytes: line.len(), line }
     }
 
-    /// Where the server's id stands.
+    /// The span of the server's id.
     pub fn id(&self) -> Span {
-        match self.envelope.kind {
-            Kind::Request { id, .. } | Kind::Response { id, .. } => id,
-            Kind::Notification { method } => method,
-        }
+        self.envelope.id
     }
 
-    /// What is asked.
+    /// Its method.
     pub fn method(&self) -> String {
-        match self.envelope.kind {
-            Kind::Request { method, .. } => text::decode(method.of(&self.line)).unwrap_or_default().into_owned(),
-            Kind::Notification { .. } | Kind::Response { .. } => String::new(),
-        }
+        text::decode(self.envelope.method.of(&self.line)).unwrap_or_default().into_owned()
     }
 
-    /// Passes on the answer in `line`, which stands there under another id at `id_at`.
+    /// Forwards the response in `line`, which has another id at `id_at`.
     pub fn answer(mut self, line: &Bytes, id_at: Span) {
         self.is_answered = true;
         self.server.answer_server_request(self.id().of(&self.line), line, id_at);
@@ -139,7 +202,7 @@ impl ServerRequest {
         self.server.close_server_request(self.id().of(&self.line), |id| protocol::reply::result(id, result));
     }
 
-    /// Answers that it cannot be answered.
+    /// Responds with an error.
     pub fn refuse(mut self, code: i32, why: &str) {
         self.refuse_now(code, why);
     }
@@ -149,7 +212,7 @@ impl ServerRequest {
         self.server.close_server_request(self.id().of(&self.line), |id| protocol::reply::error(id, code, why, None));
     }
 
-    /// The server has given it up itself.
+    /// Drops it without a response: the server has cancelled it itself.
     pub fn forget(mut self) {
         self.is_answered = true;
     }
@@ -158,7 +221,7 @@ impl ServerRequest {
 impl Drop for ServerRequest {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.refuse_now(protocol::reply::code::INTERNAL_ERROR, "The client is gone, so nobody can answer");
+            self.refuse_now(protocol::reply::code::INTERNAL_ERROR, "The client disconnected, so nobody can answer");
         }
         self.server.release_request(self.bytes);
     }

@@ -1,4 +1,4 @@
-//! The life of a server: what all have in common, however they are reached.
+//! The run of a server: what all have in common, whatever their transport.
 
 use std::ffi::OsString;
 use std::pin::Pin;
@@ -35,39 +35,44 @@ pub enum Stop {
     Now,
 }
 
-/// Who is told what becomes of servers.
+/// Is notified of the events of servers.
 pub trait UpstreamObserver: Send + Sync + std::fmt::Debug {
     /// The server is ready.
     fn on_running(&self, index: usize, connection: &Arc<Connection>, offer: Offer);
-    /// What a running server offers has changed. May come after `ended` of that connection, and means nothing then.
+    /// The offer of a running server has changed. May be called after `on_ended` of that connection, and has no effect
+    /// then.
     fn on_offer_changed(&self, connection: &Arc<Connection>, offer: Arc<Offer>);
-    /// A running server had forgotten us and knows us again, but nothing of what it was told before.
+    /// A running server lost our session and got a new handshake; its subscriptions and log level are lost.
     fn on_reinitialized(self: Arc<Self>, server: &Arc<Connection>);
-    /// A running server says something that is about no open request.
+    /// A running server sends a notification that belongs to no pending request.
     fn on_notification(&self, server: &Arc<Connection>, method: &str, line: &Bytes, envelope: &Envelope);
-    /// A running server wants to know something that is about no open request.
+    /// A running server sends a request that belongs to no pending request.
     fn on_server_request(&self, index: usize, request: ServerRequest);
-    /// The server is no more, or never was.
+    /// Whether so much is listed for the server that its end or a change of its list is costly.
+    fn has_large_offer(&self, _index: usize) -> bool {
+        false
+    }
+    /// The server has ended, or failed to start. Call [`report_ended`] instead.
     fn on_ended(&self, index: usize, ending: &Arc<Ending>);
-    /// Before a server can start something has to be done that takes a while: says how far it is, for people.
+    /// A server needs a lengthy preparation before it can start: its progress, for people.
     fn on_preparing(&self, _index: usize, _progress: &str) {}
-    /// The server lives in this container.
-    fn on_container(&self, _index: usize, _housing: Arc<dyn ContainerHandle>) {}
-    /// The server is being started as a process or container of ours, and this can be seen of it.
-    fn on_process(&self, _index: usize, _signs: ProcessInfo) {}
-    /// How long it may take to know what became of a server that broke off a conversation, where that will be known.
+    /// The server runs in this container.
+    fn on_container(&self, _index: usize, _container: Arc<dyn ContainerHandle>) {}
+    /// The server is being started as a process or container of ours, with this process information.
+    fn on_process(&self, _index: usize, _process: ProcessInfo) {}
+    /// How long to wait for the cause when a server has disconnected, where the cause will be known.
     fn ending_timeout(&self) -> Duration {
         Duration::ZERO
     }
-    /// The server failed, and this is all there is to know. Comes after `ended`, when its last words are in.
+    /// The server failed, with this report. Called after `on_ended`, when its stderr is read.
     fn on_report(&self, index: usize, report: Report);
 }
 
-/// With more items than these, everybody is told of an offer on a thread of its own: names are made of all of them.
-const TOLD_IN_PLACE: usize = 500;
+/// An offer with more items than this is added and removed on a separate thread: each item has a name in the merged list.
+const MAX_REPORTED_IN_PLACE: usize = 500;
 
-/// Tells that the server is ready. Waits until everybody knows.
-pub async fn tell_running(
+/// Reports that the server is ready. Returns when the observer is done.
+pub async fn report_running(
     observer: &Arc<dyn UpstreamObserver>,
     index: usize,
     connection: &Arc<Connection>,
@@ -77,18 +82,29 @@ pub async fn tell_running(
     beside_calls(is_large, move || observer.on_running(index, &connection, offer)).await;
 }
 
-/// Tells that what a running server offers has changed. Waits until everybody knows.
-pub async fn tell_changed(observer: &Arc<dyn UpstreamObserver>, connection: &Arc<Connection>, offer: Arc<Offer>) {
+/// Reports that the offer of a running server has changed. Returns when the observer is done.
+pub async fn report_offer_changed(
+    observer: &Arc<dyn UpstreamObserver>,
+    connection: &Arc<Connection>,
+    offer: Arc<Offer>,
+) {
     let (is_large, observer, connection) = (is_large(&offer), Arc::clone(observer), Arc::clone(connection));
     beside_calls(is_large, move || observer.on_offer_changed(&connection, offer)).await;
 }
 
-fn is_large(offer: &Offer) -> bool {
-    Kind::ALL.into_iter().map(|kind| offer.items(kind).len()).sum::<usize>() > TOLD_IN_PLACE
+/// Reports that the server has ended. Returns when the observer is done.
+pub async fn report_ended(observer: &Arc<dyn UpstreamObserver>, index: usize, ending: &Arc<Ending>) {
+    let (is_large, observer, ending) = (observer.has_large_offer(index), Arc::clone(observer), Arc::clone(ending));
+    beside_calls(is_large, move || observer.on_ended(index, &ending)).await;
 }
 
-/// Does something here, or on a thread that serves no calls.
-async fn beside_calls(is_large: bool, work: impl FnOnce() + Send + 'static) {
+/// Whether an offer has so many items that adding or removing them is costly.
+pub fn is_large(offer: &Offer) -> bool {
+    Kind::ALL.into_iter().map(|kind| offer.items(kind).len()).sum::<usize>() > MAX_REPORTED_IN_PLACE
+}
+
+/// Runs `work` here, or on a thread that serves no calls.
+pub async fn beside_calls(is_large: bool, work: impl FnOnce() + Send + 'static) {
     if !is_large {
         return work();
     }
@@ -99,55 +115,55 @@ async fn beside_calls(is_large: bool, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// The life of a server that is no program of ours, from start to end.
+/// Connects to a server that is no process of ours, and serves it to its end.
 pub type Connector =
     Arc<dyn Fn(Upstream, Arc<dyn UpstreamObserver>, watch::Receiver<Stop>) -> ConnectorTask + Send + Sync>;
 
-/// A life that is being lived.
+/// A running connector.
 pub type ConnectorTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a look at an address showed.
+/// The result of a health check of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// All is well there.
+    /// The address is healthy.
     Healthy,
-    /// Somebody answers, but there is no such address: says what it answered. That is no proof of health, and says nothing
-    /// against the server either.
+    /// The host responds, but the path does not exist; contains the response. That neither proves health nor disproves
+    /// it.
     Missing(String),
-    /// Nobody answers, or whoever does is not well: says how.
+    /// There is no response, or it reports a problem; contains the problem.
     Unhealthy(String),
 }
 
-/// Looks at an address, for no longer than that.
+/// Checks an address, within a time limit.
 pub type Probe = fn(String, Duration) -> Pin<Box<dyn Future<Output = ProbeResult> + Send>>;
 
-/// One server of the configuration, about to live.
+/// One configured server, about to run.
 pub struct Upstream {
-    /// Its place in the configuration.
+    /// Its slot index.
     pub index: usize,
     /// How it is reached.
     pub spec: ServerSpec,
     /// Variables it gets besides its own, if we start it.
     pub environment: Vec<(OsString, OsString)>,
-    /// Variables of ours that it does not get, unless they are its own as well.
+    /// Variables of ours that it does not inherit, unless it configures them as well.
     pub withheld: &'static [&'static str],
-    /// How it is approached.
+    /// The parameters of its handshake.
     pub handshake: Handshake,
-    /// Whose it is.
+    /// The mark of the aggregator that starts it.
     pub instance_mark: Arc<InstanceMark>,
-    /// Who uses us, for those who must not be among them.
+    /// Detects loops: an aggregator that uses us must not be our server.
     pub loop_detector: Arc<LoopDetector>,
-    /// Who ends it if we cannot.
+    /// Ends it if we cannot.
     pub watchdog: Arc<Watchdog>,
-    /// What it may make us hold.
+    /// Limits on what it may make us store.
     pub limits: Arc<ServerLimits>,
-    /// Processes it leaves behind are looked for when it stops, not when everything does.
+    /// Leftover processes are searched for when this server stops, not only when everything does.
     pub cleans_up_leftovers: bool,
 }
 
 impl Upstream {
-    /// Lives the server's life; returns when nothing of it is left. `connector` is the life of a server that runs elsewhere
-    /// or in a container, for programs that know one.
+    /// Runs the server; returns when all of it has ended. `connector` runs remote servers and containers, in programs
+    /// that support them.
     pub async fn run(
         self,
         observer: Arc<dyn UpstreamObserver>,
@@ -156,14 +172,15 @@ impl Upstream {
     ) {
         match (&self.spec.transport, connector) {
             (Transport::Stdio(program), _) => child::run(&self, program, &observer, stop).await,
-            (Transport::Remote(_) | Transport::Container(_), Some(life)) => life(self, observer, stop).await,
+            (Transport::Remote(_) | Transport::Container(_), Some(connector)) => connector(self, observer, stop).await,
             (Transport::Remote(_) | Transport::Container(_), None) => {
-                self.ended(&*observer, &Arc::new(Ending::Failed { phase: Phase::Startup, cause: Cause::NoRemotes }));
+                let ending = Arc::new(Ending::Failed { phase: Phase::Startup, cause: Cause::NoRemotes });
+                self.ended(&observer, &ending).await;
             }
         }
     }
 
-    /// What a connection to it needs to know.
+    /// The context for a connection to it.
     pub fn connection_context(&self, observer: &Arc<dyn UpstreamObserver>) -> ConnectionContext {
         ConnectionContext {
             server: self.spec.name.clone(),
@@ -177,13 +194,13 @@ impl Upstream {
         }
     }
 
-    /// The server is no more and left no words behind.
-    pub fn ended(&self, observer: &dyn UpstreamObserver, ending: &Arc<Ending>) {
-        observer.on_ended(self.index, ending);
-        self.report(observer, ending, Vec::new());
+    /// Reports the end of a server without stderr output.
+    pub async fn ended(&self, observer: &Arc<dyn UpstreamObserver>, ending: &Arc<Ending>) {
+        report_ended(observer, self.index, ending).await;
+        self.report(&**observer, ending, Vec::new());
     }
 
-    /// Tells what is to be known of a failure.
+    /// Reports a failure.
     pub fn report(&self, observer: &dyn UpstreamObserver, ending: &Ending, stderr_lines: Vec<String>) {
         if let Some(report) = Report::new(ending, stderr_lines) {
             observer.on_report(self.index, report);
@@ -193,7 +210,11 @@ impl Upstream {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::task::Poll;
+    use std::thread::ThreadId;
+
+    use catalog::{Accepted, Config};
 
     use super::*;
 
@@ -202,7 +223,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             for is_large in [false, true] {
-                // The only other thread has something else to do until it is told, so nothing can be done there yet.
+                // The only other thread is blocked until it is released, so nothing can run there yet.
                 let (go_on, wait) = std::sync::mpsc::channel::<()>();
                 let occupied = tokio::task::spawn_blocking(move || wait.recv());
                 let (done, is_done) = std::sync::mpsc::channel();
@@ -217,5 +238,69 @@ mod tests {
                 occupied.await.unwrap().unwrap();
             }
         });
+    }
+
+    /// Records the threads on which it learns that a server has ended.
+    #[derive(Debug)]
+    struct Recorder {
+        is_large: bool,
+        ended_on: Mutex<Vec<ThreadId>>,
+    }
+
+    impl UpstreamObserver for Recorder {
+        fn on_running(&self, _: usize, _: &Arc<Connection>, _: Offer) {}
+        fn on_offer_changed(&self, _: &Arc<Connection>, _: Arc<Offer>) {}
+        fn on_reinitialized(self: Arc<Self>, _: &Arc<Connection>) {}
+        fn on_notification(&self, _: &Arc<Connection>, _: &str, _: &Bytes, _: &Envelope) {}
+        fn on_server_request(&self, _: usize, _: ServerRequest) {}
+        fn has_large_offer(&self, _: usize) -> bool {
+            self.is_large
+        }
+        fn on_ended(&self, _: usize, _: &Arc<Ending>) {
+            self.ended_on.lock().unwrap().push(std::thread::current().id());
+        }
+        fn on_report(&self, _: usize, _: Report) {}
+    }
+
+    fn upstream(server: &str) -> Upstream {
+        let config = format!(r#"{{"mcpServers":{{"s":{server}}}}}"#);
+        let config = Config::parse(config.as_bytes(), Accepted::All, |_| None).unwrap();
+        let instance_mark = Arc::new(InstanceMark::new(std::process::id(), 7, None));
+        Upstream {
+            index: 0,
+            spec: config.servers.into_iter().next().unwrap(),
+            environment: Vec::new(),
+            withheld: &[],
+            handshake: Handshake {
+                client_info: Bytes::from_static(br#"{"name":"test","version":"1"}"#),
+                capabilities: Bytes::from_static(b"{}"),
+                start_timeout: Duration::from_secs(60),
+                tools_only: true,
+                client_lifecycle: None,
+            },
+            loop_detector: Arc::new(LoopDetector::new(&instance_mark)),
+            instance_mark,
+            watchdog: Arc::new(Watchdog::absent()),
+            limits: ServerLimits::from_settings(),
+            cleans_up_leftovers: false,
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_server_with_a_large_offer_is_handled_on_another_thread() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let here = std::thread::current().id();
+        // It exits, it does not exist, and no connector supports it.
+        for server in [r#"{"command":"true"}"#, r#"{"command":"/does/not/exist"}"#, r#"{"url":"http://127.0.0.1:1/"}"#]
+        {
+            for is_large in [false, true] {
+                let recorder = Arc::new(Recorder { is_large, ended_on: Mutex::default() });
+                let observer = Arc::clone(&recorder) as Arc<dyn UpstreamObserver>;
+                let (_stop, stopping) = watch::channel(Stop::Never);
+                runtime.block_on(upstream(server).run(observer, stopping, None));
+                let ended_on = recorder.ended_on.lock().unwrap();
+                assert_eq!(ended_on.iter().map(|&thread| thread != here).collect::<Vec<_>>(), [is_large], "{server}");
+            }
+        }
     }
 }

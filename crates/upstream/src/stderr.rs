@@ -1,7 +1,7 @@
-//! The last words of a server.
+//! The last stderr lines of a server.
 //!
-//! Everything a server writes to stderr is read, whether anybody wants it or not: a full pipe would block the server.
-//! The end of it is kept, because that is where a server says why it died.
+//! Everything a server writes to stderr is read, even if it is not used: a full pipe would block the server. The end
+//! of it is kept, because that is where a server reports why it exits.
 
 mod cause;
 
@@ -17,19 +17,19 @@ use tokio::sync::Notify;
 
 use crate::stream::Source;
 
-/// How an aggregator says that it would start itself. It may be the server of a server of ours, and its words would be
-/// lost on the way up, so a server's line that holds this is passed on as a warning.
+/// The message of an aggregator that would start itself. It may be the server of a server of ours, and its output
+/// would be lost in between, so a server's line that contains this is logged as a warning.
 pub const LOOP_MESSAGE: &str = "this aggregator would start itself";
 
-/// Lines that tell why a server died.
+/// Lines that show why a server exited.
 const LINES: usize = 20;
-/// Lines kept where somebody may want to read on.
+/// Lines kept where a user may want to read more.
 const MORE_LINES: usize = 200;
-/// Lines kept of what a server said before it was started again.
+/// Lines kept of the runs before a restart.
 const EARLIER_LINES: usize = 100;
 /// Bytes kept of each.
 const LINE_WIDTH: usize = 400;
-/// Bytes of one line that are looked at.
+/// Bytes of one line that are read.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// The last lines of a server's stderr.
@@ -43,7 +43,7 @@ pub struct Tail {
 #[derive(Debug, Default)]
 struct SharedTail {
     lines: Mutex<TailLines>,
-    /// Woken by every line.
+    /// Notified for every line.
     more: Notify,
 }
 
@@ -52,38 +52,38 @@ struct TailLines {
     /// The last lines of the processes before this one.
     earlier: Vec<String>,
     lines: VecDeque<Vec<u8>>,
-    /// How many there were, those that are no longer kept included.
+    /// The number of lines so far, including those no longer kept.
     count: u64,
 }
 
-/// What a server said since somebody last listened.
+/// The lines since the last read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewLines {
     /// The lines, oldest first.
     pub lines: Vec<String>,
-    /// How many lines between are lost, because they came too fast.
+    /// How many lines in between are lost, because they came too fast.
     pub missed: u64,
-    /// Where to listen on from.
+    /// Where to continue reading.
     pub until: u64,
 }
 
 impl Tail {
-    /// One that keeps no secret, even if the server says it.
+    /// A tail that removes these secrets from every line.
     pub fn hiding(secrets: Secrets) -> Self {
         Self { kept: Arc::default(), secrets, most: LINES }
     }
 
-    /// The same, but somebody may want to read what was said before its last words, too.
+    /// The same, but keeps more lines for a user to read.
     pub fn keeping_more(self) -> Self {
         Self { most: MORE_LINES, ..self }
     }
 
-    /// Reads `source` to its end, keeping the last lines and telling all of them to the log when it is verbose.
+    /// Reads `source` to its end, keeps the last lines and logs all of them when the log is verbose.
     pub async fn follow(self, server: ServerName, mut source: Source) {
         let mut lines = Lines::with_limit(MAX_LINE_BYTES);
-        // Most servers never say a word here.
+        // Most servers never write to stderr.
         if let Err(error) = source.readable().await {
-            return tracing::debug!(%server, %error, "could not wait for its stderr");
+            return tracing::debug!(%server, %error, "failed to wait for its stderr");
         }
         while matches!(source.read_into(lines.space()).await, Ok(1..)) {
             while let Some(line) = lines.next_line() {
@@ -100,7 +100,7 @@ impl Tail {
             Line::Whole(bytes) => bytes,
             Line::TooLong { head, .. } => head,
         };
-        // Before it is cut: half a secret would not be known for one.
+        // Before the line is truncated: half a secret would not be recognised.
         let hidden = match std::str::from_utf8(bytes) {
             Ok(text) => self.secrets.hide(text),
             Err(_) => Cow::Owned(self.secrets.hide(&String::from_utf8_lossy(bytes)).into_owned()),
@@ -122,8 +122,8 @@ impl Tail {
         self.kept.more.notify_waiters();
     }
 
-    /// Its last lines, oldest first. If those that state why it failed are further up, above a long stack trace, they come
-    /// before the others.
+    /// Its last lines, oldest first. If the lines that state the cause are further up, above a long stack trace, they
+    /// come before the others.
     pub fn lines(&self) -> Vec<String> {
         let spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<String> = spoken.lines.iter().map(|line| text(line)).collect();
@@ -136,7 +136,7 @@ impl Tail {
         causes.iter().map(|&line| line.to_owned()).chain(rest.iter().cloned()).collect()
     }
 
-    /// This is what the server says after it was started again: what it said last before that is kept, too.
+    /// Marks this as the tail of a restarted server: the last lines of `before` are kept, too.
     pub fn follows(&self, before: &Self) {
         let spoken = before.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let said: Vec<String> =
@@ -151,7 +151,7 @@ impl Tail {
         self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner).earlier.clone()
     }
 
-    /// What was said after the first `seen` lines, as far as it is kept.
+    /// The lines after the first `seen`, as far as they are kept.
     pub fn since(&self, seen: u64) -> NewLines {
         let spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let first = spoken.count - spoken.lines.len() as u64;
@@ -163,7 +163,7 @@ impl Tail {
         }
     }
 
-    /// Waits until more was said than the first `seen` lines.
+    /// Waits until there are more than `seen` lines.
     pub async fn more_than(&self, seen: u64) {
         loop {
             let more = self.kept.more.notified();
@@ -174,7 +174,7 @@ impl Tail {
         }
     }
 
-    /// Whether this is what the same life of a server says.
+    /// Whether both belong to the same run of a server.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.kept, &other.kept)
     }
@@ -200,21 +200,21 @@ mod tests {
     async fn a_reader_gets_every_line_once_and_the_number_of_lost_lines() {
         let tail = Tail::hiding(Secrets::default()).keeping_more();
         said(&tail, "one");
-        let heard = tail.since(0);
-        assert_eq!(heard, NewLines { lines: vec!["one".to_owned()], missed: 0, until: 1 });
+        let new = tail.since(0);
+        assert_eq!(new, NewLines { lines: vec!["one".to_owned()], missed: 0, until: 1 });
         let listening = tail.clone();
         let waiting = tokio::spawn(async move { listening.more_than(1).await });
         tokio::task::yield_now().await;
         (0..MORE_LINES + 5).for_each(|number| said(&tail, &number.to_string()));
         waiting.await.unwrap();
-        let heard = tail.since(1);
-        assert_eq!((heard.lines.len(), heard.missed), (MORE_LINES, 5));
-        assert_eq!(tail.since(heard.until).lines, Vec::<String>::new());
+        let new = tail.since(1);
+        assert_eq!((new.lines.len(), new.missed), (MORE_LINES, 5));
+        assert_eq!(tail.since(new.until).lines, Vec::<String>::new());
         assert_eq!(tail.lines().len(), LINES, "its last words are few");
     }
 
     #[test]
-    fn a_cause_above_a_long_stack_trace_is_among_the_last_words() {
+    fn a_cause_above_a_long_stack_trace_is_part_of_the_last_stderr_lines() {
         let tail = Tail::hiding(Secrets::default()).keeping_more();
         said(&tail, "Exception in thread \"main\" java.lang.IllegalStateException: no database");
         (0..50).for_each(|number| said(&tail, &format!("\tat com.example.Main.run(Main.java:{number})")));
@@ -224,15 +224,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_a_restart_is_kept() {
-        let lives: Vec<Tail> = (0..3).map(|_| Tail::hiding(Secrets::default()).keeping_more()).collect();
-        said(&lives[0], "first");
-        lives[1].follows(&lives[0]);
-        said(&lives[1], "second");
-        lives[2].follows(&lives[1]);
-        said(&lives[2], "third");
-        assert_eq!(lives[2].earlier(), ["first", "second"]);
-        assert_eq!(lives[2].lines(), ["third"], "its last words are its own");
+    fn output_from_before_a_restart_is_kept() {
+        let tails: Vec<Tail> = (0..3).map(|_| Tail::hiding(Secrets::default()).keeping_more()).collect();
+        said(&tails[0], "first");
+        tails[1].follows(&tails[0]);
+        said(&tails[1], "second");
+        tails[2].follows(&tails[1]);
+        said(&tails[2], "third");
+        assert_eq!(tails[2].earlier(), ["first", "second"]);
+        assert_eq!(tails[2].lines(), ["third"], "its last words are its own");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The two ends of a pipe or socket, read and written without blocking.
 //!
-//! Clients written in Node hand their servers Unix sockets where others hand pipes; both are taken as they are. A
-//! terminal or a file cannot be waited for by the kernel's event queue: a thread pumps it through a pipe.
+//! Clients written in Node pass Unix sockets to their servers where others pass pipes; both are used as they are. The
+//! kernel's event queue cannot wait for a terminal or a file: a thread pumps it through a pipe.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,18 +13,18 @@ use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{UnixStream, unix::pipe};
 use tokio::sync::oneshot;
 
-/// How much is read before others get a turn. One who writes without end must not starve the rest.
+/// How much is read before other tasks get a turn. A source that writes without end must not starve the rest.
 const FAIR_SHARE: usize = 128 << 10;
 const SMALL_SHARE: usize = 8 << 10;
 
-/// How much is carried at once to or from what cannot be waited for: as much as a pipe holds.
+/// How much a pump copies at once: as much as a pipe holds.
 const CARRIED_AT_ONCE: usize = 64 << 10;
 
-/// Where bytes come from.
+/// The reading end.
 #[derive(Debug)]
 pub struct Source {
     end: Readable,
-    /// Read since others last had a turn.
+    /// Bytes read since other tasks last had a turn.
     taken: usize,
     share: usize,
 }
@@ -35,7 +35,7 @@ enum Readable {
     Socket(UnixStream),
 }
 
-/// Where bytes go.
+/// The writing end.
 #[derive(Debug)]
 pub enum Sink {
     /// The writing end of a pipe.
@@ -44,9 +44,9 @@ pub enum Sink {
     Socket(UnixStream),
 }
 
-/// The end of the thread that carries bytes from one of our pipes to something that cannot be waited for.
+/// The end of the thread that copies bytes from one of our pipes to something that cannot be polled.
 ///
-/// Never joined: a terminal that takes no more blocks the thread, and nothing but the end of the process frees it.
+/// Never joined: a terminal that accepts no more blocks the thread, and only the end of the process frees it.
 #[derive(Debug)]
 pub struct Pump(oneshot::Receiver<()>);
 
@@ -59,14 +59,14 @@ impl Pump {
 }
 
 impl Source {
-    /// Takes over a descriptor for reading, whatever it is.
+    /// Takes over a descriptor for reading, whatever its type.
     pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
         let end = match kind_of(&fd)? {
             FileType::Fifo => Readable::Pipe(pipe::Receiver::from_owned_fd(fd)?),
             FileType::Socket => Readable::Socket(adopt_socket(fd)?),
             _ => {
                 let (reader, mut writer) = io::pipe()?;
-                // Nobody waits for this thread: it ends with its input, or with us.
+                // This thread is never joined: it ends with its input, or with the process.
                 std::thread::spawn(move || carry(&mut File::from(fd), &mut writer));
                 Readable::Pipe(pipe::Receiver::from_owned_fd(reader.into())?)
             }
@@ -74,12 +74,12 @@ impl Source {
         Ok(Self { end, taken: 0, share: FAIR_SHARE })
     }
 
-    /// For what matters less: others get a turn more often.
+    /// A smaller share, for less important sources: other tasks get a turn more often.
     pub fn with_small_share(self) -> Self {
         Self { share: SMALL_SHARE, ..self }
     }
 
-    /// Waits until there is something to read, or nothing ever will be. Whoever expects silence need keep no room for it.
+    /// Waits until there is something to read, or the end. No buffer is needed while nothing is expected.
     pub async fn readable(&self) -> io::Result<()> {
         match &self.end {
             Readable::Pipe(pipe) => pipe.readable().await,
@@ -87,7 +87,7 @@ impl Source {
         }
     }
 
-    /// Appends what has arrived to `buffer`; zero means the other side is done.
+    /// Appends what has arrived to `buffer`; zero means the end.
     pub async fn read_into(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
         if self.taken >= self.share {
             self.taken = 0;
@@ -103,7 +103,7 @@ impl Source {
 }
 
 impl Sink {
-    /// Takes over a descriptor for writing, whatever it is. Where a thread pumps, wait for it at the end.
+    /// Takes over a descriptor for writing, whatever its type. If a thread pumps, wait for it at the end.
     pub fn adopt(fd: OwnedFd) -> io::Result<(Self, Option<Pump>)> {
         match kind_of(&fd)? {
             FileType::Fifo => Ok((Self::Pipe(pipe::Sender::from_owned_fd(fd)?), None)),
@@ -120,23 +120,23 @@ impl Sink {
         }
     }
 
-    /// Writes what the other side takes right now.
-    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes what the other side accepts right now.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Pipe(pipe) => pipe.try_write(bytes),
             Self::Socket(socket) => socket.try_write(bytes),
         }
     }
 
-    /// Writes what the other side takes right now of several stretches.
-    pub fn try_write_all(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    /// Writes what the other side accepts right now of several slices.
+    pub(crate) fn try_write_all(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Pipe(pipe) => pipe.try_write_vectored(slices),
             Self::Socket(socket) => socket.try_write_vectored(slices),
         }
     }
 
-    /// Waits until writing makes sense again.
+    /// Waits until the other side accepts more.
     pub async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Pipe(pipe) => pipe.writable().await,
@@ -144,8 +144,8 @@ impl Sink {
         }
     }
 
-    /// Waits until the other side has gone away. On a socket that cannot be told from a half-close without reading what
-    /// may be somebody else's to read, so there only a write, or the end of input, tells.
+    /// Waits until the other side has closed. On a socket that cannot be distinguished from a half-close without
+    /// reading what may belong to another reader, so there only a write, or the end of input, shows it.
     pub async fn abandoned(&self) {
         match self {
             Self::Pipe(pipe) => drop(pipe.ready(Interest::ERROR).await),
@@ -154,10 +154,10 @@ impl Sink {
     }
 }
 
-/// Reads and writes until the input ends or the output is gone.
+/// Copies until the input ends or the output is closed.
 ///
-/// Not `io::copy`, which lets the kernel splice: that locks the pipe while it waits for the terminal, and whoever does
-/// as much as look at the other end of the pipe, non-blocking or not, hangs until the terminal is read.
+/// Not `io::copy`, which lets the kernel splice: that locks the pipe while it waits for the terminal, and any access
+/// to the other end of the pipe, non-blocking or not, hangs until the terminal is read.
 fn carry(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut chunk = vec![0; CARRIED_AT_ONCE];
     loop {

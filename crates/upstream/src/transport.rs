@@ -1,32 +1,32 @@
-//! The way to one server: a pipe to its stdin, or a box of messages to be sent over HTTP.
+//! The transport to one server: a pipe to its stdin, or a queue of messages for HTTP.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::{Bytes, BytesMut};
-use protocol::splice::{Edit, Piece, splice};
+use bytes::Bytes;
+use protocol::splice::{Edit, spliced};
 
 use crate::outbox::Outbox;
 
-/// With more than this waiting to be posted, new calls are refused.
+/// With more than this queued, new calls are refused.
 const MAX_QUEUED_BYTES: usize = 64 << 20;
-/// What a message costs besides its bytes, so that many small ones fill the box too.
+/// The overhead of a message besides its bytes, so that many small ones fill the queue too.
 const MESSAGE_OVERHEAD_BYTES: usize = 1 << 10;
 
-/// The way to one server.
+/// The transport to one server.
 #[derive(Debug)]
 pub enum UpstreamTransport {
     /// Its stdin.
     Pipe(Arc<Outbox>),
-    /// Each message is a request of its own.
+    /// Each message is an HTTP request.
     Http(HttpQueue),
 }
 
 /// One message to be posted.
 #[derive(Debug)]
 pub struct OutgoingMessage {
-    /// Our number, if an answer is wanted.
+    /// Our number, if a response is expected.
     pub number: Option<u64>,
     /// The message, without a newline.
     pub body: Bytes,
@@ -46,23 +46,22 @@ impl Drop for OutgoingMessage {
     }
 }
 
-/// Who takes messages to a server.
+/// Posts messages to a server.
 pub trait HttpSender: Debug + Send + Sync {
-    /// Sees to it that the message is posted, and returns without waiting for that. A message counts as waiting until it is
-    /// dropped.
+    /// Starts to post the message, and returns without waiting for it. A message counts as queued until it is dropped.
     fn post(self: Arc<Self>, message: OutgoingMessage);
 }
 
-/// Where messages are dropped to be posted.
+/// The queue of messages to be posted.
 #[derive(Debug)]
 pub struct HttpQueue {
     post: Arc<dyn HttpSender>,
-    /// What all messages weigh that are not answered for.
+    /// The total size of all messages that are not processed.
     waiting: Arc<AtomicUsize>,
 }
 
 impl HttpQueue {
-    /// A box that is emptied at once, by `post`.
+    /// A queue whose messages go to `post` at once.
     pub fn new(post: Arc<dyn HttpSender>) -> Self {
         Self { post, waiting: Arc::default() }
     }
@@ -77,35 +76,30 @@ impl UpstreamTransport {
     pub fn send(&self, number: Option<u64>, message: &[u8]) {
         match self {
             Self::Pipe(outbox) => outbox.push(message),
-            Self::Http(postbox) => {
-                postbox.enqueue(number, Bytes::copy_from_slice(message.strip_suffix(b"\n").unwrap_or(message)));
+            Self::Http(queue) => {
+                queue.enqueue(number, Bytes::copy_from_slice(message.strip_suffix(b"\n").unwrap_or(message)));
             }
         }
     }
 
-    /// Sends somebody's line with some spans replaced.
-    pub fn send_spliced(&self, number: Option<u64>, line: &Bytes, edits: &[Edit<'_>]) {
+    /// Sends a line with some spans replaced.
+    pub(crate) fn send_spliced(&self, number: Option<u64>, line: &Bytes, edits: &[Edit<'_>]) {
         match self {
             Self::Pipe(outbox) => outbox.push_spliced(line, edits),
-            Self::Http(postbox) => {
-                let mut body = BytesMut::with_capacity(line.len() + 32);
-                splice(line.len(), edits, |piece| match piece {
-                    Piece::Kept(span) => body.extend_from_slice(span.of(line)),
-                    Piece::New(bytes) => body.extend_from_slice(bytes),
-                });
-                postbox.enqueue(number, body.freeze());
+            Self::Http(queue) => {
+                queue.enqueue(number, spliced(line, edits).into());
             }
         }
     }
 
-    /// Lets out what was sent.
+    /// Flushes what was sent.
     pub fn flush(&self) {
         if let Self::Pipe(outbox) = self {
             outbox.flush();
         }
     }
 
-    /// Whether so much is waiting that nothing should be added.
+    /// Whether so much is queued that nothing should be added.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Pipe(outbox) => outbox.is_full(),
@@ -113,7 +107,7 @@ impl UpstreamTransport {
         }
     }
 
-    /// Whether so much is waiting that what nobody needs should be left out.
+    /// Whether so much is queued that optional messages should be dropped.
     pub fn is_congested(&self) -> bool {
         match self {
             Self::Pipe(outbox) => outbox.is_congested(),
@@ -121,11 +115,11 @@ impl UpstreamTransport {
         }
     }
 
-    /// Bytes waiting.
+    /// Bytes queued.
     pub fn waiting(&self) -> usize {
         match self {
             Self::Pipe(outbox) => outbox.waiting(),
-            Self::Http(postbox) => postbox.waiting.load(Ordering::Relaxed),
+            Self::Http(queue) => queue.waiting.load(Ordering::Relaxed),
         }
     }
 }

@@ -1,27 +1,27 @@
-//! What a server that we started uses of the machine: its process and those it started, as `/proc` tells it.
+//! The resource usage of a server that we started: its process and its descendants, according to `/proc`.
 //!
-//! Where there is no `/proc`, nothing is known.
+//! Without `/proc`, nothing is known.
 
 use std::fs;
 use std::time::Duration;
 
-/// A server does not start more processes than this; whoever does is measured in part.
+/// How many processes of a server are measured; the rest is ignored.
 const MAX_PROCESSES: usize = 256;
-/// How the kernel counts processor time for programs, whatever it does inside.
+/// The kernel's unit of processor time in `/proc`, whatever it uses internally.
 const TICKS_A_SECOND: u32 = 100;
 
-/// What a process and its descendants have used until now.
+/// What a process and its descendants have used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Used {
-    /// Time on processors since their start, that of descendants that are gone included.
+    /// Processor time since their start, including that of descendants that have ended.
     pub cpu: Duration,
-    /// Bytes of memory they have in use. What several share is counted for each.
+    /// Bytes of memory in use. Shared memory is counted for each process.
     pub memory: u64,
-    /// How many they are.
+    /// The number of processes.
     pub processes: u32,
 }
 
-/// Looks at a process and its descendants; nothing if it is gone.
+/// Measures a process and its descendants; `None` if it has ended.
 pub fn used_by(process: u32) -> Option<Used> {
     let mut all = of_one(process)?;
     let mut waiting = children(process);
@@ -42,12 +42,12 @@ pub fn used_by(process: u32) -> Option<Used> {
 fn of_one(process: u32) -> Option<Used> {
     let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).ok();
     let cpu = Duration::from_secs(read_ticks(&read("stat")?)?) / TICKS_A_SECOND;
-    // One that has ended and was not waited for has no memory, and no line about it.
+    // A zombie has no memory, and no line about it.
     let memory = read_memory(&read("status")?).unwrap_or_default();
     Some(Used { cpu, memory, processes: 1 })
 }
 
-/// Ticks on processors, those of children that were waited for included.
+/// Processor ticks, including those of children that were waited for.
 fn read_ticks(stat: &str) -> Option<u64> {
     // The name is in parentheses and may hold anything, parentheses included.
     let (_, fields) = stat.rsplit_once(')')?;
@@ -64,7 +64,7 @@ fn read_memory(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// The processes that a process started and that are its own still, whichever thread of it did.
+/// The current children of a process, whichever of its threads started them.
 fn children(process: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

@@ -1,12 +1,12 @@
-//! The process that outlives us by a moment to clear up if we are killed.
+//! The watchdog: a process that outlives us briefly to clean up if we are killed.
 //!
 //! `kill -9` leaves us no time to stop our servers, and they may not notice: some ignore the end of their input, and
-//! their own children never hear of it. So at start we run ourselves a second time in this role, with one end of a
-//! pipe as its input. We tell it which process groups live; when the pipe ends, by our will or not, it ends what is
-//! left and goes too. On an orderly stop nothing is left, and it is gone before we are. If somebody kills the watchdog
-//! instead, another takes its place, however often; if somebody stops it, it is woken.
+//! their own children are not notified. So at start we run ourselves a second time in this role, with one end of a
+//! pipe as its input. We send it the process groups that run; when the pipe ends, for whatever reason, it ends what is
+//! left and exits. On an orderly stop nothing is left, and it exits before we do. If the watchdog is killed instead,
+//! another one is started, however often; if it is stopped by a signal, it is continued.
 //!
-//! Somebody may kill it together with us, or stop it. What happens then is up to the kernel: see
+//! It may be killed together with us, or stopped. What happens then is up to the kernel: see
 //! [`exit_pipe`](crate::exit_pipe).
 
 use std::io::{self, BufRead, PipeReader, PipeWriter, Write};
@@ -31,52 +31,52 @@ const ROLE: &str = "__watchdog";
 /// How long what is left may take to end by itself before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long to look for leftovers that do not show yet.
+/// How long to scan for leftovers that are not visible yet.
 const LEFTOVER_SCAN_TIME: Duration = Duration::from_millis(300);
 
-/// What we tell it when we need it no more.
+/// The command that ends it when we no longer need it.
 const DISMISSED: &str = "dismissed";
 
-/// So many watchdogs may end one after the other before the next has to wait.
+/// How many watchdogs may end in succession before the next start is delayed.
 const MAX_QUICK_RESTARTS: u32 = 10;
 
-/// The first wait for a successor. Each wait is twice as long as the one before.
+/// The first delay of a restart. Each delay is twice as long as the one before.
 const MIN_RESTART_DELAY: Duration = Duration::from_millis(10);
 
-/// The longest wait for a successor.
+/// The longest delay of a restart.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(1);
 
-/// A watchdog that lived this long was wanted: its successor comes at once.
+/// A watchdog that ran this long was stable: its successor is started at once.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// Our end of the watchdog.
+/// Our handle of the watchdog.
 #[derive(Debug)]
 pub struct Watchdog {
     shared: Arc<Shared>,
-    /// The thread that starts it and waits for its end: nobody else should have to wait for either.
+    /// The thread that starts it and waits for its end, so that no other thread has to wait.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What we and the thread share.
+/// What the handle and the thread share.
 #[derive(Debug, Default)]
 struct Shared {
     registered: Mutex<Registered>,
     /// Notified when the watchdog is dismissed.
     dismissed: Condvar,
-    /// Held by us and by every watchdog. `None` where there can be no such pipe.
+    /// Held by us and by every watchdog. `None` where the system has no such pipe.
     exit_pipe: Option<ExitPipe>,
 }
 
-/// What the watchdog knows, and how to tell it more.
+/// What the watchdog knows, and the pipe to send it more.
 #[derive(Debug, Default)]
 struct Registered {
     groups: Groups,
-    /// Gone when we need no watchdog any more.
+    /// `None` when no watchdog is needed any more.
     input: Option<PipeWriter>,
 }
 
-/// The process groups that live. A few dozen at most: to look through them costs the watchdog, of which only its memory
-/// is ever noticed, less than a table would.
+/// The running process groups. A few dozen at most: a linear search costs the watchdog, of which only the memory use
+/// matters, less than a table would.
 #[derive(Debug, Default)]
 struct Groups(Vec<Pid>);
 
@@ -92,8 +92,8 @@ impl Groups {
     }
 }
 
-/// Whether `main` called [`run_if_asked`]. Another program would do something else when it is started as a watchdog, and
-/// whatever it printed would go into the exit pipe and kill the servers.
+/// Whether `main` called [`run_if_asked`]. Another program would do something else when it is started as a watchdog,
+/// and its output would go into the exit pipe and kill the servers.
 static CAN_BE_WATCHDOG: AtomicBool = AtomicBool::new(false);
 
 impl Watchdog {
@@ -102,10 +102,11 @@ impl Watchdog {
         if !CAN_BE_WATCHDOG.load(Ordering::Relaxed) {
             return Ok(Self::absent());
         }
-        let exit_pipe =
-            ExitPipe::new().inspect_err(|error| tracing::debug!(%error, "no pipe for the end of both")).ok();
+        let exit_pipe = ExitPipe::new()
+            .inspect_err(|error| tracing::debug!(%error, "failed to create the exit pipe of the watchdog"))
+            .ok();
         let (output, input) = io::pipe()?;
-        // Here and now, so that it watches before there is anything to watch over.
+        // Synchronously, so that it watches before there is anything to watch.
         let first = spawn(mark, output, exit_pipe.as_ref())?;
         let registered = Mutex::new(Registered { groups: Groups::default(), input: Some(input) });
         let shared = Arc::new(Shared { registered, dismissed: Condvar::new(), exit_pipe });
@@ -116,33 +117,33 @@ impl Watchdog {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// A watchdog that does nothing, for where none can be started.
+    /// A watchdog that does nothing, for systems where none can be started.
     pub fn absent() -> Self {
         let shared = Shared { exit_pipe: ExitPipe::new().ok(), ..Shared::default() };
         Self { shared: Arc::new(shared), thread: Mutex::new(None) }
     }
 
-    /// From now on the group ends with us.
+    /// Registers a group, which then ends with us.
     pub fn guard(&self, group: Pid) {
         let mut registered = lock(&self.shared.registered);
         registered.groups.insert(group);
-        registered.tell('+', group);
+        registered.write_command('+', group);
     }
 
-    /// The group has ended; its number may be somebody else's next.
+    /// Unregisters a group that has ended; its id may be reused.
     pub fn release(&self, group: Pid) {
         let mut registered = lock(&self.shared.registered);
         registered.groups.remove(group);
-        registered.tell('-', group);
+        registered.write_command('-', group);
     }
 
-    /// What a server inherits so that the kernel kills it when we and the watchdog are gone.
+    /// The pipe end that a server inherits so that the kernel kills it when we and the watchdog have ended.
     pub(crate) fn read_end(&self) -> Option<ReadEnd> {
         let read_end = self.shared.exit_pipe.as_ref()?.read_end();
-        read_end.inspect_err(|error| tracing::debug!(%error, "could not open the exit pipe for a server")).ok()
+        read_end.inspect_err(|error| tracing::debug!(%error, "failed to open the exit pipe for a server")).ok()
     }
 
-    /// Lets it look for leftovers one last time and waits until it is gone.
+    /// Lets it scan for leftovers one last time and waits until it has exited.
     pub fn dismiss(&self) {
         let input = lock(&self.shared.registered).input.take();
         if let Some(mut input) = input {
@@ -151,14 +152,14 @@ impl Watchdog {
         self.shared.dismissed.notify_all();
         let thread = lock(&self.thread).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::debug!("the thread of the watchdog broke");
+            tracing::debug!("the watchdog thread panicked");
         }
     }
 }
 
 impl Registered {
-    /// A pipe without a reader means that the watchdog was killed; its successor is told everything.
-    fn tell(&mut self, verb: char, group: Pid) {
+    /// A pipe without a reader means that the watchdog was killed; its successor receives everything again.
+    fn write_command(&mut self, verb: char, group: Pid) {
         if let Some(input) = &mut self.input {
             writeln!(input, "{verb}{}", group.as_raw_nonzero()).ok();
         }
@@ -176,7 +177,7 @@ impl Shared {
             }
             starts = if begun.elapsed() >= STABLE_AFTER { 0 } else { starts.saturating_add(1) };
             if starts == MAX_QUICK_RESTARTS {
-                tracing::warn!("the watchdog is killed again and again; starting it more slowly");
+                tracing::warn!("the watchdog keeps being killed; starting it more slowly");
             }
             if !self.wait_before_start(starts) {
                 return;
@@ -185,8 +186,9 @@ impl Shared {
                 Ok(Some(process)) => Some(process),
                 Ok(None) => return,
                 Err(error) => {
-                    // What a server starts in a session of its own may survive a kill until the next start succeeds.
-                    tracing::warn!(%error, "could not start a watchdog; trying again");
+                    // A process that a server starts in its own session may survive a kill of ours until the next
+                    // start succeeds.
+                    tracing::warn!(%error, "failed to start a watchdog; retrying");
                     starts = starts.max(MAX_QUICK_RESTARTS);
                     None
                 }
@@ -194,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// Waits for as long as the number of `starts` asks for; `false` if the watchdog is dismissed.
+    /// Waits as long as the number of `starts` requires; `false` if the watchdog is dismissed.
     fn wait_before_start(&self, starts: u32) -> bool {
         let doublings = starts.saturating_sub(MAX_QUICK_RESTARTS).min(16);
         let wait = if starts < MAX_QUICK_RESTARTS {
@@ -207,7 +209,7 @@ impl Shared {
         registered.unwrap_or_else(PoisonError::into_inner).0.input.is_some()
     }
 
-    /// A successor for a watchdog that was killed, told everything it knew; `None` if it was dismissed.
+    /// A successor for a watchdog that was killed, with the same groups; `None` if it was dismissed.
     fn start_successor(&self, mark: &Mark) -> io::Result<Option<Pid>> {
         let mut registered = lock(&self.registered);
         if registered.input.is_none() {
@@ -217,17 +219,17 @@ impl Shared {
         registered.input = Some(input);
         let watchdog = spawn(mark, output, self.exit_pipe.as_ref())?;
         for group in registered.groups.0.clone() {
-            registered.tell('+', group);
+            registered.write_command('+', group);
         }
         Ok(Some(watchdog))
     }
 }
 
-/// Waits for the end of a watchdog. One that somebody stopped is woken; to replace it would leave a moment without any.
+/// Waits for the end of a watchdog. A stopped one is continued; replacing it would leave a moment without any.
 fn wait_for_end(watchdog: Pid) {
     loop {
         match waitid(WaitId::Pid(watchdog), WaitIdOptions::EXITED | WaitIdOptions::STOPPED) {
-            // It was started by us and is not waited for yet, so the number is its own.
+            // It is our child and was not reaped yet, so the process id is its own.
             Ok(Some(status)) if status.stopped() => {
                 kill_process(watchdog, Signal::CONT).ok();
             }
@@ -245,13 +247,13 @@ fn spawn(mark: &Mark, output: PipeReader, exit_pipe: Option<&ExitPipe>) -> io::R
         .arg(ROLE)
         .arg(mark.to_string())
         .stdin(output)
-        // It never writes, but holds the pipe open as long as it lives.
+        // It never writes, but holds the pipe open as long as it runs.
         .stdout(exit_pipe.map_or_else(|| Ok(Stdio::null()), ExitPipe::for_watchdog)?)
         .stderr(Stdio::null())
         .current_dir("/")
-        // What is sent to our group, such as Ctrl-C, must not reach it.
+        // Signals to our group, such as Ctrl-C, must not reach it.
         .process_group(0);
-    // With the command goes our copy of the pipe's other end.
+    // Dropping the command drops our copy of the pipe's other end.
     inherited::spawn_with(&Inherited::default(), || command.spawn(), |_| None).map(|child| Pid::from_child(&child))
 }
 
@@ -259,11 +261,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Becomes the watchdog if that is what this process was started as. Call it first thing in `main`.
+/// Becomes the watchdog if this process was started as one. Call it first in `main`.
 pub fn run_if_asked() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(ROLE) {
-        // Without a mark it would look after everybody's processes.
+        // Without a mark it would match every process.
         let Some(mark) = arguments.next().and_then(Mark::from_text) else { std::process::exit(2) };
         watch(&mark);
         std::process::exit(0);
@@ -273,7 +275,7 @@ pub fn run_if_asked() {
 
 fn watch(mark: &Mark) {
     exit_pipe::ignore_terminating_signals();
-    // Whoever stopped us does not keep us from our work: when our parent ends, the kernel wakes us.
+    // If we are stopped, the kernel continues us when our parent ends.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::CONT)).ok();
     let (mut groups, mut is_dismissed) = (Groups::default(), false);
@@ -289,14 +291,15 @@ fn watch(mark: &Mark) {
         }
     }
     let deadline = Instant::now() + GRACE;
-    // A server that was being started when we were killed carries no mark yet, and nobody told of it: look for a while.
+    // A server that was being started when its parent was killed carries no mark yet and is not registered: scan for a
+    // while.
     let patience = Instant::now() + if is_dismissed { Duration::ZERO } else { LEFTOVER_SCAN_TIME };
     end(mark, &groups, Signal::TERM);
     while is_anything_left(mark, &groups) || Instant::now() < patience {
         if Instant::now() >= deadline {
             end(mark, &groups, Signal::KILL);
         }
-        // Killed processes may take a moment, and one may have forked while we looked: look again until none is left.
+        // Killed processes may take a moment, and one may have forked during the scan: repeat until none is left.
         if Instant::now() >= deadline + GRACE {
             break;
         }
@@ -306,7 +309,7 @@ fn watch(mark: &Mark) {
 
 fn end(mark: &Mark, groups: &Groups, signal: Signal) {
     for group in &groups.0 {
-        // An error means that the group is gone, which is what we want.
+        // An error means that the group has ended, which is the goal.
         kill_process_group(*group, signal).ok();
     }
     process_mark::signal_all(mark, signal);

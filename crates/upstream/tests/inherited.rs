@@ -1,6 +1,6 @@
-//! Programs inherit the limit of open files that we found, and a mark; our own limits stay as they are.
+//! Programs inherit the original limit of open files and a mark; our own limits stay as they are.
 //!
-//! One test in a program of its own: limits are those of the whole process.
+//! One test in its own program: limits apply to the whole process.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,10 +8,9 @@ use std::io::Read;
 use catalog::{Accepted, Config, Program, Transport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::process::Command;
-use upstream::inherited::raise_open_files;
 use upstream::process::{Process, Streams};
-use upstream::process_mark::InstanceMark;
 use upstream::watchdog::Watchdog;
+use upstream::{InstanceMark, raise_open_files};
 
 const FOUND: u64 = 400;
 const RAISED: u64 = 2000;
@@ -25,7 +24,7 @@ fn shell(script: &str) -> Program {
     }
 }
 
-/// What the program writes. Its input ends once it was started.
+/// The output of the program. Its input ends once it was started.
 async fn said(script: &str) -> String {
     let instance_mark = InstanceMark::new(std::process::id(), 7, None);
     let watchdog = Watchdog::absent();

@@ -1,12 +1,12 @@
-//! Which Qdrant, and which collection there.
+//! The address of a Qdrant collection.
 
 use std::str::FromStr;
 
 use http::Uri;
 
-/// Where Qdrant speaks gRPC unless something else is said.
+/// The default gRPC port of Qdrant.
 const USUAL_PORT: u16 = 6334;
-/// What our collection is called unless something else is said.
+/// The default name of the collection.
 const USUAL_COLLECTION: &str = "mcp_tools";
 
 /// `http://host[:port][/collection]`.
@@ -14,13 +14,13 @@ const USUAL_COLLECTION: &str = "mcp_tools";
 pub struct Address {
     /// Scheme, host and port.
     pub(crate) url: String,
-    /// The alias of the collection, and the beginning of its name.
+    /// The alias of the collection, and the prefix of its name.
     pub(crate) collection: String,
 }
 
-/// What is wrong with an address.
+/// Why an address is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{address}` is no address of Qdrant: {why}")]
+#[error("`{address}` is not an address of Qdrant: {why}")]
 pub struct BadAddress {
     address: String,
     why: &'static str,
@@ -30,7 +30,7 @@ impl FromStr for Address {
     type Err = BadAddress;
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
-        // What is wrong may be that it carries a secret, so only what certainly is none is shown.
+        // The invalid part may be a secret, so only parts that cannot be one are shown.
         let shown = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
         let bad = |why| BadAddress { address: shown.to_owned(), why };
         let uri: Uri = text.parse().map_err(|_| bad("use http://HOST[:PORT][/COLLECTION]"))?;
@@ -51,7 +51,7 @@ impl FromStr for Address {
         };
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
         if !collection.bytes().all(is_plain) || collection.len() > 64 || uri.query().is_some() {
-            return Err(bad("a collection has a name of letters, digits, `_` and `-`, 64 at most"));
+            return Err(bad("the name of a collection consists of letters, digits, `_` and `-`, at most 64"));
         }
         let url = format!("{scheme}://{}:{port}", authority.host());
         Ok(Self { url, collection: collection.to_owned() })

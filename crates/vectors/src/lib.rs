@@ -1,12 +1,12 @@
-//! Keeps vectors of tools in Qdrant, and has them compared there.
+//! Stores vectors of tools in Qdrant, which compares them.
 //!
-//! - here: a collection of Qdrant as a [`VectorStore`]
-//! - `address`: which Qdrant, and which collection
-//! - `payload`: what is kept with a vector, from our words to Qdrant's and back
+//! - here: a Qdrant collection as a [`VectorStore`]
+//! - `address`: the address of a collection
+//! - `payload`: converts what is stored with a vector
 //!
-//! Each model has a collection of its own, whose name carries a digest of the model's id; an alias without it names the
-//! one that was filled last. So another model fills another collection while others still read the old one, and the
-//! alias goes over when it is complete. Collections that nobody needs any more are left alone: somebody may.
+//! Each model has its own collection, whose name contains a digest of the model's id. An alias without the digest
+//! refers to the collection that was filled last. So a new model fills a new collection while others still read the old
+//! one, and the alias moves when it is complete. Old collections are not deleted, because other programs may use them.
 
 mod address;
 mod payload;
@@ -26,10 +26,10 @@ use sha2::{Digest, Sha256};
 
 pub use address::{Address, BadAddress};
 
-/// What one request may take. Writing waits until it is written.
+/// The timeout of one request. Writes wait until they are applied.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const CONNECTING: Duration = Duration::from_secs(3);
-/// So much is read at once.
+/// How many points are read at once.
 const PAGE: u32 = 1000;
 
 /// A collection of Qdrant with the vectors of one model.
@@ -41,37 +41,37 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// The collection for the vectors of a model. Nothing is asked for yet: nobody need be there.
+    /// The collection for the vectors of a model. Does not connect yet.
     ///
     /// # Errors
-    /// If the address makes no sense to the client after all.
+    /// If the client rejects the address.
     pub fn new(address: Address, key: Option<String>, model: &str, dimension: usize) -> Result<Self, StoreError> {
         let client = Qdrant::from_url(&address.url)
             .api_key(key)
             .timeout(REQUEST_TIMEOUT)
             .connect_timeout(CONNECTING)
-            // It would be done here and now, and told on stdout.
+            // The check would run synchronously and print to stdout.
             .skip_compatibility_check()
             .build()
-            .map_err(|error| failed("could not become a client of", &address, &error))?;
+            .map_err(|error| failed("failed to create a client for", &address, &error))?;
         let name = format!("{}-{}", address.collection, digest(model));
         Ok(Self { client, address, name, dimension })
     }
 
-    fn failed(&self, deed: &'static str) -> impl Fn(QdrantError) -> StoreError {
+    fn failed(&self, operation: &'static str) -> impl Fn(QdrantError) -> StoreError {
         let address = self.address.clone();
-        move |error| failed(deed, &address, &error)
+        move |error| failed(operation, &address, &error)
     }
 
     async fn make(&self) -> Result<(), StoreError> {
-        let failed = self.failed("could not make a collection in");
+        let failed = self.failed("failed to create a collection in");
         if !self.client.collection_exists(&self.name).await.map_err(&failed)? {
-            // Vectors are of length one, so this is what the program compares by, too.
+            // Vectors have length one, so this is the same comparison as in the program.
             let size = self.dimension as u64;
             let collection =
                 CreateCollectionBuilder::new(&self.name).vectors_config(VectorParamsBuilder::new(size, Distance::Dot));
             let made = self.client.create_collection(collection).await;
-            // Somebody else may have been faster.
+            // Another program may have created it in the meantime.
             if let Err(error) = made
                 && !self.client.collection_exists(&self.name).await.map_err(&failed)?
             {
@@ -93,8 +93,8 @@ impl Collection {
             if let Some(next) = next {
                 page = page.offset::<qdrant_client::qdrant::PointId>(next);
             }
-            let page = self.client.scroll(page).await.map_err(self.failed("could not read what is in"))?;
-            // Points that are none of ours have other ids; they are nobody's business here.
+            let page = self.client.scroll(page).await.map_err(self.failed("failed to read from"))?;
+            // Points of other programs have other ids, and are ignored.
             let ours =
                 page.result.into_iter().filter_map(|point| Some((ours(point.id?)?, payload::read(&point.payload))));
             found.extend(ours);
@@ -117,14 +117,14 @@ impl Collection {
                 .query(vector)
                 .filter(filter.clone())
                 .limit(count as u64)
-                // What is near enough to be missed by an approximation may be what somebody looks for.
+                // An approximation could miss the tool that the user is looking for.
                 .params(SearchParamsBuilder::default().exact(true))
                 .with_payload(false)
                 .build()
         };
         let queries: Vec<QueryPoints> = to.into_iter().map(query).collect();
         let asked = QueryBatchPointsBuilder::new(&self.name, queries);
-        let answers = self.client.query_batch(asked).await.map_err(self.failed("could not search in"))?;
+        let answers = self.client.query_batch(asked).await.map_err(self.failed("failed to search in"))?;
         let near = |points: Vec<qdrant_client::qdrant::ScoredPoint>| {
             points.into_iter().filter_map(|point| Some((ours(point.id?)?, point.score))).collect()
         };
@@ -152,7 +152,7 @@ impl VectorStore for Collection {
     fn count(&self) -> Request<'_, usize> {
         Box::pin(async {
             let counting = self.client.count(CountPointsBuilder::new(&self.name).exact(true));
-            let counted = counting.await.map_err(self.failed("could not count what is in"))?;
+            let counted = counting.await.map_err(self.failed("failed to count vectors in"))?;
             Ok(usize::try_from(counted.result.map_or(0, |result| result.count)).unwrap_or(usize::MAX))
         })
     }
@@ -164,7 +164,7 @@ impl VectorStore for Collection {
                 .map(|point| PointStruct::new(theirs(point.id), point.vector, payload::written(point.payload)))
                 .collect();
             let putting = self.client.upsert_points(UpsertPointsBuilder::new(&self.name, points).wait(true));
-            putting.await.map_err(self.failed("could not put vectors into")).map(drop)
+            putting.await.map_err(self.failed("failed to store vectors in")).map(drop)
         })
     }
 
@@ -182,22 +182,22 @@ impl VectorStore for Collection {
                 .collect();
             let changes = UpdateBatchPointsBuilder::new(&self.name, operations).wait(true);
             let changing = self.client.update_points_batch(changes);
-            changing.await.map_err(self.failed("could not change what is in")).map(drop)
+            changing.await.map_err(self.failed("failed to change vectors in")).map(drop)
         })
     }
 
     fn delete(&self, points: Vec<PointId>) -> Request<'_, ()> {
         Box::pin(async move {
             let deletion = DeletePointsBuilder::new(&self.name).points(ids(points)).wait(true);
-            self.client.delete_points(deletion).await.map_err(self.failed("could not delete from")).map(drop)
+            self.client.delete_points(deletion).await.map_err(self.failed("failed to delete from")).map(drop)
         })
     }
 
     fn publish(&self) -> Request<'_, ()> {
         Box::pin(async {
-            // An alias that is there goes over to another collection in one step.
+            // An existing alias moves to another collection in one step.
             let naming = self.client.create_alias(CreateAliasBuilder::new(&self.name, &self.address.collection));
-            naming.await.map_err(self.failed("could not name the collection in")).map(drop)
+            naming.await.map_err(self.failed("failed to name the collection in")).map(drop)
         })
     }
 
@@ -206,7 +206,7 @@ impl VectorStore for Collection {
     }
 }
 
-/// What is looked at, in Qdrant's words.
+/// The filter in Qdrant's types.
 fn filter(within: StoreFilter) -> Filter {
     let mut must = vec![Condition::matches(payload::SERVER, within.servers)];
     if !within.skills.is_empty() {
@@ -234,31 +234,31 @@ fn theirs(point: PointId) -> qdrant_client::qdrant::PointId {
     uuid::Uuid::from_u128(point.0).to_string().into()
 }
 
-/// Our name for a point, if it is one of ours: we name them by UUIDs.
+/// The id of a point, if it is ours: ours are UUIDs.
 fn ours(point: qdrant_client::qdrant::PointId) -> Option<PointId> {
     use qdrant_client::qdrant::point_id::PointIdOptions;
     let PointIdOptions::Uuid(uuid) = point.point_id_options? else { return None };
     Some(PointId(uuid::Uuid::parse_str(&uuid).ok()?.as_u128()))
 }
 
-/// Enough of a digest to tell models apart, fit for a name.
+/// A digest that distinguishes models and fits into a name.
 fn digest(model: &str) -> String {
     Sha256::digest(model.as_bytes())[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The client tells errors with all that came with them; a line is enough.
+/// An error on one line; the client's own errors have several.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Plain(String);
 
-/// What the system said of a connection that could not be made: the client tells it as Rust's own debug text.
+/// The operating system's reason for a failed connection, extracted from the debug text of the client's error.
 fn unreachable_by(words: &str) -> Option<&str> {
     let (_, rest) = words.split_once("Failed to connect to ")?;
     let (_, message) = rest.split_once("message: \"")?;
     message.split_once('"').map(|(message, _)| message)
 }
 
-fn failed(deed: &str, address: &Address, error: &QdrantError) -> StoreError {
+fn failed(operation: &str, address: &Address, error: &QdrantError) -> StoreError {
     const LONGEST: usize = 300;
     let mut words = match error {
         QdrantError::ResponseError { status } | QdrantError::ResourceExhaustedError { status, .. } => {
@@ -267,10 +267,10 @@ fn failed(deed: &str, address: &Address, error: &QdrantError) -> StoreError {
         other => other.to_string(),
     };
     if let Some(reason) = unreachable_by(&words) {
-        words = format!("it cannot be reached: {reason}");
+        words = format!("it is unreachable: {reason}");
     }
     words.truncate(words.floor_char_boundary(LONGEST));
-    StoreError { what: format!("{deed} Qdrant at {}", address.url), source: Some(Box::new(Plain(words))) }
+    StoreError { what: format!("{operation} Qdrant at {}", address.url), source: Some(Box::new(Plain(words))) }
 }
 
 #[cfg(test)]

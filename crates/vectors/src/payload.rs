@@ -1,4 +1,4 @@
-//! What is kept with a vector, from our words to Qdrant's and back.
+//! Converts the payload of a vector to Qdrant's types and back.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const IS_EXTERNAL: &str = "is_external";
 const PRIMARY_SKILL: &str = "primary_skill_id";
 const TEXT_HASH: &str = "text_hash";
 
-/// What points can be chosen by, without looking at all of them.
+/// The indexed fields, by which points can be filtered without a scan.
 pub(crate) const INDEXED: [(&str, FieldType); 8] = [
     (SERVER, FieldType::Keyword),
     (SERVER_NAME, FieldType::Keyword),
@@ -27,7 +27,7 @@ pub(crate) const INDEXED: [(&str, FieldType); 8] = [
     (IS_CLASSIFIED, FieldType::Bool),
 ];
 
-/// In Qdrant's words.
+/// A payload in Qdrant's types.
 pub(crate) fn written(payload: Payload) -> qdrant_client::Payload {
     let mut fields = qdrant_client::Payload::with_capacity(INDEXED.len());
     fields.insert(SERVER, payload.source_server_id);
@@ -36,14 +36,15 @@ pub(crate) fn written(payload: Payload) -> qdrant_client::Payload {
     fields.insert(IS_EXTERNAL, payload.is_external);
     fields.insert(IS_CLASSIFIED, payload.is_classified);
     fields.insert(SKILLS, payload.skill_ids);
-    // A null has to be said: a value without a kind is refused.
+    // Null must be explicit: a value without a kind is refused.
     let primary_skill = payload.primary_skill_id.map_or(Kind::NullValue(0), Kind::StringValue);
     fields.insert(PRIMARY_SKILL, Value { kind: Some(primary_skill) });
     fields.insert(TEXT_HASH, payload.text_hash);
     fields
 }
 
-/// In ours. What is missing, or something else than it should be, is empty: then it differs from what it should be.
+/// A payload from Qdrant's types. Missing or invalid fields are empty, so that they differ from what is expected and
+/// are written again.
 pub(crate) fn read(fields: &HashMap<String, Value>) -> Payload {
     let kind = |name: &str| fields.get(name).and_then(|value| value.kind.as_ref());
     let text = |kind: Option<&Kind>| match kind {
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn stored_values_round_trip() {
         let payload = Payload {
             source_server_id: "id".to_owned(),
             source_server_name: "files".to_owned(),

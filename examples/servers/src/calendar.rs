@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_number_comes_back() {
+    fn every_day_number_round_trips() {
         let (first, last) = (date("0001-01-01"), date("9999-12-31"));
         let mut expected = first;
         for number in first.day_number()..=last.day_number() {

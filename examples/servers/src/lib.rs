@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_gets_the_error_it_deserves() {
+    fn invalid_requests_get_specific_errors() {
         for (method, params, code) in [
             ("nonsense", json!({}), METHOD_NOT_FOUND),
             ("server/discover", json!({}), METHOD_NOT_FOUND),

@@ -96,7 +96,7 @@ fn notes_are_kept_across_restarts() {
 }
 
 #[test]
-fn mistakes_about_notes_are_told_and_escape_nothing() {
+fn errors_about_notes_are_reported_and_paths_stay_inside_the_folder() {
     let home = tempfile::tempdir().expect("a folder");
     let secret = home.path().join("secret.md");
     std::fs::write(&secret, "secret").expect("written");
@@ -133,7 +133,7 @@ fn calc_calculates() {
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_words_on_stderr_only() {
+fn an_invalid_command_line_prints_to_stderr_only() {
     for program in [env!("CARGO_BIN_EXE_example-notes"), env!("CARGO_BIN_EXE_example-calc")] {
         let output = Command::new(program).arg("--nonsense").output().expect("the program starts");
         assert!(!output.status.success());

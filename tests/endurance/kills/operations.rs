@@ -1,4 +1,4 @@
-//! What administrators do, and what should be there after it.
+//! Changes of administrators, and the expected state after them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,14 +8,14 @@ use testkit::http_client::{Connection, HttpRequest};
 
 use crate::rest::{PREFIX, fake};
 
-/// How many tools the servers have that are connected.
+/// The number of tools of connected servers.
 pub(super) const TOOLS: usize = 40;
-/// How many servers an administrator has at most.
+/// The maximum number of servers of an administrator.
 const MAX_SERVERS: usize = 5;
 
 /// One change.
 #[derive(Debug, Clone)]
-pub(super) enum Deed {
+pub(super) enum Operation {
     Register { name: String, description: String, connects: bool },
     Describe { name: String, description: String },
     Rename { name: String, to: String },
@@ -24,14 +24,14 @@ pub(super) enum Deed {
     SetTimeout(u64),
 }
 
-/// What is kept of a server.
+/// The expected state of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Kept {
     pub(super) description: Option<String>,
     pub(super) enabled: bool,
 }
 
-/// What should be there.
+/// The expected state of all servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct World {
     pub(super) servers: BTreeMap<String, Kept>,
@@ -39,7 +39,7 @@ pub(super) struct World {
     pub(super) timeout_ms: Option<u64>,
 }
 
-impl Deed {
+impl Operation {
     pub(super) fn ask(&self) -> HttpRequest {
         let send = |method: &str, path: &str, body: Option<Value>| {
             let ask = HttpRequest::new(method, &format!("{PREFIX}{path}")).header("Content-Type", "application/json");
@@ -66,62 +66,62 @@ impl Deed {
 }
 
 impl World {
-    /// What an administrator does next: something that is possible.
-    pub(super) fn next(&self, administrator: u64, chance: &mut Chance) -> Deed {
+    /// The next change of an administrator: one that is possible.
+    pub(super) fn next(&self, administrator: u64, chance: &mut Chance) -> Operation {
         let fresh = |chance: &mut Chance| format!("a{administrator}-{}", chance.below(1 << 40));
         let any = chance.below(self.servers.len().max(1) as u64) as usize;
         let Some((name, kept)) = self.servers.iter().nth(any) else {
-            return Deed::Register { name: fresh(chance), description: fresh(chance), connects: true };
+            return Operation::Register { name: fresh(chance), description: fresh(chance), connects: true };
         };
         let name = name.clone();
         match chance.below(10) {
             0..4 if self.servers.len() < MAX_SERVERS => {
-                // Connecting takes longer than writing: most are only written.
-                Deed::Register { name: fresh(chance), description: fresh(chance), connects: chance.below(4) == 0 }
+                // Connecting takes longer than writing, so most changes only write.
+                Operation::Register { name: fresh(chance), description: fresh(chance), connects: chance.below(4) == 0 }
             }
-            4 | 5 => Deed::Describe { name, description: fresh(chance) },
-            6 => Deed::Rename { name, to: fresh(chance) },
-            7 => Deed::Switch { name, on: !kept.enabled },
-            8 if administrator == 0 => Deed::SetTimeout(1000 + chance.below(1000)),
-            _ => Deed::Remove { name },
+            4 | 5 => Operation::Describe { name, description: fresh(chance) },
+            6 => Operation::Rename { name, to: fresh(chance) },
+            7 => Operation::Switch { name, on: !kept.enabled },
+            8 if administrator == 0 => Operation::SetTimeout(1000 + chance.below(1000)),
+            _ => Operation::Remove { name },
         }
     }
 
-    pub(super) fn apply(&mut self, deed: &Deed) {
-        match deed.clone() {
-            Deed::Register { name, description, .. } => {
+    pub(super) fn apply(&mut self, operation: &Operation) {
+        match operation.clone() {
+            Operation::Register { name, description, .. } => {
                 self.servers.insert(name, Kept { description: Some(description), enabled: true });
             }
-            Deed::Describe { name, description } => {
+            Operation::Describe { name, description } => {
                 self.servers.entry(name).and_modify(|kept| kept.description = Some(description));
             }
-            Deed::Rename { name, to } => {
+            Operation::Rename { name, to } => {
                 if let Some(kept) = self.servers.remove(&name) {
                     self.servers.insert(to, kept);
                 }
             }
-            Deed::Switch { name, on } => {
+            Operation::Switch { name, on } => {
                 self.servers.entry(name).and_modify(|kept| kept.enabled = on);
             }
-            Deed::Remove { name } => {
+            Operation::Remove { name } => {
                 self.servers.remove(&name);
             }
-            Deed::SetTimeout(timeout) => self.timeout_ms = Some(timeout),
+            Operation::SetTimeout(timeout) => self.timeout_ms = Some(timeout),
         }
     }
 }
 
-/// Whose server it is.
+/// The owner of a server.
 pub(super) fn owner(name: &str) -> Option<u64> {
     name.strip_prefix('a')?.split_once('-')?.0.parse().ok()
 }
 
-/// A connection, unless the service is dead already.
+/// A connection, unless the service has ended.
 pub(super) fn connect(address: SocketAddr) -> Option<Connection> {
     Connection::try_open(address).ok()
 }
 
-/// Numbers that nobody can foresee, and that are the same for the same seed.
+/// Pseudo-random numbers that are the same for the same seed.
 pub(super) struct Chance(u64);
 
 impl Chance {

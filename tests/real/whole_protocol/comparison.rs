@@ -1,4 +1,4 @@
-//! What a client saw through us beside what it saw without us.
+//! Compares what a client received through us with what it received directly.
 
 use std::collections::HashSet;
 
@@ -6,28 +6,28 @@ use serde_json::{Map, Value};
 
 use super::tour::Stop;
 
-/// What only one era has: results of the modern one that may be cached or go on, ids and tasks of the legacy one.
+/// Members of one kind of revision only: caching hints and types of modern results, ids and tasks of legacy ones.
 const MEMBERS_OF_ONE_ERA: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "elicitationId", "execution"];
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-/// What clients in TypeScript forget of a form.
+/// Members of a form that clients in TypeScript drop.
 const FORGOTTEN_OF_A_FORM: [&str; 2] = ["title", "$schema"];
-/// What depends on the day, or on who else used the server.
+/// Values that depend on the day, or on other clients of the server.
 const FLEETING_MEMBERS: [&str; 3] = ["datetime", "day_of_week", "thoughtHistoryLength"];
 
-/// How much of two answers must be the same.
+/// Which parts of two answers must be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
-    /// Everything: the same client, and the same era on both sides of us.
+    /// Everything: the same client, and the same revision on both sides of us.
     All,
-    /// What all clients see in all eras.
+    /// What all clients see in all revisions.
     WhatAllHave,
 }
 
-/// An answer, and the label of the tour on which it was given.
+/// An answer, and the label of its tour.
 pub(super) type Labelled<'a> = (&'a str, &'a Value);
 
-/// Fails unless both answers to a step are the same, but for what always differs: the label, the time, and the name of
-/// the server in what it asks and logs.
+/// Fails unless both answers to a step are equal, except for values that always differ: the label, the time, and the
+/// name of the server in server requests and log messages.
 #[track_caller]
 pub(super) fn assert_same(context: &str, direct: Labelled, ours: Labelled, key: &str, precision: Precision) {
     let [mut expected, mut seen] = [direct, ours].map(|answer| comparable(answer, precision));
@@ -35,12 +35,12 @@ pub(super) fn assert_same(context: &str, direct: Labelled, ours: Labelled, key: 
     assert_eq!(seen, expected, "{context}");
 }
 
-/// What was listed. Servers that have nothing of a kind may refuse to list it.
+/// A list. Servers without items of a kind may refuse to list it.
 pub(super) fn items(answer: &Value) -> &[Value] {
     answer.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Fails unless the list that was seen has these items, in this order.
+/// Fails unless the list has these items, in this order.
 #[track_caller]
 pub(super) fn assert_same_items(seen: &Value, expected: &[Value], context: &str) {
     let names = |items: &[Value]| -> Vec<String> { items.iter().map(|item| item["name"].to_string()).collect() };
@@ -50,7 +50,7 @@ pub(super) fn assert_same_items(seen: &Value, expected: &[Value], context: &str)
     }
 }
 
-/// The lists of all servers, as we are to list them: names have the server's key, and each address is there once.
+/// The lists of all servers as we should list them: names have the server's key, and each URI occurs once.
 pub(super) fn put_together<'a>(lists: impl Iterator<Item = (&'a Stop, &'a Value)>) -> Vec<Value> {
     let mut addresses = HashSet::new();
     let mut together = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn put_together<'a>(lists: impl Iterator<Item = (&'a Stop, &'a Value)
     together
 }
 
-/// The answer without its label and what is fleeting, and with no more than the precision asks for.
+/// The answer without its label and variable values, reduced to the given precision.
 fn comparable((label, answer): Labelled, precision: Precision) -> Value {
     let text = answer.to_string().replace(label, "LABEL");
     let mut answer = serde_json::from_str(&text).expect("a label does not break JSON");
@@ -81,7 +81,7 @@ fn comparable((label, answer): Labelled, precision: Precision) -> Value {
 
 fn forget(value: &mut Value, precision: Precision) {
     match value {
-        // Some clients know no other numbers than floats.
+        // Some clients parse all numbers as floats.
         Value::Number(number) => *value = number.as_f64().into(),
         Value::Array(items) => items.iter_mut().for_each(|item| forget(item, precision)),
         Value::Object(members) => {
@@ -91,7 +91,7 @@ fn forget(value: &mut Value, precision: Precision) {
             }
             members.values_mut().for_each(|member| forget(member, precision));
         }
-        // Results are given as text as well, with the same that is fleeting.
+        // Results are also given as text, with the same variable values.
         Value::String(text) if FLEETING_MEMBERS.iter().any(|member| text.contains(&format!("\"{member}\""))) => {
             *value = Value::Null;
         }
@@ -112,7 +112,7 @@ fn forget_members(members: &mut Map<String, Value>) {
     }
 }
 
-/// Through us, what a server asks and logs tells which server it is. Checks that, and takes it away from both.
+/// Through us, server requests and log messages name the server. Checks that, and removes the name from both.
 #[track_caller]
 fn take_server_names(context: &str, expected: &mut Value, seen: &mut Value, key: &str) {
     for (list, member) in [("asked", "message"), ("logs", "logger")] {

@@ -1,4 +1,4 @@
-//! One service in front of all servers, which real clients reach in many ways, and what there is to see without it.
+//! One service in front of all servers, which real clients reach in many ways, and the expected answers.
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -18,13 +18,13 @@ pub(super) struct World {
     pub(super) sandbox: Sandbox,
     pub(super) tour: Tour,
     pub(super) service: Service,
-    /// The answers at each stop of [`Tour::without_repetition`].
+    /// The direct answers of each server to [`Tour::without_repetition`].
     without_us: Vec<Vec<Value>>,
-    /// Held while a client is at it; see [`World::run`].
+    /// Held while a client runs; see [`World::run`].
     turn: Mutex<()>,
 }
 
-/// A way in to us.
+/// A way to connect to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Front {
     /// `/mcp`
@@ -40,12 +40,12 @@ pub(super) enum Front {
 }
 
 impl World {
-    /// The one that is there, or a new one.
+    /// The existing world, or a new one.
     #[track_caller]
     pub(super) fn enter() -> Option<Arc<Self>> {
         static WORLD: Mutex<Weak<World>> = Mutex::new(Weak::new());
         let parts = Parts::with(&[Part::Npm, Part::Python])?;
-        // If one test failed to make a world, the next may try.
+        // If one test failed to create a world, the next may try.
         let mut current = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(world) = current.upgrade() {
             return Some(world);
@@ -54,7 +54,7 @@ impl World {
         let tour = Tour::new(&parts, &sandbox);
         let servers: Vec<(&str, Value)> = tour.stops.iter().map(|stop| (stop.key, stop.behind_us())).collect();
         let service = Service::start(&servers, &sandbox.home());
-        // Meanwhile the servers behind the service get ready.
+        // In the meantime, the servers behind the service start.
         let without_us = tour_without_us(&parts, &sandbox, &tour);
         let world = Arc::new(Self { parts, sandbox, tour, service, without_us, turn: Mutex::new(()) });
         *current = Arc::downgrade(&world);
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// The sessions that make a tour through this front: one, or one per server.
+    /// The sessions of a tour through this front: one, or one per server.
     pub(super) fn plans(&self, front: Front, mode: Mode, label: &str) -> Vec<Plan> {
         let plan = |server, steps| Plan { server, mode, offers: EVERYTHING_A_CLIENT_HAS, steps };
         let one_by_one = |endpoint: &dyn Fn(&str) -> Value| {
@@ -105,17 +105,17 @@ impl World {
         service::over_stdio(&config)
     }
 
-    /// What there is to see at this stop without us: the answers of a direct session in the same era.
+    /// The answers of a direct session with this server, in the same kind of revision.
     #[track_caller]
     pub(super) fn expected_at(&self, stop: &Stop) -> &[Value] {
         let number = self.tour.without_repetition().iter().position(|other| other.is_like(stop));
         &self.without_us[number.expect("every stop is like one of them")]
     }
 
-    /// Lets a client carry out these plans while no other does.
+    /// Runs these plans of a client while no other client runs.
     ///
-    /// A legacy server over stdio does not tell during which call it asks a question. If several clients have calls
-    /// there at that time, we refuse rather than ask the wrong one.
+    /// A legacy server over stdio does not name the call to which a server request belongs. If several clients have
+    /// calls there at that time, we refuse the request rather than send it to the wrong client.
     #[track_caller]
     pub(super) fn run(&self, client: Client, plans: &[Plan]) -> Vec<Session> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,5 +140,5 @@ fn tour_without_us(parts: &Parts, sandbox: &Sandbox, tour: &Tour) -> Vec<Vec<Val
     answers
 }
 
-/// The label of the tour without us.
+/// The label of the direct tour.
 pub(super) const WITHOUT_US: &str = "without-us";

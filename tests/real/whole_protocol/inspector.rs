@@ -9,7 +9,7 @@ use super::comparison::{self, assert_same_items};
 use super::fixture::World;
 use crate::real::inspector::result;
 
-/// Lets the Inspector do this with an endpoint of ours, and returns the result.
+/// Runs the Inspector with an endpoint of ours, and returns the result.
 #[track_caller]
 fn inspect_endpoint(world: &World, endpoint: &Value, era: &str, arguments: &[&str]) -> Value {
     let word = |member: &str| endpoint[member].as_str().expect("an endpoint has a type and a url");
@@ -20,7 +20,7 @@ fn inspect_endpoint(world: &World, endpoint: &Value, era: &str, arguments: &[&st
     result(&run_command(&mut inspector))
 }
 
-/// The era the Inspector is to speak, and a way in that knows it.
+/// The revision for the Inspector, and an endpoint that supports it.
 fn ways_in(world: &World) -> [(&'static str, Value, &'static str); 3] {
     let service = &world.service;
     [("legacy", service.mcp(), "/mcp"), ("modern", service.mcp(), "/mcp"), ("legacy", service.sse(), "/sse")]
@@ -43,7 +43,7 @@ fn the_inspector_lists_all_that_a_server_has() {
 }
 
 #[test]
-fn the_inspector_calls_reads_and_prompts_in_both_eras_and_over_sse() {
+fn the_inspector_calls_reads_and_prompts_in_both_lifecycles_and_over_sse() {
     let Some(world) = World::enter() else { return };
     for (era, endpoint, path) in ways_in(&world) {
         let ask = |arguments: &[&str]| inspect_endpoint(&world, &endpoint, era, arguments);

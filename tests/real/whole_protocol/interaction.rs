@@ -1,5 +1,4 @@
-//! What a server wants from the user of a real client, and what it tells them: instructions, links to visit, and
-//! messages to log.
+//! Interaction with the user of a real client: instructions, URL elicitations, and log messages.
 
 use serde_json::{Value, json};
 
@@ -8,7 +7,7 @@ use super::tour::Stop;
 use crate::real::clients::{Client, EVERYTHING_A_CLIENT_HAS, Mode, Plan, Session};
 use crate::real::steps::{call, call_with_replies, level, list, with_logs};
 
-/// Carries out steps through all servers at once.
+/// Runs steps through all servers at once.
 #[track_caller]
 fn answers(world: &World, client: Client, mode: Mode, steps: &[Value]) -> Vec<Value> {
     let plan = Plan { server: world.service.mcp(), mode, offers: EVERYTHING_A_CLIENT_HAS, steps: steps.to_vec() };
@@ -18,9 +17,9 @@ fn answers(world: &World, client: Client, mode: Mode, steps: &[Value]) -> Vec<Va
 }
 
 #[test]
-fn the_instructions_of_all_servers_are_told_each_with_the_name_of_its_server() {
+fn the_merged_instructions_name_each_server() {
     let Some(world) = World::enter() else { return };
-    // Who comes before the servers are up hears less.
+    // A client that connects before the servers are ready gets fewer instructions.
     let everybody = list(world.tour.stops.iter().map(Stop::prefix));
     answers(&world, Client::Python, Mode::Legacy, &[everybody]);
     let plan = |mode| Plan { server: world.service.mcp(), mode, offers: &[], steps: vec![list([""])] };
@@ -34,7 +33,7 @@ fn the_instructions_of_all_servers_are_told_each_with_the_name_of_its_server() {
     }
 }
 
-/// A call that first fails, because there is a link to visit, and then asks to visit another.
+/// A call that first fails with a URL elicitation, and then sends another one.
 fn call_that_needs_a_visit(id: &str) -> Value {
     let arguments = json!({"url": "https://example.com/", "elicitationId": id, "errorPath": true});
     let visited = json!({"action": "accept"});
@@ -42,7 +41,7 @@ fn call_that_needs_a_visit(id: &str) -> Value {
 }
 
 #[test]
-fn a_legacy_client_is_told_by_an_error_that_there_is_a_link_to_visit() {
+fn a_legacy_client_gets_url_elicitations_as_errors() {
     let Some(world) = World::enter() else { return };
     let answer = &answers(&world, Client::Python, Mode::Legacy, &[call_that_needs_a_visit("legacy")])[0];
     assert_eq!(answer["error"]["code"], -32042, "{answer}");
@@ -51,7 +50,7 @@ fn a_legacy_client_is_told_by_an_error_that_there_is_a_link_to_visit() {
 }
 
 #[test]
-fn a_modern_client_is_asked_to_visit_the_link_that_is_an_error_in_the_legacy_era() {
+fn a_modern_client_gets_the_url_elicitation_that_is_an_error_for_legacy_clients() {
     let Some(world) = World::enter() else { return };
     for client in [Client::Python, Client::TypeScriptV2] {
         let id = format!("modern-{client:?}");
@@ -63,11 +62,11 @@ fn a_modern_client_is_asked_to_visit_the_link_that_is_an_error_in_the_legacy_era
 }
 
 #[test]
-fn a_legacy_client_hears_messages_of_the_level_it_set_from_servers_of_both_eras() {
+fn a_legacy_client_gets_log_messages_of_its_level_from_legacy_and_modern_servers() {
     let Some(world) = World::enter() else { return };
     for client in [Client::Python, Client::TypeScriptV1] {
         let tools = ["fm.say", "notes.say", "notes-legacy.say"];
-        // Both are warnings. If the first were told, it would be told before the second.
+        // Both are warnings. If the first were sent, it would come before the second.
         let steps = tools.map(|tool| {
             [
                 with_logs(0, level("error")),

@@ -1,9 +1,9 @@
-//! A tour: what a client does with each server to have used all of the protocol.
+//! A tour: the steps with which a client uses the whole protocol with each server.
 //!
-//! Nothing in it depends on what other clients do with the same server at the same time, so that several can be on
-//! tour at once. What would, is named after the label of the tour, or left to other tests. Calls are cancelled
-//! late: if a server asks something right afterwards, it may be about the call that was cancelled, and we refuse. But
-//! they are not the last: a client that leaves at once may not have said that it cancels.
+//! No step depends on what other clients do with the same server at the same time, so several tours can run
+//! concurrently. Other steps use names with the label of the tour, or are in other tests. Calls are cancelled late: a
+//! server request right after a cancellation may belong to the cancelled call, and we refuse it. But they are not the
+//! last steps: a client that disconnects immediately may not have sent the cancellation.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::real::steps::{
     prompt, read, with_logs,
 };
 
-/// What sort of server it is, which tells what can be done with it.
+/// The kind of a server, which determines the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Everything,
@@ -37,11 +37,11 @@ pub(super) struct Stop {
     pub(super) key: &'static str,
     pub(super) era: Era,
     pub(super) kind: Kind,
-    /// It in the config of a client, or in ours.
+    /// Its entry in the config of a client, or in ours.
     entry: Value,
 }
 
-/// All servers of the tour. Those over HTTP end when this is dropped.
+/// All servers of the tour. Those over HTTP end on drop.
 #[derive(Debug)]
 pub(super) struct Tour {
     pub(super) stops: Vec<Stop>,
@@ -49,7 +49,7 @@ pub(super) struct Tour {
 }
 
 impl Tour {
-    /// All servers there are, each over all its transports and in both eras where it has them.
+    /// All servers, each over all its transports and in all its revisions.
     pub(super) fn new(parts: &Parts, sandbox: &Sandbox) -> Self {
         let [everything_http, everything_sse, fm_http] = std::thread::scope(|scope| {
             let everything = TRANSPORTS.map(|transport| scope.spawn(move || HttpServer::everything(parts, transport)));
@@ -76,7 +76,7 @@ impl Tour {
         Self { stops, _http_servers: vec![everything_http, everything_sse, fm_http] }
     }
 
-    /// Of those that are alike the first.
+    /// The first of each kind.
     pub(super) fn without_repetition(&self) -> Vec<&Stop> {
         let mut distinct: Vec<&Stop> = Vec::new();
         for stop in &self.stops {
@@ -87,7 +87,7 @@ impl Tour {
         distinct
     }
 
-    /// The few that have the most of the protocol.
+    /// The few servers that cover most of the protocol.
     pub(super) fn highlights(&self) -> Vec<&Stop> {
         self.stops.iter().filter(|stop| ["everything", "fm", "notes"].contains(&stop.key)).collect()
     }
@@ -105,7 +105,7 @@ impl Stop {
         entry
     }
 
-    /// Whether the answers of the other must be the same: the same server, spoken to in the same era.
+    /// Whether both must give the same answers: the same server, in the same kind of revision.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.kind, self.era) == (other.kind, other.era)
     }
@@ -125,7 +125,7 @@ impl Stop {
         format!("{}.", self.key)
     }
 
-    /// Tools that must be there for the list to be whole: some come only after the handshake.
+    /// Tools that must be present for the list to be complete: some appear only after the handshake.
     pub(super) fn awaited_tools(&self) -> &'static [&'static str] {
         match self.kind {
             Kind::Everything => &["get-roots-list", "trigger-elicitation-request", "trigger-sampling-request"],
@@ -133,7 +133,7 @@ impl Stop {
         }
     }
 
-    /// Whether it writes down the label of a call that was cancelled.
+    /// Whether it records the label of a cancelled call.
     pub(super) fn notes_cancellations(&self) -> bool {
         matches!(self.kind, Kind::FastMcp | Kind::Notes)
     }
@@ -235,7 +235,7 @@ fn time() -> Vec<Value> {
 
 fn fetch() -> Vec<Value> {
     let arguments = json!({"url": "http://127.0.0.1:9/"});
-    // A tool and a prompt of the same name; both refuse to look at this machine.
+    // A tool and a prompt with the same name; both refuse to fetch from this machine.
     vec![call("fetch", &arguments), prompt("fetch", &arguments)]
 }
 

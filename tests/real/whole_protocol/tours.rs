@@ -1,4 +1,4 @@
-//! Whatever a client does on tour, it sees what it sees without us.
+//! On a tour, a client receives the same through us as directly.
 
 use std::fs;
 
@@ -10,10 +10,10 @@ use super::fixture::{Front, WITHOUT_US, World};
 use super::tour::Stop;
 use crate::real::clients::{Client, Era, Mode, Session};
 
-/// What is listed before anything is done.
+/// What is listed before any other step.
 const LISTS: [&str; 4] = ["tools", "resources", "templates", "prompts"];
 
-/// Sends a client on tour through these fronts, and compares what it saw with what there is to see without us.
+/// Runs a tour through these fronts, and compares the answers with the direct ones.
 #[track_caller]
 fn same_through_us(client: Client, mode: Mode, fronts: &[Front]) {
     let Some(world) = World::enter() else { return };
@@ -22,7 +22,7 @@ fn same_through_us(client: Client, mode: Mode, fronts: &[Front]) {
         let mut plans = world.plans(*front, mode, &label);
         plans.iter_mut().flat_map(|plan| &mut plan.steps).for_each(|step| leave_out_what_may_get_lost(client, step));
         let sessions = match front {
-            // Nobody shares these servers.
+            // No other client uses these servers.
             Front::Stdio => client.run(&world.parts, &world.sandbox, &plans),
             _ => world.run(client, &plans),
         };
@@ -38,7 +38,7 @@ fn same_through_us(client: Client, mode: Mode, fronts: &[Front]) {
 
 /// Clients in TypeScript drop progress that arrives together with the result, with us or without us.
 ///
-/// So only of calls that are given up, in their steps and in their answers, progress is kept.
+/// So progress is compared only for calls that are cancelled.
 fn leave_out_what_may_get_lost(client: Client, step_or_answer: &mut Value) {
     let is_given_up = ["cancelAfter", "cancelled"].iter().any(|member| step_or_answer.get(member).is_some());
     if client == Client::Python || is_given_up {
@@ -49,7 +49,7 @@ fn leave_out_what_may_get_lost(client: Client, step_or_answer: &mut Value) {
     }
 }
 
-/// What a client saw on one tour.
+/// The answers of a client on one tour.
 struct Seen<'a> {
     world: &'a World,
     label: String,
@@ -59,7 +59,7 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// The right revision was agreed on, and every step came to an end.
+    /// Checks the negotiated revision, and that every step ended.
     #[track_caller]
     fn check_sessions(&self, sessions: &[Session]) {
         let revision = match self.mode.era() {
@@ -74,7 +74,7 @@ impl Seen<'_> {
         }
     }
 
-    /// Each server alone: what is listed and what is done is the same.
+    /// Each server alone: lists and answers are equal.
     #[track_caller]
     fn compare_one_by_one(&self, sessions: &[Session]) {
         for (stop, session) in self.world.stops(self.front).into_iter().zip(sessions) {
@@ -87,7 +87,7 @@ impl Seen<'_> {
         }
     }
 
-    /// All servers together: their lists are one, and what is done is the same.
+    /// All servers together: their lists are merged, and the answers are equal.
     #[track_caller]
     fn compare_together(&self, answers: &[Value]) {
         let stops = self.world.stops(self.front);
@@ -107,22 +107,22 @@ impl Seen<'_> {
     fn compare_steps(&self, stop: &Stop, seen: &[Value]) {
         let expected = &self.world.expected_at(stop)[LISTS.len()..];
         let steps = stop.steps(&self.label, &self.world.sandbox);
-        // Who is alone with a server knows who asks.
+        // With only one client, a server's request can be assigned.
         let asker = if matches!(self.front, Front::OneByOneHttp | Front::OneByOneSse) { "" } else { stop.key };
-        // What there is to see without us was seen by the Python client.
+        // The direct answers were recorded with the Python client.
         let is_alike = self.client == Client::Python && self.mode.era() == stop.era;
         for (step, (seen, expected)) in steps.iter().zip(seen.iter().zip(expected)) {
             let context = format!("{}: {} {step}", self.label, stop.key);
             let mut expected = expected.clone();
             leave_out_what_may_get_lost(self.client, &mut expected);
-            // An address does not tell which server is meant: another may have it, too.
+            // A URI does not name a server: another server may have it, too.
             let is_certain = step.get("read").is_none() && step["complete"].get("uri").is_none();
             let precision = if is_alike && is_certain { Precision::All } else { Precision::WhatAllHave };
             assert_same(&context, (WITHOUT_US, &expected), (&self.label, seen), asker, precision);
         }
     }
 
-    /// Every server that counts was told that the call is cancelled.
+    /// Every server that records cancellations was notified that the call was cancelled.
     #[track_caller]
     fn wait_for_cancellations(&self) {
         let counting = self.world.stops(self.front).iter().filter(|stop| stop.notes_cancellations()).count();
@@ -134,17 +134,17 @@ impl Seen<'_> {
 }
 
 #[test]
-fn the_python_client_of_the_legacy_era_sees_what_it_sees_without_us() {
+fn the_legacy_python_client_sees_what_it_sees_directly() {
     same_through_us(Client::Python, Mode::Legacy, &[Front::Http, Front::Sse, Front::Stdio, Front::OneByOneHttp]);
 }
 
 #[test]
-fn the_python_client_that_finds_out_the_era_sees_what_it_sees_without_us() {
+fn the_probing_python_client_sees_what_it_sees_directly() {
     same_through_us(Client::Python, Mode::Auto, &[Front::Http]);
 }
 
 #[test]
-fn the_python_client_of_the_modern_era_sees_what_it_sees_without_us() {
+fn the_modern_python_client_sees_what_it_sees_directly() {
     same_through_us(Client::Python, Mode::Modern, &[Front::Http, Front::Stdio, Front::OneByOneHttp]);
 }
 
@@ -154,16 +154,16 @@ fn the_typescript_client_v1_sees_what_it_sees_without_us() {
 }
 
 #[test]
-fn the_typescript_client_v2_of_the_legacy_era_sees_what_it_sees_without_us() {
+fn the_legacy_typescript_client_v2_sees_what_it_sees_directly() {
     same_through_us(Client::TypeScriptV2, Mode::Legacy, &[Front::Http]);
 }
 
 #[test]
-fn the_typescript_client_v2_that_finds_out_the_era_sees_what_it_sees_without_us() {
+fn the_probing_typescript_client_v2_sees_what_it_sees_directly() {
     same_through_us(Client::TypeScriptV2, Mode::Auto, &[Front::Http]);
 }
 
 #[test]
-fn the_typescript_client_v2_of_the_modern_era_sees_what_it_sees_without_us() {
+fn the_modern_typescript_client_v2_sees_what_it_sees_directly() {
     same_through_us(Client::TypeScriptV2, Mode::Modern, &[Front::Http, Front::Stdio, Front::OneByOneHttp]);
 }

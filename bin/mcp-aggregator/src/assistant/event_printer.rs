@@ -1,4 +1,4 @@
-//! What is told while an assistant works: its words to stdout, its calls to stderr.
+//! Prints the progress of an assistant: its text to stdout, its calls to stderr.
 
 use std::io::{self, IsTerminal};
 
@@ -9,15 +9,15 @@ use crate::output::{self, print_message};
 use crate::progress;
 use crate::table::{cut, printable};
 
-/// How much of the arguments of a call is shown.
+/// How much of a call's arguments is displayed.
 const ARGUMENTS_WIDTH: usize = 200;
 
-/// Who tells it.
+/// Prints events.
 pub(crate) struct EventPrinter {
-    /// Whether the words go to stdout: else only calls are told.
+    /// Whether text goes to stdout; otherwise only calls are printed.
     with_words: bool,
     is_terminal: bool,
-    /// The last words did not end their line.
+    /// Whether the last text did not end with a line end.
     is_in_line: bool,
 }
 
@@ -51,7 +51,7 @@ impl EventPrinter {
         }
     }
 
-    /// Whatever comes next begins a line, also after words that broke off.
+    /// The next output starts on a new line, also after incomplete text.
     pub(crate) fn end_line(&mut self) {
         if std::mem::take(&mut self.is_in_line) {
             self.print("\n");
@@ -66,7 +66,7 @@ impl EventPrinter {
     }
 }
 
-/// A call, on one line.
+/// A call on one line.
 pub(crate) fn call_line(tool: &str, arguments: &str) -> String {
     let arguments = arguments.trim();
     let arguments = if arguments.is_empty() { "{}" } else { arguments };

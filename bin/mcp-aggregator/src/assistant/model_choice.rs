@@ -1,52 +1,74 @@
-//! Which model an assistant is: by options, by a config file, or by the environment.
+//! Selects the model of an assistant: by options, a config file, or the environment.
 
 use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use models::{Budget, Limits, Model, Provider, ProviderError, ToolCalling, variables};
 use serde_json::{Map, Value};
 
 use super::unanswered;
-use crate::arguments::assistant::{ModelArguments, ToolCallingWord};
-use crate::config;
-use crate::environment;
 use crate::failure::Failure;
+use crate::{config, environment};
 
-/// What lets us in at the model of a service or a config, where no file says it.
+/// Which model.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArguments {
+    /// The name of the model [default: the variable MCP_MODEL]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// The API of the model: openai or anthropic [default: by environment variables]
+    #[arg(long, value_name = "PROVIDER")]
+    pub(crate) provider: Option<String>,
+    /// The base URL of the API, such as http://localhost:11434/v1 [default: OPENAI_BASE_URL or ANTHROPIC_BASE_URL]
+    #[arg(long, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// How the model calls tools: `native` uses the API, `text` is for models without tool calls
+    #[arg(long, value_name = "native|text")]
+    pub(crate) tools: Option<ToolCallingWord>,
+}
+
+/// How a model calls tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolCallingWord {
+    Native,
+    Text,
+}
+
+/// The variable with the key of the model of a service or a config, unless a file has it.
 const KEY_VARIABLE: &str = "MCP_ASSISTANT_API_KEY";
-/// The member of a config file that names a model.
+/// The member of a config file that defines a model.
 const MEMBER: &str = "assistant";
 
 /// The model that answers questions over REST and in the console.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "The assistant, for REST and the console")]
+#[command(next_help_heading = "Assistant, for REST and the console")]
 pub(crate) struct AssistantArguments {
-    /// The model that answers `assistant` blocks and POST /assistant/ask; `anthropic:NAME` and `openai:NAME` say whose it
-    /// is. Its key is in MCP_ASSISTANT_API_KEY or a file [default: `assistant` in the file of --config]
+    /// The model that answers `assistant` blocks and POST /assistant/ask; `anthropic:NAME` or `openai:NAME` also
+    /// selects the API. Its key is in MCP_ASSISTANT_API_KEY or a file [default: `assistant` in the file of --config]
     #[arg(long, verbatim_doc_comment, value_name = "NAME")]
     assistant_model: Option<String>,
-    /// Where it is, such as http://localhost:11434/v1
+    /// The base URL of the API, such as http://localhost:11434/v1
     #[arg(long, value_name = "URL", requires = "assistant_model")]
     assistant_url: Option<String>,
-    /// How it is spoken to: openai or anthropic
+    /// The API of the model: openai or anthropic
     #[arg(long, value_name = "PROVIDER", requires = "assistant_model")]
     assistant_provider: Option<String>,
-    /// A file with its key
+    /// The file that contains the key
     #[arg(long, value_name = "FILE", requires = "assistant_model")]
     assistant_key_file: Option<PathBuf>,
-    /// How it calls tools: `native` as its provider says, `text` in its words
+    /// How the model calls tools: `native` uses the API, `text` is for models without tool calls
     #[arg(long, value_name = "native|text", requires = "assistant_model")]
     assistant_tools: Option<ToolCallingWord>,
-    /// How many requests it gets in a day [default: as many as come]
+    /// The maximum number of requests per day [default: unlimited]
     #[arg(long, value_name = "COUNT")]
     assistant_budget: Option<u64>,
 }
 
 impl AssistantArguments {
-    /// The model, if one is named here or in the config.
+    /// The model, if options or the config define one.
     pub(crate) fn model(&self, config: Option<&Path>) -> Result<Option<Arc<Model>>, Failure> {
         let named = match &self.assistant_model {
             Some(model) => Some(Named {
@@ -66,7 +88,7 @@ impl AssistantArguments {
     }
 }
 
-/// Whether what a config says of a model can be used, as far as can be told without asking it.
+/// Checks the model in a config without sending a request.
 pub(crate) fn check(config: &Path) -> Result<(), Failure> {
     match Named::in_config(config)? {
         Some(named) => named.provider().map(drop),
@@ -74,8 +96,7 @@ pub(crate) fn check(config: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The model that is meant by options, a config or the environment, in this order; or why there is none. Nothing is sent
-/// yet.
+/// The model that options, the config or the environment define, in this order; or why there is none. Sends no request.
 pub(crate) fn model(arguments: &ModelArguments, config: Option<&Path>) -> Result<Model, Failure> {
     let is_said = arguments.model.is_some() || arguments.base_url.is_some() || arguments.provider.is_some();
     let named = if is_said { None } else { config.map(Named::in_config).transpose()?.flatten() };
@@ -112,13 +133,13 @@ fn by_environment(arguments: &ModelArguments) -> Result<Provider, Failure> {
     }
     provider.map_err(|error| {
         Failure::usage(error.to_string()).with_hint(
-            "or name it with --model, and where it is with --base-url; or let the service have one: \
+            "or pass --model and --base-url; or configure a model for the service: \
              `mcp-aggregator serve --assistant-model NAME`",
         )
     })
 }
 
-/// A model as somebody wrote it down.
+/// A model as the user defined it.
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
     model: String,
@@ -127,12 +148,12 @@ struct Named {
     key_file: Option<PathBuf>,
     key_variable: Option<String>,
     is_spoken: Option<bool>,
-    /// Where that was written.
+    /// Where it is defined, for errors.
     place: String,
 }
 
 impl Named {
-    /// The one that a config file names, if it does.
+    /// The model in a config file, if it defines one.
     fn in_config(path: &Path) -> Result<Option<Self>, Failure> {
         match config::document(path)?.get(MEMBER) {
             Some(Value::Object(members)) => Self::of(members, path).map(Some),
@@ -150,14 +171,14 @@ impl Named {
                     texts.insert(name.clone(), value.clone());
                 }
                 "apiKey" => {
-                    let why = "`assistant.apiKey`: a key does not belong into a config; name a file with `apiKeyFile`, \
+                    let why = "`assistant.apiKey`: a key must not be in a config; name a file with `apiKeyFile`, \
                                or a variable with `apiKeyVariable`";
                     return Err(wrong(why.to_owned()));
                 }
                 "model" | "baseUrl" | "provider" | "apiKeyFile" | "apiKeyVariable" | "tools" => {
-                    return Err(wrong(format!("`{MEMBER}.{name}` must be a text")));
+                    return Err(wrong(format!("`{MEMBER}.{name}` must be a string")));
                 }
-                other => return Err(wrong(format!("`{MEMBER}.{other}` is nothing that we know"))),
+                other => return Err(wrong(format!("`{MEMBER}.{other}` is unknown"))),
             }
         }
         let text = |name: &str| texts.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -165,7 +186,7 @@ impl Named {
             None => None,
             Some("native") => Some(false),
             Some("text") => Some(true),
-            Some(_) => return Err(wrong(format!("`{MEMBER}.tools` is native or text"))),
+            Some(_) => return Err(wrong(format!("`{MEMBER}.tools` must be native or text"))),
         };
         let folder = path.parent().unwrap_or(Path::new("."));
         Ok(Self {
@@ -191,7 +212,7 @@ impl Named {
         };
         Provider::from_environment(variable, Some(&self.model)).map_err(|error| {
             let why = match error {
-                ProviderError::Nowhere => "it does not say where the model is, nor whose it is".to_owned(),
+                ProviderError::Nowhere => "neither a base URL nor a provider is set".to_owned(),
                 other => other.to_string(),
             };
             Failure::usage(format!("{}: {why}", self.place))
@@ -235,18 +256,18 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_and_a_key_is_not_taken() {
+    fn invalid_values_are_reported_and_a_key_on_the_command_line_is_refused() {
         for (members, part) in [
             (json!({}), "`assistant.model` is missing"),
-            (json!({"model": 1}), "`assistant.model` must be a text"),
+            (json!({"model": 1}), "`assistant.model` must be a string"),
             (json!({"model": "m", "modle": "m"}), "`assistant.modle`"),
             (json!({"model": "m", "tools": "x"}), "native or text"),
-            (json!({"model": "m", "apiKey": "sk-1"}), "does not belong into a config"),
+            (json!({"model": "m", "apiKey": "sk-1"}), "must not be in a config"),
         ] {
             let message = named(&members).unwrap_err().message;
             assert!(message.contains(part) && !message.contains("sk-1"), "{message}");
         }
         let nowhere = named(&json!({"model": "m", "apiKeyVariable": "MCP_TEST_NEVER_SET"})).unwrap();
-        assert!(nowhere.provider().unwrap_err().message.contains("does not say where"), "{nowhere:?}");
+        assert!(nowhere.provider().unwrap_err().message.contains("neither a base URL"), "{nowhere:?}");
     }
 }

@@ -1,13 +1,15 @@
-//! Which tools an assistant may use: those of a service, or those of the servers of a config, in the same shape.
+//! The tools that an assistant may use: those of a service, or those of the servers of a config, in the same form.
+
+use std::path::PathBuf;
 
 use aggregator::Fleet;
 use assistant::OfferedTool;
 use catalog::{Kind, NameStyle};
+use clap::Args;
 use models::{Format, SafeNames, Tool};
-use notebook::{Bindings, Document, Place, Server};
+use notebook::{Bindings, Document, LineContext, Server};
 use serde_json::{Value, json};
 
-use crate::arguments::assistant::NarrowingArguments;
 use crate::client::Client;
 use crate::documents::{file_failed, whole_path};
 use crate::failure::Failure;
@@ -15,13 +17,30 @@ use crate::output::print_message;
 use crate::table::printable;
 use crate::tool_cost::{listed_bytes, tokens};
 
-/// So many tools OpenAI takes; Anthropic's and local models choose badly among more.
+/// Filters for tools.
+#[derive(Debug, Args)]
+pub(crate) struct NarrowingArguments {
+    /// Only tools that may run in this document: those of the server that the line is bound to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) doc: Option<PathBuf>,
+    /// The line in the document, from 1
+    #[arg(long, value_name = "N", requires = "doc", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) line: u32,
+    /// Only tools of this server; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Vec<String>,
+    /// Only tools with this skill, by its id or name; may be repeated
+    #[arg(long, value_name = "SKILL", conflicts_with = "config")]
+    pub(crate) skill: Vec<String>,
+}
+
+/// The maximum number of tools of OpenAI. Anthropic's and local models choose less well among more tools than this.
 const MAX_COMFORTABLE_TOOLS: usize = 128;
 
-/// What is wanted, and with it what is not.
+/// The filters of a request, with their document.
 #[derive(Debug, Default)]
 pub(crate) struct ToolRequest {
-    /// The text of a document, and where it is.
+    /// The text and the path of the document.
     pub(crate) document: Option<(String, String)>,
     pub(crate) line: u32,
     pub(crate) servers: Vec<String>,
@@ -29,7 +48,7 @@ pub(crate) struct ToolRequest {
     pub(crate) format: Option<Format>,
 }
 
-/// The tools, as REST describes them.
+/// The tools, in the format of REST.
 pub(crate) struct OfferedTools(pub(crate) Value);
 
 impl ToolRequest {
@@ -45,47 +64,47 @@ impl ToolRequest {
         Ok(Self { document, line: *line, servers: server.clone(), skills: skill.clone(), format })
     }
 
-    /// All that one server has.
+    /// All tools of one server.
     pub(crate) fn of_server(server: Option<&str>) -> Self {
         Self { line: 1, servers: server.map(str::to_owned).into_iter().collect(), ..Self::default() }
     }
 
-    /// Where in the document it is, as far as the document itself says that.
-    fn place(&self, servers: &[Server]) -> Place {
+    /// The position in the document, as far as the document alone defines it.
+    fn context(&self, servers: &[Server]) -> LineContext {
         let text = self.document.as_ref().map_or("", |(text, _)| text);
         let document = Document::parse(text);
         let line = usize::try_from(self.line).unwrap_or(usize::MAX);
-        notebook::place(&document, servers, &Bindings::of(&document, &[]), line)
+        notebook::line_context(&document, servers, &Bindings::of(&document, &[]), line)
     }
 
-    /// The servers of a config that are needed for it.
+    /// The servers of a config that the request needs.
     pub(crate) fn needed(&self, servers: &[Server]) -> Result<Vec<String>, Failure> {
         let unknown = self.servers.iter().find(|wanted| !servers.iter().any(|server| server.name == **wanted));
         if let Some(unknown) = unknown {
             return Err(Failure::usage(format!("the config has no server `{unknown}`")));
         }
-        let mut needed = self.place(servers).allowed_servers;
+        let mut needed = self.context(servers).allowed_servers;
         needed.retain(|name| self.servers.is_empty() || self.servers.contains(name));
         Ok(needed)
     }
 }
 
-/// What is said of more tools than a model is told with ease. They are sent with every round.
+/// The warning about many tools. Their definitions are sent in every round.
 fn too_many(tools: &[Value]) -> Option<String> {
     let count = tools.len();
     (count > MAX_COMFORTABLE_TOOLS).then(|| {
-        // As `doctor` counts them.
+        // Counted as `doctor` does.
         let bytes = tools.iter().map(|tool| listed_bytes(tool, tool["tool_name"].as_str().unwrap_or_default())).sum();
         let tokens = tokens(bytes);
         format!(
-            "warning: {count} tools go to the model with every round, about {tokens} tokens; some providers take no more \
-             than {MAX_COMFORTABLE_TOOLS}\nhint: --server or --skill leave out what the question does not need"
+            "warning: {count} tools are sent to the model with every request, about {tokens} tokens; some providers accept at \
+             most {MAX_COMFORTABLE_TOOLS}\nhint: --server and --skill select only the tools that the question needs"
         )
     })
 }
 
 impl OfferedTools {
-    /// What a running service offers.
+    /// The tools of a running service.
     pub(crate) async fn by_service(service: &Client, wanted: &ToolRequest) -> Result<Self, Failure> {
         let mut body = json!({ "line": wanted.line, "servers": wanted.servers, "skills": wanted.skills });
         if let Some((text, path)) = &wanted.document {
@@ -98,13 +117,13 @@ impl OfferedTools {
         Ok(Self(service.post("/assistant/tools", Some(&body)).await?))
     }
 
-    /// What the servers of a config offer that are running. Only those that are needed were started.
+    /// The tools of the running servers of a config. Only servers that the request needs were started.
     pub(crate) fn by_config(fleet: &Fleet, servers: &[Server], wanted: &ToolRequest) -> Result<Self, Failure> {
         let needed = wanted.needed(servers)?;
-        let place = wanted.place(servers);
+        let context = wanted.context(servers);
         let view = fleet.view();
         let snapshot = &view.snapshot;
-        let mut remarks = place.remarks;
+        let mut remarks = context.remarks;
         let described = snapshot.listed(Kind::Tool, NameStyle::Canonical).filter_map(|route| {
             let server = snapshot.servers()[route.server].name.as_str();
             if !needed.iter().any(|name| name == server) {
@@ -138,34 +157,34 @@ impl OfferedTools {
         for (shown, tool) in tools.iter_mut().zip(&models) {
             shown["safe_name"] = json!(names.safe(&tool.name));
         }
-        // Whoever typed the command waits for it, and Ctrl-C ends it.
-        let forms = wanted.format.map(|format| format.tools_until(&models, &names, &|| false)).transpose();
+        // The user waits for the command, and Ctrl-C ends it.
+        let forms = wanted.format.map(|format| format.tools_until(models.into_iter(), &names, &|| false)).transpose();
         let forms = forms.map_err(|error| Failure::new(error.to_string()))?;
         for name in forms.iter().flat_map(|forms| &forms.cut) {
-            remarks.push(format!("the schema of `{name}` is too large for this form; not all parameters are in it"));
+            remarks.push(format!("the schema of `{name}` is too large for this format; some parameters are missing"));
         }
         Ok(Self(json!({
             "tools": tools,
             "enabled_servers": needed,
-            "section_binding": place.bound.as_ref().map(|bound| &bound.binding.server),
-            "why": place.why,
+            "section_binding": context.bound.as_ref().map(|bound| &bound.binding.server),
+            "why": context.why,
             "remarks": remarks,
             "format": wanted.format.map(Format::as_str),
             "provider_tools": forms.map(|forms| forms.tools),
         })))
     }
 
-    /// Tells what is odd: bindings that make no sense, and that there is nothing to be used.
+    /// Prints warnings: about invalid bindings, and if there are no tools.
     pub(crate) fn print_remarks(&self) {
         for remark in self.0["remarks"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             print_message(format_args!("warning: {}", printable(remark)));
         }
         if self.tools().is_empty() {
-            print_message(format_args!("warning: there are no tools to be used here: {}", printable(self.why_none())));
+            print_message(format_args!("warning: there are no tools to use: {}", printable(self.why_none())));
         }
     }
 
-    /// Tells that these are more tools than a model is told with ease, for who sends them all. `ask` does not.
+    /// Warns about many tools, for a command that sends them all. `ask` does not.
     pub(crate) fn print_cost(&self) {
         if let Some(warning) = too_many(self.tools()) {
             print_message(format_args!("{warning}"));
@@ -177,16 +196,16 @@ impl OfferedTools {
         let is_bound = !self.0["section_binding"].is_null();
         match self.0["why"].as_str() {
             Some(why) if is_bound || servers == 0 => why,
-            _ => "no server that may be used offers any",
+            _ => "no server that may be used has tools",
         }
     }
 
-    /// The tools, each described.
+    /// The description of each tool.
     pub(crate) fn tools(&self) -> &[Value] {
         self.0["tools"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The tools as the assistant takes them.
+    /// The tools in the form that the assistant needs.
     pub(crate) fn offers(&self) -> Vec<OfferedTool> {
         let offer = |described: &Value| OfferedTool {
             tool: tool(described),

@@ -1,4 +1,4 @@
-//! Questions to the assistant of a running service: its model answers, and nobody here needs a key.
+//! Asks the assistant of a running service: the service has the model and its key.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use serde_json::Value;
 use crate::client::{Client, RequestError};
 use crate::failure::Failure;
 
-/// Why a service gave no answer.
+/// Why a service did not answer.
 pub(crate) enum ServiceAskError {
     /// It has no assistant.
     NoAssistant,
-    /// Something went wrong.
+    /// Another failure.
     Failed(Failure),
 }
 
-/// Asks, and tells what happens; what `POST /assistant/ask` answers. Dropping this stops it: the service sees that nobody
-/// waits any more.
+/// Asks, and prints events; returns the response of `POST /assistant/ask`. Dropping this cancels the request, because
+/// the service sees the connection close.
 pub(crate) async fn ask_service(
     service: &Client,
     question: &Value,
     tell: &mut (dyn FnMut(DialogueEvent<'_>) + Send),
 ) -> Result<Value, ServiceAskError> {
     let mut ended = None;
-    let mut hear = |kind: &str, data: &Value| match kind {
+    let mut on_event = |kind: &str, data: &Value| match kind {
         "assistant.finished" | "assistant.failed" => ended = Some((kind == "assistant.finished", data.clone())),
         _ => pass_on(kind, data, tell),
     };
-    if let Err((code, denial)) = service.stream("/assistant/ask", question, &mut hear).await {
+    if let Err((code, denial)) = service.stream("/assistant/ask", question, &mut on_event).await {
         return Err(match code.as_deref() {
             Some("ASSISTANT_UNAVAILABLE") => ServiceAskError::NoAssistant,
             _ => ServiceAskError::Failed(denial.into()),
@@ -37,11 +37,11 @@ pub(crate) async fn ask_service(
     match ended {
         Some((true, answer)) => Ok(answer),
         Some((false, error)) => {
-            let why = error["detail"].as_str().unwrap_or("the service gave no answer");
+            let why = error["detail"].as_str().unwrap_or("the service did not answer");
             Err(ServiceAskError::Failed(Failure::new(why)))
         }
         None => {
-            let why = format!("the service at {} broke off", service.url());
+            let why = format!("the service at {} closed the connection before the answer was complete", service.url());
             Err(ServiceAskError::Failed(RequestError::Other(Failure::new(why)).into()))
         }
     }

@@ -1,4 +1,4 @@
-//! Who makes the calls of an assistant: a running service, or the servers of a config.
+//! Makes the calls of an assistant, through a running service or directly to the servers of a config.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,28 +13,28 @@ use crate::documents::{ConfigTools, Execution};
 use crate::output::print_message;
 use crate::table::printable;
 
-/// Which way calls go.
+/// Where calls are sent.
 pub(crate) enum ToolBackend<'a> {
-    /// Its limits hold, and its account has them.
+    /// A running service, which applies its limits and records the calls.
     Service {
         service: &'a Client,
-        /// Where the document is that is asked from.
+        /// The path of the document that contains the question.
         document: Option<&'a str>,
-        /// What the calls count for.
+        /// The session of the calls.
         session: &'a str,
     },
     Config(&'a ConfigTools),
 }
 
-/// Hands that call tools as they were offered.
+/// Calls tools by their names in the request to the model.
 pub(crate) struct CliToolExecutor<'a> {
     way: ToolBackend<'a>,
-    /// The line of the document.
+    /// The line in the document.
     line: usize,
     consent: &'a Consent,
-    /// Whose a tool is, and what its server calls it.
+    /// For each tool its server and the name that the server uses.
     whose: HashMap<String, (String, String)>,
-    /// Finds the tools of a config; a service has its own.
+    /// Searches the tools of a config; a service has its own search.
     finder: Option<ToolFinder>,
 }
 
@@ -56,7 +56,7 @@ impl ToolExecutor for CliToolExecutor<'_> {
         let Some((server, own)) = self.whose.get(tool) else {
             return Err(ToolCallError::Failed(format!("there is no tool `{tool}`")));
         };
-        // Servers over stdio are sent lines, and between two tokens a blank does as well as a line end.
+        // Servers over stdio receive lines; between two tokens, a space means the same as a line end.
         let arguments = arguments.replace(['\n', '\r'], " ");
         let request = Request { server: server.clone(), tool: own.clone(), arguments, line: self.line };
         let result = match &self.way {

@@ -1,5 +1,5 @@
-//! Finds tools for a model that is not told of them all: with the index of a service, or with one of our own for the
-//! servers of a config.
+//! Searches tools for a model whose request does not contain them all: with the index of a service, or with a local
+//! index of the servers of a config.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::client::Client;
-use crate::commands::serve::embedder;
 use crate::failure::Failure;
+use crate::model_args::builtin_embedder;
 
-/// So many of the tools that fit best are looked at; a model may be allowed few of them. REST gives no more.
+/// The number of best tools to consider, of which the model may be allowed only some. REST returns at most this many.
 const MAX_CANDIDATES: usize = 1_000;
 
-/// What a service finds among the tools of these servers, without those that may not be used.
+/// Searches a service for tools of these servers, without those that may not be used.
 pub(super) async fn find_by_service(
     service: &Client,
     wish: &str,
@@ -29,7 +29,7 @@ pub(super) async fn find_by_service(
     Ok(names.filter(|name| is_allowed(name)).take(limit).map(str::to_owned).collect())
 }
 
-/// Finds tools that no service knows. The index is made when something is first looked for.
+/// Searches the tools of a config. The index is created by the first search.
 pub(super) struct ToolFinder {
     tools: Arc<[(String, Document)]>,
     index: OnceCell<Arc<Index<usize>>>,
@@ -53,16 +53,16 @@ impl ToolFinder {
 
     pub(super) async fn find(&self, wish: &str, limit: usize) -> Result<Vec<String>, String> {
         let tools = Arc::clone(&self.tools);
-        // Vectors take a processor for a while.
+        // Embedding takes a processor for a while.
         let make = || async { tokio::task::spawn_blocking(move || Arc::new(index_of(&tools))).await };
         let index = Arc::clone(self.index.get_or_try_init(make).await.map_err(|error| error.to_string())?);
         let wish = wish.to_owned();
         let search = tokio::task::spawn_blocking(move || {
             let mut query = Query::new(&wish);
-            if let Some(embedder) = embedder()
+            if let Some(embedder) = builtin_embedder()
                 && let Err(error) = query.embed(&*embedder)
             {
-                tracing::warn!(%error, "tools are searched by words only: the wish has no vector");
+                tracing::warn!(%error, "searching tools by words only: there is no embedding of the query");
             }
             index.search(&query, Limits { count: limit, least_score: 0.0 }, |_| true)
         });
@@ -72,7 +72,7 @@ impl ToolFinder {
 }
 
 fn index_of(tools: &[(String, Document)]) -> Index<usize> {
-    let embedder = embedder();
+    let embedder = builtin_embedder();
     let mut index = Index::new(embedder.as_ref().map_or(0, |embedder| embedder.dimension()));
     for (place, (_, document)) in tools.iter().enumerate() {
         index.insert(place, document.clone());
@@ -80,7 +80,7 @@ fn index_of(tools: &[(String, Document)]) -> Index<usize> {
     let documents: Vec<&Document> = tools.iter().map(|(_, document)| document).collect();
     let vectors = embedder.map_or_else(|| Ok(Vec::new()), |embedder| embed_documents(&*embedder, &documents));
     let vectors = vectors.unwrap_or_else(|error| {
-        tracing::warn!(%error, "tools are searched by words only: they have no vectors");
+        tracing::warn!(%error, "searching tools by words only: there are no embeddings of tools");
         Vec::new()
     });
     for (place, (vector, document)) in vectors.iter().zip(documents).enumerate() {

@@ -1,15 +1,15 @@
-//! What would change in a file, for people. All our changes are in one place, so one hunk is enough.
+//! The difference between two versions of a file, for display. All our changes are adjacent, so one hunk suffices.
 
-/// How many lines around a change are shown.
+/// The number of context lines.
 const CONTEXT: usize = 2;
 
-/// A text, and the same as it may be shown, line by line.
+/// A text, and its masked version, line by line.
 pub(crate) struct Side<'t> {
     pub(crate) text: &'t str,
     pub(crate) shown: &'t str,
 }
 
-/// The lines that go and those that come, with a little of what is around them.
+/// The removed and added lines, with context.
 pub(crate) fn diff(name: &str, before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.text.lines().collect(), after.text.lines().collect());
     let same = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_shown_with_what_is_around_it() {
+    fn added_and_removed_lines_are_displayed_with_context() {
         let lines = plain("1\n2\n3\nold\n5\n6\n7\n", "1\n2\n3\nnew\nmore\n5\n6\n7\n");
         assert_eq!(lines, ["--- f", "+++ f", "@@ -2,5 +2,6 @@", " 2", " 3", "-old", "+new", "+more", " 5", " 6"]);
         assert_eq!(plain("", "a\n")[3..], ["+a"]);

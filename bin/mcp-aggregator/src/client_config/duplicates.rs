@@ -1,18 +1,19 @@
-//! Servers that a client has by itself and that mcp-aggregator serves to it, too: the client would see their tools twice.
+//! Servers in a client's config that mcp-aggregator serves, too: the client would list their tools twice.
 
 use registry::masked_address;
 use serde_json::Value;
 
 use crate::import::{Found, found_in};
 
-/// What stands for a secret that is not shown.
+/// The mask of a secret.
 const MASK: &str = "***";
 
-/// The names in the client's group of servers that lead to servers which are served, in the order of the file.
+/// The names of a client's servers that mcp-aggregator also serves, in the order of the file.
 ///
-/// `served` are servers as REST describes them, with secrets masked. Two servers are the same if they are reached in the
-/// same way: the same program with the same arguments and variables of the same names, or the same address. Where several
-/// entries of the client fit one server, only one of the same name is meant: the others may have other credentials.
+/// `served` are servers as REST describes them, with masked secrets. Two servers are equal if they are reached in the
+/// same way: the same program with the same arguments and the same variable names, or the same address. If several
+/// entries of the client match one server, only one with the same name counts, because the others may have other
+/// credentials.
 pub(crate) fn duplicates(file: &Value, group: &str, served: &[Value]) -> Vec<String> {
     let own = found_in(&serde_json::json!({ group: file[group] }), "");
     let mut meant: Vec<&Found> = Vec::new();
@@ -44,7 +45,7 @@ fn is_same(found: &Found, server: &Value) -> bool {
     }
 }
 
-/// Whether there are the same names, with values that may be the same.
+/// Whether both have the same names, with values that may be equal.
 fn have_same(own: &Value, served: &Value) -> bool {
     let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let (own, served) = (members(own), members(served));
@@ -52,7 +53,7 @@ fn have_same(own: &Value, served: &Value) -> bool {
         && own.iter().all(|(name, value)| served.get(name).is_some_and(|shown| fits(value, shown)))
 }
 
-/// Whether a value is what is shown. Anything fits where a secret was masked.
+/// Whether a value may be equal to a displayed one. A mask matches anything.
 fn fits(own: &Value, shown: &Value) -> bool {
     let (Some(own_text), Some(shown_text)) = (own.as_str(), shown.as_str()) else { return own == shown };
     match shown_text.split_once(MASK) {

@@ -1,18 +1,18 @@
-//! One member of a JSON text with comments is set or taken out; every other byte stays, comments and white space too.
+//! Sets or removes one member of a JSON text with comments; every other byte stays, including comments and white space.
 
 use serde_json::{Map, Value};
 
 use super::scan::{Member, Object, object_at};
 use crate::import::jsonc;
 
-/// Why a text cannot be changed.
+/// Why a text cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// It is no JSON, with or without comments.
+    /// It is not JSON, with or without comments.
     Unreadable(String),
-    /// A value that must be an object is none.
+    /// A value that must be an object is not one.
     NoObject(String),
-    /// The change would change more than it should: the text is stranger than we know.
+    /// The edit would change more than it should: the text has a form that we do not know.
     Strange,
 }
 
@@ -21,14 +21,14 @@ impl std::error::Error for Unfit {}
 impl std::fmt::Display for Unfit {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unreadable(why) => write!(out, "it is no JSON: {why}"),
-            Self::NoObject(what) => write!(out, "{what} in it is no object"),
-            Self::Strange => write!(out, "it is written in a way that we do not dare to change"),
+            Self::Unreadable(why) => write!(out, "it is not valid JSON: {why}"),
+            Self::NoObject(what) => write!(out, "{what} in it is not an object"),
+            Self::Strange => write!(out, "its layout cannot be edited safely"),
         }
     }
 }
 
-/// The members of the object `group`; none if there is no such object, or no text.
+/// The members of the object `group`; empty if there is no such object, or no text.
 pub(crate) fn entries(text: &str, group: &str) -> Result<Map<String, Value>, Unfit> {
     if is_blank(text) {
         return Ok(Map::new());
@@ -43,7 +43,7 @@ pub(crate) fn entries(text: &str, group: &str) -> Result<Map<String, Value>, Unf
     }
 }
 
-/// How the member `name` of the object `group` is written, comments included.
+/// The text of the member `name` of the object `group`, including comments.
 pub(crate) fn written<'t>(text: &'t str, group: &str, name: &str) -> Result<Option<&'t str>, Unfit> {
     if is_blank(text) {
         return Ok(None);
@@ -53,9 +53,9 @@ pub(crate) fn written<'t>(text: &'t str, group: &str, name: &str) -> Result<Opti
     Ok(servers.and_then(|servers| last(&servers, name).map(|member| &text[member.value.clone()])))
 }
 
-/// The text with a member of the object `group` as it was written elsewhere, byte by byte.
+/// The text with a member of the object `group` as it was written elsewhere, byte for byte.
 pub(crate) fn set_written(text: &str, group: &str, name: &str, written: &str) -> Result<String, Unfit> {
-    // The value is set first: that makes what is missing, and shows where the member belongs.
+    // Setting the value first creates missing objects, and shows where the member belongs.
     let text = set(text, group, name, &read(written)?)?;
     let servers = last(&root(&text)?, group).and_then(|member| object_at(&text, member.value.start));
     let member = servers.as_ref().and_then(|servers| last(servers, name)).ok_or(Unfit::Strange)?;
@@ -63,7 +63,7 @@ pub(crate) fn set_written(text: &str, group: &str, name: &str, written: &str) ->
     if read(&exact)? == read(&text)? { Ok(exact) } else { Err(Unfit::Strange) }
 }
 
-/// The text with `value` as the member `name` of the object `group`. What is missing is made.
+/// The text with `value` as the member `name` of the object `group`. Missing objects are created.
 pub(crate) fn set(text: &str, group: &str, name: &str, value: &Value) -> Result<String, Unfit> {
     let layout = Layout::of(text);
     if is_blank(text) {
@@ -117,7 +117,7 @@ fn root(text: &str) -> Result<Object, Unfit> {
     object_at(text, start).ok_or_else(|| Unfit::NoObject("the whole".to_owned()))
 }
 
-/// Of members of one name the last counts, as in every parser we know.
+/// Of duplicate members the last one counts, as in every parser we know.
 fn last<'o>(object: &'o Object, name: &str) -> Option<&'o Member> {
     object.members.iter().rev().find(|member| member.key == name)
 }
@@ -126,12 +126,12 @@ fn is_blank(text: &str) -> bool {
     super::scan::skip_blank(text, 0) == text.len()
 }
 
-/// Puts a member behind all others.
+/// Appends a member.
 fn insert(text: &str, object: &Object, name: &str, value: &Value, layout: &Layout) -> String {
     let close = object.end - 1;
     let inside = &text[object.start + 1..close];
     let key = Value::from(name);
-    // Behind what is written last, a comment included; what is blank before the brace stays before it.
+    // After the last text, including a comment; white space before the brace stays before it.
     let end = object.start + 1 + inside.trim_end().len();
     let Some(previous) = object.members.last() else {
         let outer = line_indent(text, object.start).to_owned();
@@ -149,16 +149,16 @@ fn insert(text: &str, object: &Object, name: &str, value: &Value, layout: &Layou
     format!("{head}{}{indent}{key}: {}{}", layout.newline, layout.pretty(value, indent), &text[end..])
 }
 
-/// What is behind an insertion into an empty object: with a line break of our own, the old blanks are not needed.
+/// The text after an insertion into an empty object: with a line break of our own, the old white space is not needed.
 fn rest_of<'t>(text: &'t str, end: usize, close: usize, tail: &str) -> &'t str {
     if tail.is_empty() { &text[end..] } else { &text[close..] }
 }
 
-/// Takes a member out, with one comma and the blanks before it.
+/// Removes a member with one comma and the white space before it.
 fn without(text: &str, object: &Object, place: usize) -> String {
     let member = &object.members[place];
     let start = text[..member.key_start].trim_end().len();
-    // A comment that ends its line must keep a line break behind it: this one, unless another follows.
+    // A line comment must be followed by a line break: this one, unless another follows.
     let own_comma = member.comma.filter(|_| place == 0);
     let rest = own_comma.map_or(&text[member.value.end..], |comma| &text[comma + 1..]);
     let is_followed = rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n')
@@ -181,21 +181,21 @@ fn without(text: &str, object: &Object, place: usize) -> String {
     kept + &text[at..]
 }
 
-/// The blanks that the line of `at` begins with.
+/// The indentation of the line at `at`.
 fn line_indent(text: &str, at: usize) -> &str {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = &text[start..];
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// How a text is laid out.
+/// The layout of a text.
 struct Layout {
     newline: &'static str,
     unit: String,
 }
 
 impl Layout {
-    /// As it is in the text: the first line that is indented shows by how much.
+    /// Detects the layout: the first indented line shows the indentation.
     fn of(text: &str) -> Self {
         let indent = |line: &str| line[..line.len() - line.trim_start_matches([' ', '\t']).len()].to_owned();
         let unit =
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_taken_out_wherever_it_stands() {
+    fn a_member_is_removed_at_any_position() {
         for text in [
             r#"{"mcpServers":{"all":{},"b":1,"c":2}}"#,
             r#"{"mcpServers":{"b":1,"all":{},"c":2}}"#,
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_comes_back_byte_by_byte() {
+    fn a_member_is_restored_byte_for_byte() {
         let raw = "{ /* why */ \"command\":  \"x\",\n\t\"args\": [1,2,] }";
         for text in
             ["", "{}", "{\"mcpServers\": {\"b\": {}}}", "// mine\n{\n  \"mcpServers\": {\n    \"b\": {} // b\n  }\n}\n"]

@@ -1,4 +1,4 @@
-//! What we are in the words of each client.
+//! Our entry in the config of each client.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use crate::import::clients::Client;
 
-/// How a client is to reach us.
+/// How a client reaches mcp-aggregator.
 pub(crate) enum ClientTransport<'a> {
-    /// At the address of a running service, with its token if it wants one.
+    /// At the address of a running service, with its token if needed.
     Http { url: &'a str, token: Option<&'a str> },
-    /// As a program of its own, with a config.
+    /// As a program that the client starts, with a config.
     Stdio { program: &'a Path, config: &'a Path },
 }
 
-/// Under which key a client has its servers.
+/// The key of the servers in a client's config.
 pub(crate) const fn group(client: Client) -> &'static str {
     match client {
         Client::VsCode => "servers",
@@ -22,7 +22,7 @@ pub(crate) const fn group(client: Client) -> &'static str {
     }
 }
 
-/// What stands for the token in a file that is made to be shared, if the client fills variables in.
+/// The reference to the token for a shared file, if the client expands variables.
 pub(crate) fn reference(client: Client, variable: &str) -> String {
     match client {
         Client::ClaudeCode => format!("${{{variable}}}"),
@@ -30,7 +30,7 @@ pub(crate) fn reference(client: Client, variable: &str) -> String {
     }
 }
 
-/// The entry that leads to us.
+/// The entry for mcp-aggregator.
 pub(crate) fn entry(client: Client, way: &ClientTransport<'_>) -> Value {
     match way {
         ClientTransport::Stdio { program, config } => {
@@ -54,7 +54,7 @@ pub(crate) fn entry(client: Client, way: &ClientTransport<'_>) -> Value {
     }
 }
 
-/// The type stands first, as these clients write it themselves.
+/// `type` comes first, as these clients write it themselves.
 fn with_type(kind: &str, entry: Value) -> Value {
     let mut typed = json!({"type": kind});
     if let (Some(typed), Value::Object(entry)) = (typed.as_object_mut(), entry) {
@@ -63,8 +63,8 @@ fn with_type(kind: &str, entry: Value) -> Value {
     typed
 }
 
-/// Claude Desktop starts programs only: a bridge from npm takes it to an address. A blank in an argument is lost on
-/// some systems, hence the variable.
+/// Claude Desktop only starts programs, so a bridge from npm connects it to an address. Some systems lose spaces in
+/// arguments, hence the variable.
 fn bridge(url: &str, token: Option<&str>) -> Value {
     let mut args = vec![json!("-y"), json!("mcp-remote"), json!(format!("{url}/mcp"))];
     let is_here = ["http://127.", "http://localhost", "http://[::1]"].iter().any(|here| url.starts_with(here));
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_client_is_told_in_its_own_words() {
+    fn each_client_gets_an_entry_in_its_own_format() {
         let plain = ClientTransport::Http { url: "http://127.0.0.1:1", token: None };
         let guarded = ClientTransport::Http { url: "http://mcp.example.com", token: Some("t") };
         assert_eq!(entry(Client::Cursor, &plain), json!({"url": "http://127.0.0.1:1/mcp"}));

@@ -1,7 +1,7 @@
-//! The file of a client: read, replaced in one step, and given back as it was.
+//! The config file of a client: reads it, replaces it in one step, and restores it.
 //!
-//! Beside it are kept `FILE.before-mcp-aggregator`, what it would be without us (empty if it would not be there), and
-//! `FILE.by-mcp-aggregator`, what we made of it, by which is seen whether anybody changed it since.
+//! Next to it are two files: `FILE.before-mcp-aggregator`, the file without our changes (empty if it would not exist),
+//! and `FILE.by-mcp-aggregator`, a copy of what was written, which shows whether the file was edited since.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,23 +10,24 @@ use std::path::{Path, PathBuf};
 
 use super::undo::Made;
 
-/// For its user only. What is kept beside the file has the token in it, or what others put there before.
+/// The mode for the user only. The files contain the token, and other credentials of the user.
 const PRIVATE: u32 = 0o600;
 
-/// Folders that hold nothing but what a client keeps.
+/// Folders that only contain files of a client.
 const FOLDERS: [&str; 2] = [".cursor", ".vscode"];
 
-/// A file that may not be there yet.
+/// A file, which may not exist yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientFile {
     path: PathBuf,
 }
 
 impl ClientFile {
-    /// The file at `path`. Where that is a link, what it leads to, even if that is not there yet: a link must stay one.
+    /// The file at `path`. If that is a symbolic link, its target, even if it does not exist yet: the link must stay a
+    /// link.
     pub(crate) fn at(path: &Path) -> io::Result<Self> {
         let mut path = std::path::absolute(path)?;
-        // A circle of links is no "not found": it has failed before.
+        // A circle of links does not get here: it fails with another error.
         loop {
             match path.canonicalize() {
                 Ok(path) => return Ok(Self { path }),
@@ -44,12 +45,12 @@ impl ClientFile {
         &self.path
     }
 
-    /// What is in it; nothing if it is not there.
+    /// Its content; `None` if it does not exist.
     pub(crate) fn read(&self) -> io::Result<Option<String>> {
         if_there(&self.path)
     }
 
-    /// Where what it was before is kept.
+    /// The path of the backup.
     pub(crate) fn backup(&self) -> PathBuf {
         self.beside("before")
     }
@@ -64,7 +65,7 @@ impl ClientFile {
         name.into()
     }
 
-    /// What we made of it, if we did. `without_us` is asked what it was before if somebody has removed the backup.
+    /// What we wrote, if we did. `without_us` computes the original if the backup is missing.
     pub(crate) fn made<E: From<io::Error>>(
         &self,
         without_us: impl FnOnce(&str) -> Result<String, E>,
@@ -77,18 +78,18 @@ impl ClientFile {
         Ok(Some(Made { written, before }))
     }
 
-    /// Writes it anew, and keeps what it would be without us.
+    /// Writes the file, and keeps the version without our changes.
     pub(crate) fn replace(&self, text: &str, before: Option<&str>) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder)?;
         }
         put(&self.backup(), before.unwrap_or_default(), PRIVATE)?;
-        // The note is first: a file of ours that we do not know as such could not be given back.
+        // The note comes first: without it, our file could not be recognised and restored.
         put(&self.written(), text, PRIVATE)?;
         put(&self.path, text, self.mode())
     }
 
-    /// Gives it back as it was, and forgets that it was ours.
+    /// Restores the original, and removes backup and note.
     pub(crate) fn give_back(&self, before: Option<&str>) -> io::Result<()> {
         match before {
             Some(before) => put(&self.path, before, self.mode())?,
@@ -101,7 +102,7 @@ impl ClientFile {
         Ok(())
     }
 
-    /// The folder of a client that has nothing in it now most likely was made by us. If it has, it stays.
+    /// If the folder of a client is empty now, we probably created it. If it is not empty, it stays.
     fn remove_empty_folder(&self) {
         let folder = self.path.parent().filter(|folder| FOLDERS.iter().any(|name| folder.ends_with(name)));
         if let Some(folder) = folder
@@ -111,42 +112,42 @@ impl ClientFile {
         }
     }
 
-    /// Writes it, and forgets that it was ours.
+    /// Writes the file, and removes backup and note.
     pub(crate) fn release(&self, text: &str) -> io::Result<()> {
         put(&self.path, text, self.mode())?;
         self.forget()
     }
 
-    /// Forgets that it was ours.
+    /// Removes backup and note.
     pub(crate) fn forget(&self) -> io::Result<()> {
-        // The backup is last: without it, the note would say that the file was not there before.
+        // The backup comes last: without it, the note would mean that the file did not exist before.
         remove_if_there(&self.written())?;
         remove_if_there(&self.backup())
     }
 
-    /// Who may read it stays as it was. There may be a token in it, so what is new is for its user only.
+    /// The mode of the file stays. It may contain a token, so a new file is for the user only.
     fn mode(&self) -> u32 {
         fs::metadata(&self.path).map_or(PRIVATE, |metadata| metadata.permissions().mode() & 0o777)
     }
 
-    /// Whether others on this machine can read it.
+    /// Whether other users can read it.
     pub(crate) fn is_open(&self) -> bool {
         self.mode() & 0o044 != 0
     }
 }
 
-/// Under another name first: whoever reads it sees all of it or nothing.
+/// Written under another name first, so that readers see all of it or nothing.
 fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut draft = path.to_path_buf().into_os_string();
     draft.push(format!(".{}", std::process::id()));
     let draft = PathBuf::from(draft);
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
-    // What others may do with it must not depend on how this process makes new files.
+    // The mode must not depend on the umask of this process.
     let allowed = file.set_permissions(fs::Permissions::from_mode(mode));
     let written = allowed.and_then(|()| file.write_all(text.as_bytes())).and_then(|()| file.sync_all());
     let written = written.and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
-        // Why it could not be written is told; that half of it stays, too, if it does, helps nobody.
+        // Reports why writing failed. A temporary file that cannot be removed either is not worth another error.
         remove_if_there(&draft).ok();
     }
     written
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_given_back_as_it_was() {
+    fn a_file_is_restored_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/mcp.json");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_not_there_is_for_its_user_only_and_goes_again() {
+    fn a_created_file_is_private_and_removed_by_undo() {
         let folder = tempfile::tempdir().unwrap();
         let file = ClientFile::at(&folder.path().join("mcp.json")).unwrap();
         file.replace("ours", None).unwrap();
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_write_it_stays_whatever_new_files_are_made_with() {
+    fn the_mode_of_a_file_stays_whatever_the_umask() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mcp.json");
         fs::write(&path, "x").unwrap();

@@ -1,4 +1,4 @@
-//! The config of a client without its secrets: what is shown on a screen is pasted into reports.
+//! Masks the secrets in a client's config, because users paste screen output into reports.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::scan::{Object, object_at, skip_blank};
 
-/// What stands in place of a secret.
+/// Replaces a secret.
 const MASK: &str = "***";
-/// Members of a server whose values are secrets, as far as anybody knows.
+/// Members of a server whose values are secrets.
 const SECRETIVE: [&str; 2] = ["env", "headers"];
 
-/// The text with every value in `env` and `headers` of a server replaced, and every credential elsewhere in it. Lines stay
-/// where they are. Nothing, if the text is written in a way in which secrets cannot be told from the rest.
+/// The text with every value in `env` and `headers` of a server masked, and every credential elsewhere. Lines keep
+/// their positions. `None` if secrets cannot be recognised in the text.
 pub(crate) fn masked(text: &str, group: &str) -> Option<String> {
     let start = skip_blank(text, 0);
     if start == text.len() {
@@ -31,7 +31,7 @@ pub(crate) fn masked(text: &str, group: &str) -> Option<String> {
     Some(with_masks(text, &places))
 }
 
-/// The objects that are called so: a name may be there twice.
+/// The objects with this name: it may occur twice.
 fn members(text: &str, object: &Object, name: &str) -> Vec<Object> {
     let named = object.members.iter().filter(|member| member.key == name);
     named.filter_map(|member| object_at(text, member.value.start)).collect()
@@ -50,7 +50,7 @@ fn with_masks(text: &str, places: &[Range<usize>]) -> String {
     shown + &without_bearers(&text[at..])
 }
 
-/// A value as it may be shown. A reference to a variable is no secret.
+/// A value for display. A reference to a variable is not a secret.
 fn without_secret(written: &str) -> String {
     let value: Value = serde_json::from_str(written).unwrap_or_default();
     let mask = match value.as_str() {
@@ -58,11 +58,11 @@ fn without_secret(written: &str) -> String {
         Some(text) if text.starts_with("Bearer ") => format!("Bearer {MASK}"),
         _ => MASK.to_owned(),
     };
-    // What spans several lines keeps them.
+    // A value of several lines keeps its line breaks.
     format!("\"{mask}\"{}", "\n".repeat(written.matches('\n').count()))
 }
 
-/// Credentials in arguments, such as those of a bridge.
+/// Masks credentials in arguments, such as those of a bridge.
 fn without_bearers(text: &str) -> String {
     let mut parts = text.split("Bearer ");
     let mut shown = parts.next().unwrap_or_default().to_owned();

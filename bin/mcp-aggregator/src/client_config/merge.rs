@@ -1,21 +1,21 @@
-//! A three-way merge of JSON texts, line by line: two changes of one text are made together.
+//! A three-way merge of JSON texts, line by line.
 //!
-//! The comma at the end of a line counts as a part of its own: who adds a member changes it in the line before.
+//! The comma at the end of a line is a part of its own, because adding a member changes it in the previous line.
 
 use std::ops::Range;
 
-/// How many pairs of parts are compared at most.
+/// The maximum number of compared pairs.
 const MAX_COMPARISONS: usize = 8_000_000;
 
-/// Parts of the base, and the parts of another text that stand in their place there.
+/// A range of the base, and its replacement in another text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hunk {
     base: Range<usize>,
     other: Range<usize>,
 }
 
-/// `base` with what one text and another have changed in it. Nothing if both have changed the same lines, or if the texts
-/// differ too much to be compared.
+/// `base` with the changes of both texts. `None` if both changed the same lines, or if the texts differ too much to
+/// compare.
 pub(crate) fn merged(base: &str, one: &str, another: &str) -> Option<String> {
     let (base, one, another) = (parts(base), parts(one), parts(another));
     let ones = hunks(&base, &one)?.into_iter().map(|hunk| (hunk, &one));
@@ -34,7 +34,7 @@ pub(crate) fn merged(base: &str, one: &str, another: &str) -> Option<String> {
     Some(text)
 }
 
-/// The lines of a text, each without its end, and their ends, with the comma if there is one.
+/// The lines of a text without their ends, and the ends, with the comma if there is one.
 fn parts(text: &str) -> Vec<&str> {
     let lines = text.split_inclusive('\n');
     let split = lines.flat_map(|line| {
@@ -45,17 +45,17 @@ fn parts(text: &str) -> Vec<&str> {
     split.filter(|part| !part.is_empty()).collect()
 }
 
-/// Whether two changes, the first of which begins first, meet. Two insertions at one place have no order.
+/// Whether two changes, in order of their start, touch. Two insertions at the same position have no order.
 fn is_conflict(first: &Range<usize>, second: &Range<usize>) -> bool {
     second.start < first.end || (first.is_empty() && first == second)
 }
 
-/// How much it counts that two texts have a part in common: all lines end, so their ends say little.
+/// The weight of a common part: line ends say little, because every line has one.
 fn weight(part: &str) -> u32 {
     if part.trim_matches([',', '\r', '\n']).is_empty() { 1 } else { 16 }
 }
 
-/// How `new` differs from `old`, by a longest common subsequence of their lines.
+/// The difference between `old` and `new`, by a longest common subsequence of their lines.
 fn hunks(old: &[&str], new: &[&str]) -> Option<Vec<Hunk>> {
     let head = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let (old_rest, new_rest) = (&old[head..], &new[head..]);
@@ -65,7 +65,7 @@ fn hunks(old: &[&str], new: &[&str]) -> Option<Vec<Hunk>> {
     if old_middle.len().saturating_add(1).saturating_mul(width) > MAX_COMPARISONS {
         return None;
     }
-    // How much the rests of both have in common, from each pair of places on.
+    // The weight of the common parts after each pair of positions.
     let mut common = vec![0_u32; (old_middle.len() + 1) * width];
     for (row, line) in old_middle.iter().enumerate().rev() {
         for (column, other) in new_middle.iter().enumerate().rev() {

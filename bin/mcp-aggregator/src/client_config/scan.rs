@@ -1,30 +1,30 @@
-//! Where the members of an object stand in a JSON text with comments.
+//! The positions of an object's members in a JSON text with comments.
 
 use std::ops::Range;
 
 /// An object in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object {
-    /// Where its opening brace is.
+    /// The position of its opening brace.
     pub(crate) start: usize,
-    /// Behind its closing brace.
+    /// The position after its closing brace.
     pub(crate) end: usize,
     pub(crate) members: Vec<Member>,
     pub(crate) has_trailing_comma: bool,
 }
 
-/// A member of it.
+/// A member of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) key: String,
-    /// Where the quote before the key is.
+    /// The position of the quote before the key.
     pub(crate) key_start: usize,
     pub(crate) value: Range<usize>,
-    /// Where the comma behind it is.
+    /// The position of the comma after it.
     pub(crate) comma: Option<usize>,
 }
 
-/// The object that begins at `start`, if one does and it ends.
+/// The object that starts at `start`, if it is complete.
 pub(crate) fn object_at(text: &str, start: usize) -> Option<Object> {
     if !text.get(start..)?.starts_with('{') {
         return None;
@@ -56,7 +56,7 @@ pub(crate) fn object_at(text: &str, start: usize) -> Option<Object> {
     }
 }
 
-/// Behind blanks and comments.
+/// Skips white space and comments.
 pub(crate) fn skip_blank(text: &str, mut at: usize) -> usize {
     loop {
         let rest = &text[at..];
@@ -73,7 +73,7 @@ pub(crate) fn skip_blank(text: &str, mut at: usize) -> usize {
     }
 }
 
-/// Whether what stands before `end` is a comment that only the end of its line ends.
+/// Whether the text before `end` is a line comment.
 pub(crate) fn ends_in_line_comment(text: &str, start: usize, end: usize) -> bool {
     let mut at = start;
     while at < end {
@@ -131,7 +131,7 @@ fn skip_value(text: &str, start: usize) -> Option<usize> {
                 continue;
             }
             character if depth == 0 => {
-                // A number or a word: it ends where it must.
+                // A number or a word.
                 let length = rest.find([',', '}', ']', '/', ' ', '\t', '\r', '\n']).unwrap_or(rest.len());
                 return (length > 0 && !character.is_whitespace()).then_some(at + length);
             }

@@ -1,4 +1,4 @@
-//! What the file of a client would be without our changes, whatever others have changed in it since.
+//! The file of a client without our changes, whatever else was edited in the meantime.
 
 use serde_json::{Map, Value};
 
@@ -7,21 +7,21 @@ use super::merge::merged;
 use crate::import::jsonc;
 use crate::import::plan::is_ours;
 
-/// What we made of a file.
+/// What was written.
 pub(crate) struct Made {
-    /// What it was before, if it was there.
+    /// The original, if there was one.
     pub(crate) before: Option<String>,
     /// What we wrote.
     pub(crate) written: String,
 }
 
-/// A file without our changes.
+/// The file without our changes.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Undone {
     pub(crate) text: String,
-    /// The entries that lead to us, and that it does not have any more.
+    /// Our entries that were removed.
     pub(crate) taken_out: Vec<String>,
-    /// The servers that we had removed, and that it has again.
+    /// Servers that were restored.
     pub(crate) put_back: Vec<String>,
 }
 
@@ -37,8 +37,8 @@ impl Made {
         entries(self.before.as_deref().unwrap_or_default(), group)
     }
 
-    /// `now` without our changes. What others have changed stays: an entry of ours that leads elsewhere now, and a server
-    /// under the name of one that we had removed.
+    /// `now` without our changes. Edits by others stay: an entry of ours that they pointed elsewhere, and a server with
+    /// the name of one that we removed.
     pub(crate) fn undone(&self, now: &str, group: &str) -> Result<Undone, Unfit> {
         let (before, written, there) =
             (self.entries_before(group)?, entries(&self.written, group)?, entries(now, group)?);
@@ -63,7 +63,7 @@ impl Made {
         Ok(Undone { text, taken_out, put_back })
     }
 
-    /// With every line where it was, if that is possible and gives what is wanted.
+    /// Keeps every line at its position, if that is possible and gives the expected result.
     fn merged(&self, now: &str, group: &str, wanted: &Map<String, Value>) -> Result<Option<String>, Unfit> {
         let before = self.before.as_deref().unwrap_or_default();
         let Some(text) = merged(&self.written, before, now) else { return Ok(None) };
@@ -77,7 +77,7 @@ impl Made {
         Ok(is_right.then_some(text))
     }
 
-    /// With one member after another taken out or put back as it was written.
+    /// Removes or restores one member after another.
     fn edited<'n>(&self, now: &str, group: &str, mut names: impl Iterator<Item = &'n String>) -> Result<String, Unfit> {
         let before = self.before.as_deref().unwrap_or_default();
         names.try_fold(now.to_owned(), |text, name| match edit::written(before, group, name)? {
@@ -87,13 +87,13 @@ impl Made {
     }
 }
 
-/// Whether an entry leads where the other does, whatever else has changed in it.
+/// Whether two entries have the same target, whatever else differs.
 fn leads_to_same(entry: &Value, written: &Value) -> bool {
     let is_same_program = entry["command"].is_string() && entry["command"] == written["command"];
     is_ours(entry, url_of(written)) || (is_same_program && entry["args"] == written["args"])
 }
 
-/// Where an entry leads to, for telling whether another one leads there, too.
+/// The target of an entry, for comparisons.
 pub(crate) fn url_of(entry: &Value) -> Option<&str> {
     entry["url"].as_str().map(|url| url.trim_end_matches("/mcp"))
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_changed_is_what_it_was() {
+    fn an_unedited_file_is_restored_exactly() {
         for removed in [&[][..], &["git"], &["b"], &["git", "b"]] {
             let made = made(Some(BEFORE), removed);
             let undone = undone(&made, &made.written);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_the_client_has_written_anew_gets_servers_back_as_they_were_written() {
+    fn a_file_rewritten_by_the_client_gets_its_servers_back_verbatim() {
         let made = made(Some(BEFORE), &["git"]);
         let now = json!({"mcpServers": {"all": {"url": "http://localhost:9/mcp", "disabled": true}, "b": {"command": "b"},
             "new": {}}, "theme": "dark"});
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_now_is_not_ours_and_what_came_under_an_old_name_stays() {
+    fn entries_with_another_target_are_not_ours_and_new_ones_with_an_old_name_stay() {
         let made = made(Some(BEFORE), &["git"]);
         for other in [json!({"command": "another"}), json!({"url": "http://example.com/mcp"})] {
             let text = json!({"mcpServers": {"all": other, "git": {"command": "git2"}}}).to_string();

@@ -1,27 +1,89 @@
-//! `ask`: a question to a model that may use tools.
+//! `ask`: asks a model that can use tools.
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aggregator::NamePolicy;
 use assistant::{Dialogue, DialogueEnd, DialogueLimits, Outcome};
+use clap::Args;
 use models::Model;
 use serde_json::{Value, json};
 
-use crate::arguments::assistant::AskArguments;
+use super::environment;
 use crate::assistant::{
-    self as helper, CliToolExecutor, Consent, EventPrinter, OfferedTools, ServiceAskError, ToolBackend, ToolRequest,
-    ask_service,
+    self as helper, CliToolExecutor, Consent, EventPrinter, ModelArguments, NarrowingArguments, OfferedTools,
+    ServiceAskError, ToolBackend, ToolRequest, ask_service,
 };
+use crate::cli::shared::ServersArguments;
 use crate::documents::ConfigTools;
 use crate::failure::Failure;
 use crate::output::print_message;
-use crate::session::{self, Signals};
+use crate::session;
 use crate::table::printable;
 use crate::{config, documents, exit, output, progress, stderr_log};
 
-/// A question, ready to be asked.
+fn after_help() -> String {
+    format!(
+        "\
+How the model is chosen, besides by options:
+{}A model under `assistant` in the file of --config takes precedence over the environment. If neither is set, the running
+service uses its own model (`serve --assistant-model`).
+
+Examples:
+  OPENAI_BASE_URL=http://localhost:11434/v1 mcp-aggregator ask --model qwen3 \"What time is it in Rome?\"
+  mcp-aggregator ask --model anthropic:claude-sonnet-4-5 \"Which issues are urgent?\" --server github
+  mcp-aggregator ask \"Summarise this section\" --doc notes.md --line 40
+  git diff | mcp-aggregator ask - --config mcp.json --transcript review.json",
+        environment::help_rows(&[
+            "MCP_MODEL",
+            "MCP_MODEL_PROVIDER",
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_API_KEY",
+            "MCP_MODEL_TOOLS",
+            "MCP_MODEL_IMAGES",
+        ])
+    )
+}
+
+/// Ask a language model that can use your tools.
+///
+/// The answer is streamed to stdout, and every tool call is printed to stderr. The running service makes the calls,
+/// applies its limits and records them; with --config, this command starts the servers of the config instead. With
+/// --doc and --line in a section that is bound to a server, the model may use only tools of that server. It may call
+/// a destructive tool (`destructiveHint`) only if you agree: on the terminal, or with --yes. Ctrl-C cancels everything.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = after_help()
+)]
+pub(crate) struct AskArguments {
+    /// The question; `-` reads it from stdin
+    #[arg(value_name = "QUESTION")]
+    pub(crate) question: String,
+    #[command(flatten)]
+    pub(crate) narrowing: NarrowingArguments,
+    #[command(flatten)]
+    pub(crate) model: ModelArguments,
+    /// Call destructive tools without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Write the whole conversation to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) transcript: Option<PathBuf>,
+    /// The maximum number of requests to the model
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) max_rounds: u16,
+    /// Print the whole conversation as JSON, as --transcript writes it, instead of the answer
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) servers: ServersArguments,
+}
+
+/// A question with its options.
 struct Prepared<'a> {
     arguments: &'a AskArguments,
     question: String,
@@ -32,7 +94,7 @@ struct Prepared<'a> {
 pub(crate) fn run(arguments: &AskArguments) -> Result<(), Failure> {
     stderr_log::init(arguments.servers.debug);
     arguments.transcript.as_deref().map(check_writable).transpose()?;
-    // Or why there is none here: then that of the service is asked.
+    // Or why there is no model here; then the service's model is used.
     let model = helper::model(&arguments.model, arguments.servers.config.as_deref());
     let prepared = Prepared {
         arguments,
@@ -41,7 +103,7 @@ pub(crate) fn run(arguments: &AskArguments) -> Result<(), Failure> {
         consent: Consent::new(arguments.yes),
     };
     match (&arguments.servers.config, model) {
-        // What is missing is told before anything is started.
+        // Reports a missing model before anything is started.
         (Some(_), Err(failure)) => Err(failure),
         (Some(config), Ok(model)) => by_config(&prepared, &model, config),
         (None, Ok(model)) => by_service(&prepared, &model),
@@ -49,7 +111,8 @@ pub(crate) fn run(arguments: &AskArguments) -> Result<(), Failure> {
     }
 }
 
-/// Finds out early whether the transcript can be kept. What is no file, such as a pipe, is opened once and for all later.
+/// Checks early that the transcript can be written. Anything but a regular file, such as a pipe, is not checked,
+/// because it is opened only once, to write.
 fn check_writable(transcript: &Path) -> Result<(), Failure> {
     if fs::metadata(transcript).is_ok_and(|there| !there.is_file()) {
         return Ok(());
@@ -70,7 +133,7 @@ fn question(typed: &str) -> Result<String, Failure> {
         read.map_err(|error| Failure::new(format!("could not read the question from stdin: {error}")))?;
     }
     if question.trim().is_empty() {
-        return Err(Failure::usage("nothing is asked"));
+        return Err(Failure::usage("the question is empty"));
     }
     Ok(question)
 }
@@ -82,19 +145,19 @@ fn by_service(prepared: &Prepared<'_>, model: &Model) -> Result<(), Failure> {
         let offered = OfferedTools::by_service(&service, &prepared.wanted).await?;
         let session = format!("ask {} {}", std::process::id(), jiff::Timestamp::now());
         let document = prepared.wanted.document.as_ref().map(|(_, path)| path.as_str());
-        let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
+        let mut signals = session::signals()?;
         let way = ToolBackend::Service { service: &service, document, session: &session };
         prepared.converse(model, &offered, way, signals.next()).await
     })
 }
 
-/// The servers that may be used are started for it.
+/// Starts the servers that may be used.
 fn by_config(prepared: &Prepared<'_>, model: &Model, config: &Path) -> Result<(), Failure> {
     let mut loaded = config::load(config)?;
     let servers = documents::servers_of_config(&loaded.config);
     let needed = prepared.wanted.needed(&servers)?;
     loaded.config.servers.retain(|spec| needed.iter().any(|name| name == spec.name.as_str()));
-    let separator = crate::arguments::usual_separator();
+    let separator = crate::cli::shared::usual_separator();
     let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
     session::with(loaded, options, async |session| {
         session.all_decided().await?;
@@ -144,12 +207,12 @@ impl Prepared<'_> {
         concluded
     }
 
-    /// The words are part of the JSON, if that is wanted.
+    /// With JSON, the text is part of it.
     fn telling(&self) -> EventPrinter {
         if self.arguments.json { EventPrinter::calls_only() } else { EventPrinter::all() }
     }
 
-    /// Writes down all that was said, if that is wanted.
+    /// Writes the transcript, if requested.
     fn keep(&self, transcript: &Value) -> Result<(), Failure> {
         if self.arguments.json {
             output::print_json(transcript)?;
@@ -158,7 +221,7 @@ impl Prepared<'_> {
         fs::write(file, format!("{transcript:#}\n")).map_err(|error| not_kept(file, &error))
     }
 
-    /// The question for a service that has an assistant of its own.
+    /// The request to a service with an assistant of its own.
     fn for_service(&self) -> Value {
         let mut body = json!({
             "question": self.question,
@@ -177,11 +240,11 @@ impl Prepared<'_> {
     }
 }
 
-/// The running service asks its own model, for there is none here.
+/// The running service asks its own model, because there is none here.
 fn wholly_by_service(prepared: &Prepared<'_>, no_model: Failure) -> Result<(), Failure> {
     session::block_on(async {
         let Some(service) = prepared.arguments.servers.target.running().await? else { return Err(no_model) };
-        let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
+        let mut signals = session::signals()?;
         let mut telling = prepared.telling();
         let body = prepared.for_service();
         let answer = {
@@ -201,10 +264,10 @@ fn wholly_by_service(prepared: &Prepared<'_>, no_model: Failure) -> Result<(), F
             print_message(format_args!("warning: {}", printable(remark)));
         }
         prepared.keep(&answer["transcript"])?;
-        let failure = Failure::new(answer["message"].as_str().unwrap_or("there is no answer"));
+        let failure = Failure::new(answer["message"].as_str().unwrap_or("there was no answer"));
         match answer["ended"].as_str() {
             Some("answered") => Ok(()),
-            Some("rounds_spent") => Err(failure.with_hint("--max-rounds allows more")),
+            Some("rounds_spent") => Err(failure.with_hint("allow more with --max-rounds")),
             Some("stopped") => Err(Failure { code: exit::INTERRUPTED, ..failure }),
             _ => Err(failure),
         }
@@ -215,7 +278,7 @@ fn conclude(outcome: &Outcome) -> Result<(), Failure> {
     let failure = Failure::new(outcome.ended.to_string());
     match outcome.ended {
         DialogueEnd::Answered => Ok(()),
-        DialogueEnd::RoundsSpent(_) => Err(failure.with_hint("--max-rounds allows more")),
+        DialogueEnd::RoundsSpent(_) => Err(failure.with_hint("allow more with --max-rounds")),
         DialogueEnd::Stopped(_) => Err(Failure { code: exit::INTERRUPTED, ..failure }),
         DialogueEnd::CutShort
         | DialogueEnd::Refused(_)

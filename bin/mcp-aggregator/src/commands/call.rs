@@ -1,34 +1,85 @@
-//! `call`: one tool, called by hand.
+//! `call`: calls a tool.
 
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aggregator::load::Loaded;
 use aggregator::{NamePolicy, NameStyle, Separator, ServerState};
 use bytes::Bytes;
-use catalog::{Kind, ServerName};
+use catalog::{Kind, SIGN_IN_REQUIRED, ServerEntry, ServerName, sign_in_sentence};
+use clap::Args;
 use http::Method;
 use protocol::scan::{Span, member};
 use protocol::{escape, reply};
 use serde_json::{Value, json};
 
-use crate::arguments::tools::CallArguments;
+use crate::cli::shared::{DEBUG, SeparatorArgument};
 use crate::client::{Client, RequestError};
 use crate::failure::Failure;
 use crate::in_process_client::{Answer, InProcessClient};
 use crate::session::{self, Session};
 use crate::suggestion::{self, Known};
 use crate::table::printable;
+use crate::target::TargetArguments;
 use crate::{api_error, config, exit, output, owners, progress, result_text, stderr_log, tool_arguments};
 
-/// The token progress is reported under. One call, one token.
+/// Call a tool and print its result.
+///
+/// The running service calls the tool; with --config, this command starts the server of the tool instead.
+/// Text is printed as it is, other content as one line of JSON each. If the tool reports an error (`isError`), its
+/// text goes to stderr and the exit status is 3; for any other failure it is 1. Ctrl-C cancels the call.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Arguments of the tool, in one of three forms:
+  '{\"a\": 1}'    one JSON object
+  -             one JSON object from stdin
+  key=value ..  the value is JSON if it is valid JSON (5, true, null, [1], \"5\"), otherwise text
+  key:=json     the value must be JSON
+
+Examples:
+  mcp-aggregator call memory.read_graph
+  mcp-aggregator call --config mcp.json time.get_current_time timezone=Europe/Vienna
+  mcp-aggregator call --config mcp.json files.read_text_file '{\"path\": \"/tmp/notes.txt\", \"head\": 5}'
+  mcp-aggregator call --config mcp.json db.query - < arguments.json"
+)]
+pub(crate) struct CallArguments {
+    /// Start the server from this config for the call, instead of using the running service
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "token_file", "database"])]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) separator: SeparatorArgument,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+    /// Cancel the call after this time [default: the setting timeout_ms of the service]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "config", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: Option<u64>,
+    /// The tool: `server.tool`, or its safe name `server__tool`
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// The arguments of the tool (see below)
+    #[arg(value_name = "JSON | KEY=VALUE")]
+    pub(crate) arguments: Vec<String>,
+    /// Print the result as the server sent it (the service adds `metadata`); with --config, a JSON-RPC error is the
+    /// last line on stderr
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Do not escape control characters in the result when printing to a terminal
+    #[arg(long)]
+    pub(crate) raw: bool,
+    #[arg(long, help = DEBUG)]
+    pub(crate) debug: bool,
+}
+
+/// The token of progress notifications: there is one call, so one token suffices.
 const PROGRESS_TOKEN: &[u8] = b"1";
-/// Which way calls come to the service from here.
+/// The source of the calls.
 const SOURCE: &str = "cli";
-/// Why a server that has a limit of its own gave no answer.
+/// The limit on the wait for a server that has its own timeout.
 const TOO_SLOW: &str = "server_too_slow";
-/// As long as the service may let a call take.
+/// The longest timeout that the service allows.
 const MAX_CALL_DURATION: Duration = Duration::from_secs(86_500);
 
 pub(crate) fn run(arguments: &CallArguments) -> Result<(), Failure> {
@@ -40,7 +91,7 @@ pub(crate) fn run(arguments: &CallArguments) -> Result<(), Failure> {
     called.map_err(explained)
 }
 
-/// Whoever calls from a script learns whether it may call again. Where nobody said so, no server has seen the call.
+/// Tells scripts whether a retry is safe. Without other information, no server has received the call.
 fn explained(failure: Failure) -> Failure {
     let reason = match failure.code {
         exit::USAGE => "usage".to_owned(),
@@ -51,7 +102,7 @@ fn explained(failure: Failure) -> Failure {
     failure.of_call(&reason, !may_have_run)
 }
 
-/// The service was sent the call, or not.
+/// Whether the service received the call.
 fn unanswered(denial: RequestError) -> Failure {
     match denial {
         RequestError::Absent(failure) => failure.of_call("service_unreachable", true),
@@ -59,7 +110,7 @@ fn unanswered(denial: RequestError) -> Failure {
     }
 }
 
-/// The running service calls it.
+/// The running service makes the call.
 fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
     let CallArguments { target, tool, arguments: typed, timeout, .. } = arguments;
     let input = tool_arguments::read(typed, io::stdin().lock()).map_err(Failure::usage)?;
@@ -78,7 +129,7 @@ fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
             return Ok(answer.body);
         }
         let refused = api_error::describe(service.url(), answer.status, &answer.body);
-        // Only what the service refuses is known not to have reached a server; a proxy before it may have given up.
+        // Only a refusal by the service is known not to have reached a server; a proxy before it may have timed out.
         let is_refused = answer.status.is_client_error() || refused.kind.as_deref() == Some("DATABASE_UNAVAILABLE");
         let reason = refused.kind.as_deref().unwrap_or("answer_lost").to_ascii_lowercase();
         let refused = refused.of_call(&reason, is_refused);
@@ -90,47 +141,47 @@ fn by_service(arguments: &CallArguments) -> Result<(), Failure> {
     show_result(&result, arguments).map_err(called)
 }
 
-/// It was called, whatever went wrong then.
+/// The call was made, whatever failed afterwards.
 fn called(failure: Failure) -> Failure {
     let reason = if failure.code == exit::TOOL_FAILED { "tool_error" } else { "result_not_shown" };
     failure.of_call(reason, false)
 }
 
-/// The arguments as the tool wants them.
+/// The arguments with the types that the tool expects.
 fn fitted(typed: &[String], schema: &Value) -> Result<Vec<u8>, Failure> {
     tool_arguments::read(&tool_arguments::fitted(typed, schema), io::empty()).map_err(Failure::usage)
 }
 
-/// What a tool of a service takes; nothing if there is no such tool, as the call will say. It decides what is meant by `5`,
-/// so without an answer nothing is called.
+/// The input schema of a tool of the service; `None` if there is no such tool, which the call will report. It decides
+/// how `5` is sent, so without an answer nothing is called.
 async fn schema_at(service: &Client, tool: &str) -> Result<Value, Failure> {
     let tools = service.list("/tools").await?;
     let found = tools.iter().find(|known| known["name"] == tool || safe_name(known) == tool).or_else(|| {
-        // Its own name will do where nobody else has it.
+        // The tool's own name suffices if no other server has a tool with that name.
         let mut own = tools.iter().filter(|known| known["original_name"] == tool);
         own.next().filter(|_| own.next().is_none())
     });
     match found.map(|known| &known["input_schema"]) {
         None => Ok(Value::Null),
-        // What no tree can hold comes as the text that its server wrote.
+        // A schema that our parser cannot represent is passed as text.
         Some(Value::String(text)) => serde_json::from_str(text).map_err(|error| unread_schema(tool, &error)),
         Some(schema) => Ok(schema.clone()),
     }
 }
 
-/// Without the schema nobody knows whether `zip=12345` is a number or a text, and a guess might be wrong.
+/// Without the schema, `zip=12345` may be a number or a text, and a guess may be wrong.
 fn unread_schema(tool: &str, error: &serde_json::Error) -> Failure {
     let failure = Failure::new(format!("the schema of `{tool}` cannot be read: {error}"));
     failure.with_hint("write the arguments as one JSON object, or each as `key:=json` or `key=\"text\"`")
 }
 
-/// As clients call it that refuse dots.
+/// The safe name.
 pub(super) fn safe_name(tool: &Value) -> String {
     let word = |key: &str| tool[key].as_str().unwrap_or_default();
     format!("{}__{}", word("server_name"), word("original_name"))
 }
 
-/// What a tool of a config takes; nothing if there is no such tool, as the call will say.
+/// The input schema of a tool of a config; `None` if there is no such tool, which the call will report.
 fn schema_in(session: &Session, tool: &str) -> Result<Value, Failure> {
     let view = session.fleet().view();
     let Some(route) = view.snapshot.resolve(catalog::Scope::All, Kind::Tool, tool) else { return Ok(Value::Null) };
@@ -140,14 +191,14 @@ fn schema_in(session: &Session, tool: &str) -> Result<Value, Failure> {
     serde_json::from_slice(schema.of(definition)).map_err(|error| unread_schema(tool, &error))
 }
 
-/// Why there is no such tool, as far as that can be found out: it is switched off, or another one was meant.
+/// Why the tool does not exist: it is disabled, or the name is misspelled.
 async fn missing(service: &Client, tool: &str, refused: Failure) -> Failure {
-    // What cannot be asked is left out: that the tool is missing is known already.
+    // Failures are ignored: that the tool is missing is already known.
     let tools = service.get("/tools").await.ok().unwrap_or_default();
     let tools = tools.as_array().map(Vec::as_slice).unwrap_or_default();
     if tools.iter().any(|known| known["name"] == tool && known["enabled"] == false) {
-        let hint = format!("`mcp-aggregator tools on {tool}` switches it on");
-        return Failure { message: format!("`{tool}` is switched off"), ..refused }.with_hint(hint);
+        let hint = format!("`mcp-aggregator tools on {tool}` enables it");
+        return Failure { message: format!("`{tool}` is disabled"), ..refused }.with_hint(hint);
     }
     match meant(tool, tools) {
         Some(hint) => refused.with_hint(hint),
@@ -155,7 +206,7 @@ async fn missing(service: &Client, tool: &str, refused: Failure) -> Failure {
     }
 }
 
-/// Which tools may be meant: those of a similar name, or all of the server if it is named.
+/// Suggestions: tools with a similar name, or all tools of the named server.
 fn meant(tool: &str, tools: &[Value]) -> Option<String> {
     let on = tools.iter().filter(|known| known["enabled"] != false);
     let word = |known: &Value, key: &str| printable(known[key].as_str().unwrap_or_default());
@@ -175,7 +226,7 @@ fn meant(tool: &str, tools: &[Value]) -> Option<String> {
     })
 }
 
-/// The server that has it is started for it.
+/// Starts the server of the tool.
 fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
     let CallArguments { separator, tool, arguments: typed, .. } = arguments;
     let separator = &separator.separator;
@@ -184,7 +235,8 @@ fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
     keep_only_needed(&mut loaded, tool, separator)?;
     let input = tool_arguments::read(typed, io::stdin().lock()).map_err(Failure::usage)?;
 
-    let answer = session::with(loaded, options, async |session| {
+    let data_dir = arguments.target.storage.data_dir.as_deref();
+    let answer = session::with_sign_ins(loaded, options, data_dir, async |session| {
         session.all_decided().await?;
         look_up(session, tool, config)?;
         let input = match tool_arguments::are_guessed(typed) {
@@ -196,7 +248,7 @@ fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
     show(&answer, arguments)
 }
 
-/// Leaves only the servers that could have the tool. If none could, all stay, to find out which name was meant.
+/// Keeps only servers that may have the tool. If none may, all stay, for suggestions.
 pub(super) fn keep_only_needed(loaded: &mut Loaded, tool: &str, separator: &Separator) -> Result<(), Failure> {
     let config = &mut loaded.config;
     let exactly = |server: &ServerName| owners::fits(tool, server.as_str(), separator);
@@ -214,21 +266,23 @@ pub(super) fn keep_only_needed(loaded: &mut Loaded, tool: &str, separator: &Sepa
     Ok(())
 }
 
-/// Whether there is such a tool now; if not, why, and what may have been meant.
+/// Whether the tool exists now; if not, the reason and suggestions.
 fn look_up(session: &Session, tool: &str, config: &Path) -> Result<(), Failure> {
     let view = session.fleet().view();
     if view.snapshot.resolve(catalog::Scope::All, catalog::Kind::Tool, tool).is_some() {
         return Ok(());
     }
-    let down = view.snapshot.servers().iter().find_map(|server| match &server.state {
-        ServerState::Failed(how) if owners::fits(tool, server.name.as_str(), &session.aggregator.options.separator) => {
-            Some(Failure::new(format!("could not call `{tool}`: server `{}` is down: {how}", server.name)))
+    let is_meant =
+        |server: &&ServerEntry| owners::fits(tool, server.name.as_str(), &session.aggregator.options.separator);
+    let mut servers = view.snapshot.servers().iter().filter(is_meant);
+    if let Some((server, why)) = servers.find_map(|server| Some((server, server.state.failure()?))) {
+        if matches!(&server.state, ServerState::Down(downtime) if downtime.status == SIGN_IN_REQUIRED) {
+            let failure = Failure::new(sign_in_sentence(server.name.as_str(), Some(why))).of_kind("SIGN_IN_REQUIRED");
+            return Err(failure.of_call(SIGN_IN_REQUIRED, true));
         }
-        _ => None,
-    });
-    if let Some(failure) = down {
+        let failure = Failure::new(format!("could not call `{tool}`: server `{}` is down: {why}", server.name));
         let hint =
-            format!("`mcp-aggregator check --start --config {}` shows how each server is doing", config.display());
+            format!("`mcp-aggregator check --start --config {}` shows the status of each server", config.display());
         return Err(failure.with_hint(hint));
     }
     let snapshot = &view.snapshot;
@@ -242,7 +296,7 @@ fn look_up(session: &Session, tool: &str, config: &Path) -> Result<(), Failure> 
     Err(Failure::new(format!("there is no tool `{tool}`")).with_hint(hint))
 }
 
-/// Calls the tool; Ctrl-C cancels it.
+/// Calls the tool; Ctrl-C cancels the call.
 async fn call(session: &mut Session, tool: &str, input: Vec<u8>) -> Result<Answer, Failure> {
     let mut params = vec![("name", reply::string(tool)), ("arguments", input)];
     if io::stderr().is_terminal() {
@@ -267,7 +321,7 @@ async fn call(session: &mut Session, tool: &str, input: Vec<u8>) -> Result<Answe
     }
 }
 
-/// Data to stdout; a failure to stderr, with the exit status that tells whose it is.
+/// Prints the result to stdout, or an error to stderr, with the exit status that says who failed.
 fn show(answer: &Answer, arguments: &CallArguments) -> Result<(), Failure> {
     let CallArguments { tool, json, .. } = arguments;
     match answer.bytes() {
@@ -276,8 +330,8 @@ fn show(answer: &Answer, arguments: &CallArguments) -> Result<(), Failure> {
             let words =
                 if *json { format!("\n{}", String::from_utf8_lossy(error)) } else { result_text::refusal(error) };
             let words = for_terminal(&words, io::stderr().is_terminal() && !arguments.raw);
-            let failure = Failure::new(format!("`{tool}` was answered with an error: {words}"));
-            // As REST tells it.
+            let failure = Failure::new(format!("`{tool}` failed: {words}"));
+            // In the format of REST.
             let told: Value = serde_json::from_slice(error).unwrap_or_default();
             let (reason, safe) = (&told["data"]["reason"], &told["data"]["safeToRetry"]);
             let reason = reason.as_str().unwrap_or("server_error").to_owned();
@@ -311,11 +365,11 @@ fn show_result(result: &[u8], arguments: &CallArguments) -> Result<(), Failure> 
     }
     let words = if *json { Vec::new() } else { result_text::plain(result) };
     let words = for_terminal(&String::from_utf8_lossy(&words), io::stderr().is_terminal() && !raw);
-    let message = format!("`{tool}` says that it failed\n{words}");
+    let message = format!("`{tool}` reported an error\n{words}");
     Err(Failure { code: exit::TOOL_FAILED, ..Failure::new(message.trim_end()) })
 }
 
-/// What a tool says is a stranger's: it does not steer the terminal of who reads it.
+/// The output of a tool is untrusted: it is escaped on a terminal.
 fn for_terminal(words: &str, is_terminal: bool) -> String {
     if is_terminal { escape::multi_line(words).into_owned() } else { words.to_owned() }
 }
@@ -325,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_typo_is_asked_about_and_a_server_that_has_no_such_tool_is_reported_with_those_it_has() {
+    fn a_typo_gets_a_suggestion_and_an_unknown_tool_the_list_of_its_server() {
         let tool = |server: &str, tool: &str| json!({"name": format!("{server}.{tool}"), "original_name": tool, "server_name": server});
         let mut off = tool("calc", "stats");
         off["enabled"] = json!(false);

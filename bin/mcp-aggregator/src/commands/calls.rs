@@ -1,15 +1,55 @@
-//! `calls`: the latest calls of tools; and an end to one of them, or to all.
+//! `calls`: lists the latest tool calls; cancels one, or all.
 
+use clap::Args;
 use serde_json::Value;
 
-use crate::arguments::diagnostics::{CallsArguments, CallsVerb};
+use crate::cli::shared::REST_JSON;
 use crate::client::{Client, encoded};
-use crate::command_hint;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
 use crate::server_view::{self, moment, table, text};
-use crate::session;
 use crate::table::{printable, wrapped};
+use crate::target::TargetArguments;
+use crate::{command_hint, session};
+
+/// List the latest tool calls, cancel one, or stop and allow all calls. Needs a running service.
+///
+/// `calls cancel ID` cancels one call. `calls stop` cancels every call and refuses new ones from all clients until
+/// `calls allow`, even after a restart. The service itself keeps running.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator calls
+  mcp-aggregator calls --limit 100 --json | jq '.[] | select(.status == \"error\")'
+  mcp-aggregator calls cancel 0199c0de-0000-7000-8000-000000000000
+  mcp-aggregator calls stop
+  mcp-aggregator calls allow"
+)]
+pub(crate) struct CallsArguments {
+    /// What to do with calls
+    #[arg(value_name = "stop|allow|cancel", hide_possible_values = true)]
+    pub(crate) verb: Option<CallsVerb>,
+    /// The call to cancel
+    #[arg(value_name = "ID", required_if_eq("verb", "cancel"))]
+    pub(crate) id: Option<String>,
+    /// The maximum number of calls to list
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    #[arg(long, help = REST_JSON)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// What to do with calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CallsVerb {
+    Stop,
+    Allow,
+    Cancel,
+}
 
 pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
     refuse_one(arguments)?;
@@ -23,7 +63,7 @@ pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
                 print_outcome(
                     arguments,
                     &stopped,
-                    &format!("calls are refused from now on; {cancelled} were cancelled"),
+                    &format!("new calls are refused; {cancelled} calls were cancelled"),
                 )?;
                 print_message("hint: `mcp-aggregator calls allow` allows them again");
                 Ok(())
@@ -43,7 +83,7 @@ pub(crate) fn run(arguments: &CallsArguments) -> Result<(), Failure> {
     })
 }
 
-/// Who names one call does not mean everybody's.
+/// Refuses an id before `stop` or `allow`, which concern all calls.
 fn refuse_one(arguments: &CallsArguments) -> Result<(), Failure> {
     let word = match arguments.verb {
         Some(CallsVerb::Stop) => "stop",
@@ -52,8 +92,8 @@ fn refuse_one(arguments: &CallsArguments) -> Result<(), Failure> {
     };
     let Some(id) = &arguments.id else { return Ok(()) };
     let id = command_hint::quoted(id);
-    Err(Failure::usage(format!("`calls {word}` is about all calls, of everybody, and takes no ID"))
-        .with_hint(format!("`mcp-aggregator calls cancel {id}` ends that one")))
+    Err(Failure::usage(format!("`calls {word}` applies to all calls of all clients, and takes no ID"))
+        .with_hint(format!("`mcp-aggregator calls cancel {id}` cancels that one")))
 }
 
 fn print_outcome(arguments: &CallsArguments, answer: &Value, words: &str) -> Result<(), Failure> {
@@ -70,13 +110,13 @@ async fn list(arguments: &CallsArguments, service: &Client) -> Result<(), Failur
         return output::print_json(&Value::Array(calls));
     }
     if calls.is_empty() {
-        print_message("nobody has called a tool yet");
+        print_message("there are no calls yet");
         return Ok(());
     }
     output::print_lines(&lines(&calls))
 }
 
-/// A line for each call; under one that can be cancelled, its id; under one that failed, why.
+/// A row for each call; below it the id of a running call, or the error of a failed one.
 fn lines(calls: &[Value]) -> Vec<String> {
     let mut rows = table(["ASKED", "STATE", "TOOK", "BY", "TOOL"], calls.iter().map(row).collect()).into_iter();
     let mut lines: Vec<String> = rows.next().into_iter().collect();
@@ -94,7 +134,7 @@ fn lines(calls: &[Value]) -> Vec<String> {
 fn row(call: &Value) -> [String; 5] {
     let took = call["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
     let tool = format!("{}.{}", text(call, "server_name"), text(call, "tool_name"));
-    // The client, and whose token it was, if that says more than the way it came.
+    // The client and its token, if that says more than the source.
     let known = ["client", "caller"].map(|key| text(call, key));
     let known: Vec<String> = known.into_iter().filter(|word| !["-", "rest"].contains(&word.as_str())).collect();
     let by = match known.as_slice() {
@@ -110,7 +150,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn who_wants_to_end_a_call_sees_its_id_and_a_failure_says_why() {
+    fn running_calls_are_listed_with_their_ids_and_failed_ones_with_the_reason() {
         let call = |status: &str, completed: Option<&str>, why: Option<&str>| {
             json!({"id": "0199", "server_name": "git", "tool_name": "log", "source": "cli", "status": status,
                 "submitted_at": "2026-07-28T12:00:00Z", "completed_at": completed, "duration_ms": 1.25,

@@ -1,4 +1,4 @@
-//! `check`: is the config right, and with `--start`, does every server in it work?
+//! `check`: checks the config, and with `--start` every server in it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,19 +7,43 @@ use aggregator::load::Loaded;
 use aggregator::{Fleet, NamePolicy, Separator, ServerState};
 use catalog::config::Warning;
 use catalog::{Config, ServerSpec, Transport};
+use clap::Args;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use upstream::Report;
 
-use crate::arguments::tools::CheckArguments;
-use crate::assistant;
-use crate::config;
+use crate::cli::shared::{ConfigArgument, DEBUG};
 use crate::failure::Failure;
-use crate::output;
-use crate::progress;
 use crate::session::{self, Session};
-use crate::stderr_log;
 use crate::table::{aligned, printable};
+use crate::{assistant, config, output, progress, stderr_log};
+
+/// Check a config, and with --start every server in it.
+///
+/// Without --start, this command starts nothing: it reads the config, replaces variables, and prints the servers
+/// without their arguments and environment, because these may contain secrets.
+/// With --start, it starts every server, lists its tools and stops it again. The exit status is 1 if a server failed.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator check --config mcp.json
+  mcp-aggregator check --config mcp.json --start
+  mcp-aggregator check --config mcp.json --start --json | jq '.servers[] | select(.state == \"failed\")'"
+)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgument,
+    /// Start every server, and report which ones work and why others do not
+    #[arg(long)]
+    pub(crate) start: bool,
+    /// Print JSON: {"ok", "servers": [..]}, or {"ok", "error": {..}} if the config is wrong
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[arg(long, help = DEBUG)]
+    pub(crate) debug: bool,
+}
 
 pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
     let loaded = match config::read(&arguments.config.path) {
@@ -39,7 +63,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
     if arguments.start { start_all(loaded, arguments) } else { show_plan(&loaded, arguments.json) }
 }
 
-/// What would be started. Arguments and environment stay hidden: they may hold secrets.
+/// Prints what would be started, without arguments and environment, which may contain secrets.
 fn show_plan(loaded: &Loaded, as_json: bool) -> Result<(), Failure> {
     let (servers, disabled) = (&loaded.config.servers, &loaded.config.disabled);
     if as_json {
@@ -49,12 +73,12 @@ fn show_plan(loaded: &Loaded, as_json: bool) -> Result<(), Failure> {
         let servers: Vec<Value> = enabled.chain(disabled).collect();
         return output::print_json(&json!({"ok": true, "servers": servers, "warnings": warnings(&loaded.config)}));
     }
-    let header = ["SERVER", "PROGRAM OR ADDRESS"].map(str::to_owned);
+    let header = ["SERVER", "PROGRAM OR URL"].map(str::to_owned);
     let enabled = servers.iter().map(|spec| [printable(spec.name.as_str()), printable(&spec.transport.place())]);
     let off = disabled.iter().map(|name| [printable(name.as_str()), "(disabled)".to_owned()]);
     let rows: Vec<_> = [header].into_iter().chain(enabled).chain(off).collect();
     output::print_lines(&aligned(&rows))?;
-    output::print_message(format_args!("the config is fine: {} to start, {} disabled", servers.len(), disabled.len()));
+    output::print_message(format_args!("the config is valid: {} to start, {} disabled", servers.len(), disabled.len()));
     Ok(())
 }
 
@@ -71,7 +95,7 @@ fn kind_of(spec: &ServerSpec) -> &'static str {
     }
 }
 
-/// How one server did.
+/// The result for one server.
 pub(crate) struct ServerCheck {
     pub(crate) server: String,
     state: ServerState,
@@ -81,7 +105,7 @@ pub(crate) struct ServerCheck {
     pub(crate) took: Duration,
 }
 
-/// Starts every server, waits until each is up or down, and tells how they did.
+/// Starts every server, waits until each is connected or failed, and returns the results.
 fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> {
     stderr_log::init_without_failures(arguments.debug);
     let options = session::options("mcp-aggregator", Separator::default(), NamePolicy::Auto, session::NOTHING)?;
@@ -89,9 +113,9 @@ fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> 
     let disabled: Vec<String> = loaded.config.disabled.iter().map(ToString::to_string).collect();
     let (fleet, mut findings) = session::with(loaded, options, async |session| {
         let fleet = Arc::clone(session.fleet());
-        progress::with_reports(|| session::awaited(&fleet), find(session)).await
+        progress::with_reports(|| session::still_starting(&fleet), find(session)).await
     })?;
-    // A report is complete only when its server has ended, which by now all have.
+    // A report is complete when its server has ended, which all have by now.
     for (server, finding) in findings.iter_mut().enumerate() {
         finding.report = fleet.report(server);
     }
@@ -114,7 +138,7 @@ fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Waits until every server is up or down. Reports are there when all have ended.
+/// Waits until every server is connected or failed. Reports are complete when all have ended.
 pub(crate) async fn find(session: &mut Session) -> Result<(Arc<Fleet>, Vec<ServerCheck>), Failure> {
     let started = Instant::now();
     let fleet = Arc::clone(session.fleet());
@@ -132,7 +156,7 @@ pub(crate) async fn find(session: &mut Session) -> Result<(Arc<Fleet>, Vec<Serve
     Ok((fleet, findings))
 }
 
-/// How long each server took to come up or go down.
+/// How long each server took to connect or to fail.
 async fn start_times(fleet: &Arc<Fleet>, count: usize, started: Instant) -> Vec<Duration> {
     let mut watching = JoinSet::new();
     for server in 0..count {
@@ -170,8 +194,7 @@ impl ServerCheck {
     pub(crate) fn reason(&self) -> String {
         match (&self.report, &self.state) {
             (Some(report), _) => format!("{}: {}", report.phase, report.cause),
-            (None, ServerState::Failed(how)) => how.to_string(),
-            (None, other) => other.to_string(),
+            (None, state) => state.failure().map_or_else(|| state.to_string(), str::to_owned),
         }
     }
 
@@ -181,7 +204,7 @@ impl ServerCheck {
         [printable(&self.server), state.to_owned(), tools, format!("{:.2} s", self.took.as_secs_f64())]
     }
 
-    /// What stands under the row of a server that failed.
+    /// The lines below a failed server.
     fn details(&self) -> Vec<String> {
         if !self.has_failed() {
             return Vec::new();
@@ -195,7 +218,7 @@ impl ServerCheck {
     }
 }
 
-/// A line for each server; under one that failed, why, its last words and a hint.
+/// A row for each server; below a failed one the error, its last stderr output and a hint.
 fn table(findings: &[ServerCheck], disabled: &[String]) -> Vec<String> {
     let header = ["SERVER", "STATE", "TOOLS", "START"].map(str::to_owned);
     let off = |name: &String| [printable(name), "disabled".to_owned(), "-".to_owned(), "-".to_owned()];

@@ -1,17 +1,15 @@
-//! `client`: MCP clients are made to use this aggregator, listed, and given their configs back.
+//! `client`: configures MCP clients to use mcp-aggregator, lists them, and restores their configs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{client_setup, list};
-use crate::arguments::clients::{
-    ClientAddArguments, ClientArguments, ClientListArguments, ClientPlace, ClientRemoveArguments, ClientVerb,
-    DEFAULT_ENTRY,
-};
-use crate::arguments::servers::ConnectArguments;
 use crate::client_config::duplicates::duplicates;
 use crate::client_config::entry;
+use crate::commands::connect::ConnectArguments;
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
 use crate::import::jsonc;
@@ -21,16 +19,160 @@ use crate::server_view::{table, text};
 use crate::target::TargetArguments;
 use crate::{command_hint, session};
 
-/// The clients whose config can be changed. Windsurf is none of them: where it keeps its config is known to change.
+/// Help of the argument that names a client.
+const CLIENT_HELP: &str = "The client: claude-desktop, claude-code, cursor or vscode";
+
+/// The default name of our entry in a client's config.
+pub(crate) const DEFAULT_ENTRY: &str = "all";
+
+/// Change the config files of MCP clients so that they use mcp-aggregator, and restore them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator client list
+  mcp-aggregator client add cursor --dry-run
+  mcp-aggregator client add cursor --replace
+  mcp-aggregator client remove cursor")]
+pub(crate) struct ClientArguments {
+    #[command(subcommand)]
+    pub(crate) verb: ClientVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientVerb {
+    Add(ClientAddArguments),
+    Remove(ClientRemoveArguments),
+    List(ClientListArguments),
+}
+
+/// Change the config of a client so that it uses mcp-aggregator.
+///
+/// The client uses the running service (with its token, if it has one), or starts mcp-aggregator itself (--stdio).
+/// This command writes one entry, and keeps comments and everything else in the file. It reports servers in the
+/// client's config that mcp-aggregator serves, too; --replace removes them there.
+/// A backup of the file is stored next to it; --undo or `client remove` restores it. If the file was edited in the
+/// meantime, only the changes of this command are undone.
+/// Config files of a project are meant to be shared, so they contain a reference to MCP_AGGREGATOR_TOKEN instead of the
+/// token. Set this variable where you start the client.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator client add cursor --dry-run                      shows what would change in Cursor's config
+  mcp-aggregator client add cursor
+  mcp-aggregator client add cursor --replace                      also removes servers that mcp-aggregator serves
+  mcp-aggregator client add cursor --undo                         restores its config
+  mcp-aggregator client add vscode --project                      only for the project in this folder
+  mcp-aggregator client add claude-desktop --stdio --config mcp.json
+  mcp-aggregator client add claude-code --url http://mcp.example.com:8808 --token-file token"
+)]
+pub(crate) struct ClientAddArguments {
+    #[arg(value_name = "CLIENT", help = CLIENT_HELP, value_parser = client_word(), hide_possible_values = true)]
+    pub(crate) client: Client,
+    /// Print JSON: {"client", "file", "changed", "backup", "duplicates", "removed"}
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+    #[command(flatten)]
+    pub(crate) options: ClientOptions,
+}
+
+/// How to change a client's config.
+#[derive(Debug, Args)]
+pub(crate) struct ClientOptions {
+    /// Let the client start mcp-aggregator, instead of using a running service
+    #[arg(long, requires = "config", conflicts_with_all = ["url", "undo"])]
+    pub(crate) stdio: bool,
+    /// The config file for --stdio
+    #[arg(long, value_name = "FILE", requires = "stdio")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) entry_options: ClientEntryOptions,
+    /// Remove servers from the client's config that mcp-aggregator also serves
+    #[arg(long, conflicts_with = "undo")]
+    pub(crate) replace: bool,
+    /// Restore the file
+    #[arg(long)]
+    pub(crate) undo: bool,
+}
+
+/// Which entry of which file.
+#[derive(Debug, Args)]
+pub(crate) struct ClientEntryOptions {
+    /// Change the config of the project in this folder, instead of the user's config
+    #[arg(long)]
+    pub(crate) project: bool,
+    /// The name of the entry in the client's config
+    #[arg(long = "as", value_name = "NAME", default_value = DEFAULT_ENTRY, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) entry: String,
+    /// Show what would change without changing anything
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+impl ClientOptions {
+    /// Whether an option was given that only makes sense for clients.
+    pub(crate) fn are_given(&self) -> bool {
+        let ClientEntryOptions { project, entry, dry_run } = &self.entry_options;
+        self.stdio || self.replace || self.undo || *project || *dry_run || entry != DEFAULT_ENTRY
+    }
+}
+
+/// Restore the config of a client to what it was before `client add`.
+///
+/// If the file was edited in the meantime, this command removes the entry of mcp-aggregator, adds servers that
+/// --replace removed, and keeps the rest.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator client remove cursor
+  mcp-aggregator client remove vscode --project --dry-run"
+)]
+pub(crate) struct ClientRemoveArguments {
+    #[arg(value_name = "CLIENT", help = CLIENT_HELP, value_parser = client_word(), hide_possible_values = true)]
+    pub(crate) client: Client,
+    #[command(flatten)]
+    pub(crate) entry_options: ClientEntryOptions,
+    /// Print JSON: {"client", "file", "changed"}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List the clients that mcp-aggregator can configure, and whether they use it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator client list
+  mcp-aggregator client list --json | jq -r '.[] | select(.connected) | .client'")]
+pub(crate) struct ClientListArguments {
+    /// Print JSON: [{"client", "scope", "file", "exists", "problem", "connected", "entries", "servers",
+    /// "duplicates"}]
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+fn client_word() -> impl TypedValueParser<Value = Client> {
+    PossibleValuesParser::new(CLIENTS.map(Client::as_str))
+        .map(|word| Client::of_name(&word).expect("only their words are accepted"))
+}
+
+/// The clients whose config can be changed. Windsurf is not one of them, because the path of its config changes between
+/// versions.
 pub(crate) const CLIENTS: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::VsCode];
 
-/// What is to become of a client's config, however it was asked for.
+/// The requested change of a client's config, from any command.
 pub(super) struct Request<'a> {
     pub(super) client: Client,
-    pub(super) place: &'a ClientPlace,
-    /// The service that the client is to use; none is needed to undo.
+    pub(super) entry_options: &'a ClientEntryOptions,
+    /// The service for the client to use; not needed for `--undo`.
     target: Option<&'a TargetArguments>,
-    /// The config with which the client is to start this program itself.
+    /// The config for a client that starts mcp-aggregator itself.
     pub(super) config: Option<&'a Path>,
     pub(super) replace: bool,
     pub(super) undo: bool,
@@ -42,7 +184,7 @@ impl<'a> Request<'a> {
         let ConnectArguments { one, options } = arguments;
         Self {
             client,
-            place: &options.place,
+            entry_options: &options.entry_options,
             target: Some(&one.target),
             config: options.config.as_deref(),
             replace: options.replace,
@@ -55,7 +197,7 @@ impl<'a> Request<'a> {
         let ClientAddArguments { client, json, target, options } = arguments;
         Self {
             client: *client,
-            place: &options.place,
+            entry_options: &options.entry_options,
             target: Some(target),
             config: options.config.as_deref(),
             replace: options.replace,
@@ -65,24 +207,24 @@ impl<'a> Request<'a> {
     }
 
     fn of_remove(arguments: &'a ClientRemoveArguments) -> Self {
-        let ClientRemoveArguments { client, place, json } = arguments;
-        Self { client: *client, place, target: None, config: None, replace: false, undo: true, json: *json }
+        let ClientRemoveArguments { client, entry_options, json } = arguments;
+        Self { client: *client, entry_options, target: None, config: None, replace: false, undo: true, json: *json }
     }
 
     pub(super) fn target(&self) -> Result<&'a TargetArguments, Failure> {
         self.target.ok_or_else(|| Failure::usage("no service is named"))
     }
 
-    /// The options that say which file and which entry are meant, to be typed again.
+    /// The options that select the file and the entry, for hints.
     pub(super) fn place_options(&self) -> String {
-        let project = if self.place.project { " --project" } else { "" };
-        match self.place.entry.as_str() {
+        let project = if self.entry_options.project { " --project" } else { "" };
+        match self.entry_options.entry.as_str() {
             DEFAULT_ENTRY => project.to_owned(),
             name => format!("{project} --as '{name}'"),
         }
     }
 
-    /// The same, with the config that the client is to start this program with.
+    /// The same, with the option for the config.
     pub(super) fn add_options(&self) -> String {
         let config = self.config.map(|config| command_hint::quoted(&config.display().to_string()));
         let stdio = config.map(|config| format!(" --stdio --config {config}")).unwrap_or_default();
@@ -99,7 +241,7 @@ pub(crate) fn run(arguments: &ClientArguments) -> Result<(), Failure> {
 }
 
 fn list_clients(arguments: &ClientListArguments) -> Result<(), Failure> {
-    // Where nobody serves, there is nothing to compare with.
+    // Without a service, there is nothing to compare with.
     let (url, served) = session::block_on(async {
         match arguments.target.running().await? {
             Some(service) => Ok((Some(service.url().to_owned()), list::servers_of(&service).await?)),
@@ -126,13 +268,13 @@ fn list_clients(arguments: &ClientListArguments) -> Result<(), Failure> {
     for client in clients.iter().filter(|client| client["duplicates"].as_array().is_some_and(|all| !all.is_empty())) {
         let (word, names) = (text(client, "client"), joined(&client["duplicates"]));
         print_message(format_args!(
-            "hint: mcp-aggregator serves {names}, too: `mcp-aggregator client add {word} --replace` removes them from the config of {word}"
+            "hint: mcp-aggregator also serves {names}: `mcp-aggregator client add {word} --replace` removes them from the config of {word}"
         ));
     }
     Ok(())
 }
 
-/// A client's config. One that cannot be read says why, and keeps no other from being listed.
+/// A client's config. One that cannot be read has its error, and does not prevent listing the others.
 fn described(client: Client, scope: &str, path: &Path, url: Option<&str>, served: &[Value]) -> Value {
     let read = match std::fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => Ok(Some(Value::Null)),
@@ -150,7 +292,7 @@ fn described(client: Client, scope: &str, path: &Path, url: Option<&str>, served
     let (ours, others): (Vec<_>, Vec<_>) = all.partition(|(_, entry)| is_ours(entry, url));
     let names = |entries: &[(&String, &Value)]| entries.iter().map(|(name, _)| (*name).clone()).collect::<Vec<_>>();
     json!({
-        "client": client.word(),
+        "client": client.as_str(),
         "scope": scope,
         "file": path,
         "exists": exists,

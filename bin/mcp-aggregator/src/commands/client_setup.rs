@@ -1,4 +1,4 @@
-//! The config of a client is changed so that it uses this aggregator, and changed back.
+//! Changes the config of a client so that it uses mcp-aggregator, and restores it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 use super::client::Request;
 use super::list;
 use crate::admission::TOKEN_VARIABLE;
-use crate::arguments::clients::DEFAULT_ENTRY;
 use crate::client_config::diff::{Side, diff};
 use crate::client_config::duplicates::duplicates;
 use crate::client_config::edit::{self, Unfit};
@@ -16,52 +15,53 @@ use crate::client_config::entry::{self, ClientTransport};
 use crate::client_config::file::ClientFile;
 use crate::client_config::mask;
 use crate::client_config::undo::{Made, Undone, url_of};
+use crate::commands::client::DEFAULT_ENTRY;
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::is_ours;
 use crate::import::{found_in, jsonc};
 use crate::output::{self, print_message};
-use crate::own_path::own_path;
+use crate::program_path::program_path;
 use crate::target::TokenFrom;
 use crate::{config, session, suggestion};
 
-/// What helps where a file cannot be read.
-const BY_HAND: &str = "mend the file, or take our entry out";
+/// The hint about a file that cannot be read.
+const BY_HAND: &str = "correct the file, or remove the entry of mcp-aggregator";
 
-/// What is to become of a file.
+/// The change of a file.
 enum Change {
-    /// It is as it should be.
+    /// None.
     Nothing,
-    /// This is to be in it; what it would be without us is kept.
+    /// Write this; the version without our changes is kept.
     Write { text: String, before: Option<String> },
-    /// It is to be what it was before us: this, or not there.
+    /// Restore the original: this content, or no file.
     GiveBack(Option<String>),
-    /// Only our changes go: somebody else has changed the rest meanwhile.
+    /// Undo only our changes: the rest was edited in the meantime.
     Undo(Undone),
-    /// One of several entries of ours goes; the file stays ours.
+    /// Remove one of several entries of ours; the file still has others.
     TakeOne { name: String, text: String, before: Option<String> },
-    /// Somebody has taken us out already: what was kept for that is not needed any more.
+    /// Our entries were already removed: delete backup and note.
     Forget,
 }
 
-/// What the client's config is to lead to.
+/// The target of the client's new entry.
 struct Wanted {
     entry: Value,
     has_token: bool,
-    /// The servers that the client gets by it, as REST describes them.
+    /// The servers that the client gets through it, as REST describes them.
     served: Vec<Value>,
 }
 
-/// What is to become of a client's file, and what is to be said about it.
+/// The planned change of a client's file, and messages about it.
 struct Plan {
     change: Change,
     has_token: bool,
-    /// Servers that the client has and gets from us, too.
+    /// Servers that are in the client's config and served by mcp-aggregator.
     duplicates: Vec<String>,
 }
 
 impl Plan {
-    /// Those that are removed from the client's config.
+    /// Those that will be removed from the client's config.
     fn removed(&self, request: &Request<'_>) -> &[String] {
         if request.replace { &self.duplicates } else { &[] }
     }
@@ -69,29 +69,34 @@ impl Plan {
 
 pub(super) fn run(request: &Request<'_>) -> Result<(), Failure> {
     let client = request.client;
-    let file = Machine::this().own_file(client, request.place.project).ok_or_else(|| no_file(client))?;
+    let file = Machine::this().own_file(client, request.entry_options.project).ok_or_else(|| no_file(client))?;
     let file = ClientFile::at(&file).map_err(|error| unreadable(&file, &error))?;
     let before = file.read().map_err(|error| unreadable(file.path(), &error))?;
     let plan = if request.undo {
-        let change = undoing(client, &file, before.as_deref(), &request.place.entry)?;
+        let change = undoing(client, &file, before.as_deref(), &request.entry_options.entry)?;
         Plan { change, has_token: false, duplicates: Vec::new() }
     } else {
         adding(request, &file, before.as_deref())?
     };
-    if request.place.dry_run {
+    if request.entry_options.dry_run {
         return show(request, &file, before.as_deref(), &plan);
     }
     carry_out(&file, &plan.change)
         .map_err(|error| Failure::new(format!("could not write {}: {error}", file.path().display())))?;
-    if plan.has_token && request.place.project {
+    if plan.has_token && request.entry_options.project {
         print_message(format_args!(
-            "hint: the token is not in the file: {} reads it from {TOKEN_VARIABLE}",
-            client.word()
+            "hint: the file does not contain the token: {} reads it from {TOKEN_VARIABLE}",
+            client.as_str()
         ));
-        print_message(format_args!("hint: export it where {} is started; then the file may be shared", client.word()));
+        print_message(format_args!(
+            "hint: export the variable where you start {}; then you can share the file",
+            client.as_str()
+        ));
     } else if plan.has_token && file.is_open() {
         let path = file.path().display();
-        print_message(format_args!("warning: {path} has the token in it now, and others on this machine can read it"));
+        print_message(format_args!(
+            "warning: {path} contains the token now, and other users of this machine can read it"
+        ));
         print_message(format_args!("hint: chmod 600 {path}"));
     }
     print_outcome(request, &file, &plan)
@@ -102,7 +107,7 @@ fn adding(request: &Request<'_>, file: &ClientFile, before: Option<&str>) -> Res
     let group = entry::group(request.client);
     let entries = entries_of(file, before, group)?;
     let mut duplicates = duplicates(&json!({ group: entries }), group, &wanted.served);
-    duplicates.retain(|name| *name != request.place.entry);
+    duplicates.retain(|name| *name != request.entry_options.entry);
     let removed: &[String] = if request.replace { &duplicates } else { &[] };
     let change = connecting(request, file, before, &wanted.entry, removed)?;
     Ok(Plan { change, has_token: wanted.has_token, duplicates })
@@ -110,8 +115,8 @@ fn adding(request: &Request<'_>, file: &ClientFile, before: Option<&str>) -> Res
 
 fn no_file(client: Client) -> Failure {
     match client {
-        Client::ClaudeDesktop => Failure::usage("claude-desktop has no files for projects"),
-        other => Failure::new(format!("it is not known where {} keeps its config: HOME is not set", other.word())),
+        Client::ClaudeDesktop => Failure::usage("claude-desktop has no config files for projects"),
+        other => Failure::new(format!("cannot find the config of {}: HOME is not set", other.as_str())),
     }
 }
 
@@ -121,21 +126,21 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 
 fn unfit(path: &Path, why: &Unfit, by_hand: &str) -> Failure {
     Failure::new(format!("could not change {}: {why}", path.display()))
-        .with_hint(format!("nothing was changed; by hand: {by_hand}"))
+        .with_hint(format!("nothing was changed; to do it by hand: {by_hand}"))
 }
 
-/// The entry that leads here.
+/// Our entry.
 fn wanted_entry(request: &Request<'_>, file: &ClientFile) -> Result<Wanted, Failure> {
     let client = request.client;
     if let Some(config) = request.config {
         let config = absolute(config)?;
         if config.canonicalize().is_ok_and(|config| config == file.path()) {
-            return Err(Failure::usage("that is the config of the client itself: it would start itself in a circle")
-                .with_hint("copy its servers into a file of their own, or `mcp-aggregator import` them"));
+            return Err(Failure::usage("this is the config of the client itself: mcp-aggregator would start itself")
+                .with_hint("copy its servers to a separate file, or import them with `mcp-aggregator import`"));
         }
         config::load(&config)?;
-        let program =
-            own_path().map_err(|error| Failure::new(format!("could not find the path of this program: {error}")))?;
+        let program = program_path()
+            .map_err(|error| Failure::new(format!("could not find the path of this program: {error}")))?;
         let text = std::fs::read_to_string(&config).map_err(|error| unreadable(&config, &error))?;
         let read = jsonc::read(&text).map_err(|error| unreadable(&config, &error.into()))?;
         let served = found_in(&read, "").into_iter();
@@ -145,16 +150,17 @@ fn wanted_entry(request: &Request<'_>, file: &ClientFile) -> Result<Wanted, Fail
     }
     session::block_on(async {
         let service = request.target()?.service().await.map_err(|failure| {
-            let hint = "start one with `mcp-aggregator serve`, or let the client start us: --stdio --config FILE";
+            let hint =
+                "start one with `mcp-aggregator serve`, or let the client start mcp-aggregator: --stdio --config FILE";
             failure.with_hint(hint)
         })?;
-        // Whether it lets us in: the client would be refused, too.
+        // Checks the token, because the client would be refused, too.
         service.get("/state").await?;
         let served = list::servers_of(&service).await?;
         let token = request.target()?.token_for_clients(service.url())?;
         let has_token = token.is_some();
-        // What belongs to a project is made to be shared.
-        let written = token.map(|(token, from)| match (request.place.project, from) {
+        // Config files of a project are meant to be shared.
+        let written = token.map(|(token, from)| match (request.entry_options.project, from) {
             (true, from) => {
                 if let TokenFrom::File(file) = from {
                     print_message(format_args!("hint: the token is in {}", file.display()));
@@ -174,10 +180,10 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 /// The servers in the file.
 fn entries_of(file: &ClientFile, text: Option<&str>, group: &str) -> Result<Map<String, Value>, Failure> {
-    edit::entries(text.unwrap_or_default(), group).map_err(|why| unfit(file.path(), &why, "mend it first"))
+    edit::entries(text.unwrap_or_default(), group).map_err(|why| unfit(file.path(), &why, "correct it first"))
 }
 
-/// What we made of the file, if we did. Where the backup is lost, only the entry `name` is taken for ours.
+/// What we wrote, if we did. If the backup is missing, only the entry `name` counts as ours.
 fn made_of(file: &ClientFile, group: &str, name: &str) -> Result<Option<Made>, Failure> {
     let without_us = |written: &str| edit::take_out(written, group, name).map_err(io::Error::other);
     file.made(without_us).map_err(|error| unreadable(file.path(), &error))
@@ -190,7 +196,7 @@ fn connecting(
     entry: &Value,
     removed: &[String],
 ) -> Result<Change, Failure> {
-    let name = request.place.entry.as_str();
+    let name = request.entry_options.entry.as_str();
     let (text, group) = (before.unwrap_or_default(), entry::group(request.client));
     let entries = entries_of(file, before, group)?;
     let existing = entries.get(name);
@@ -202,8 +208,8 @@ fn connecting(
         && !is_ours(existing, url_of(entry))
         && !is_by_us(file, made.as_ref(), group, name, existing)?
     {
-        return Err(Failure::new(format!("{} has another server that is called `{name}`", file.path().display()))
-            .with_hint("choose another name for us with --as NAME"));
+        return Err(Failure::new(format!("{} has another server with the name `{name}`", file.path().display()))
+            .with_hint("choose another name with --as NAME"));
     }
     let before = kept_before(file, made, before, group)?;
     let added = edit::set(text, group, name, entry);
@@ -211,11 +217,11 @@ fn connecting(
     alone.map(|text| Change::Write { text, before }).map_err(|why| {
         let whole = json!({ group: { name: entry } }).to_string();
         let shown = mask::masked(&whole, group).unwrap_or_default();
-        unfit(file.path(), &why, &format!("put into it {shown}"))
+        unfit(file.path(), &why, &format!("add {shown}"))
     })
 }
 
-/// What the file would be without us: what it was before our first change, with what others have changed since.
+/// The file without our changes: the original, with all later edits by others.
 fn kept_before(
     file: &ClientFile,
     made: Option<Made>,
@@ -231,7 +237,7 @@ fn kept_before(
     }
 }
 
-/// Whether an entry is as we wrote it, wherever it leads: the service may have moved since.
+/// Whether an entry is one that we wrote, whatever its target: the service may have moved since.
 fn is_by_us(file: &ClientFile, made: Option<&Made>, group: &str, name: &str, entry: &Value) -> Result<bool, Failure> {
     let Some(made) = made else { return Ok(false) };
     let unfit = |why| unfit(file.path(), &why, BY_HAND);
@@ -242,15 +248,15 @@ fn is_by_us(file: &ClientFile, made: Option<&Made>, group: &str, name: &str, ent
 fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> Result<Change, Failure> {
     let (path, group) = (file.path(), entry::group(client));
     let Some(made) = made_of(file, group, name)? else {
-        return Err(Failure::new(format!("{} was not changed by us", path.display())));
+        return Err(Failure::new(format!("{} was not changed by mcp-aggregator", path.display())));
     };
-    let by_hand = format!("take `{name}` out of `{group}`");
+    let by_hand = format!("remove `{name}` from `{group}`");
     let unfit = |why| unfit(path, &why, &by_hand);
     let Some(now) = now else {
         return Ok(if made.before.is_some() { Change::GiveBack(made.before) } else { Change::Forget });
     };
     let undone = made.undone(now, group).map_err(unfit)?;
-    // Whoever names nobody means the only one there is.
+    // Without a name, the only entry is meant.
     let is_meant = |ours: &str| ours == name || name == DEFAULT_ENTRY;
     match undone.taken_out.as_slice() {
         [] if undone.put_back.is_empty() => Ok(Change::Forget),
@@ -267,10 +273,10 @@ fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> 
 }
 
 fn not_there(path: &Path, name: &str, ours: &[String]) -> Failure {
-    let failure = Failure::new(format!("there is no `{name}` of ours in {}", path.display()));
+    let failure = Failure::new(format!("{} has no entry `{name}` of mcp-aggregator", path.display()));
     let names: Vec<&str> = ours.iter().map(String::as_str).collect();
     match suggestion::some_of(&names) {
-        Some(names) => failure.with_hint(format!("there is {names}: name one with --as")),
+        Some(names) => failure.with_hint(format!("it has {names}: select one with --as")),
         None => failure,
     }
 }
@@ -285,7 +291,7 @@ fn carry_out(file: &ClientFile, change: &Change) -> io::Result<()> {
     }
 }
 
-/// What would change. Nobody's secrets are for the screen.
+/// The change for display, without secrets.
 fn show(request: &Request<'_>, file: &ClientFile, before: Option<&str>, plan: &Plan) -> Result<(), Failure> {
     let (client, change) = (request.client, &plan.change);
     let path = file.path().display().to_string();
@@ -300,21 +306,25 @@ fn show(request: &Request<'_>, file: &ClientFile, before: Option<&str>, plan: &P
     };
     if request.json {
         let changed = !matches!(change, Change::Nothing | Change::Forget);
-        return output::print_json(&json!({"client": client.word(), "file": path, "would_change": changed,
+        return output::print_json(&json!({"client": client.as_str(), "file": path, "would_change": changed,
             "diff": lines, "duplicates": plan.duplicates, "removed": plan.removed(request)}));
     }
     output::print_lines(&lines)?;
-    print_message(if lines.is_empty() { "nothing would change" } else { "nothing was changed: this is what would be" });
+    print_message(if lines.is_empty() {
+        "nothing would change"
+    } else {
+        "nothing was changed; these changes would be made"
+    });
     print_duplicates(request, plan);
     Ok(())
 }
 
-/// The lines that differ. Where secrets cannot be told from the rest, none is shown.
+/// The lines that differ. If secrets cannot be recognised, none is displayed.
 fn differing(path: &str, client: Client, before: &str, after: &str) -> Vec<String> {
     let group = entry::group(client);
     match (mask::masked(before, group), mask::masked(after, group)) {
         (Some(old), Some(new)) => diff(path, &Side { text: before, shown: &old }, &Side { text: after, shown: &new }),
-        _ => vec![format!("--- {path}"), format!("+++ {path}"), "(not shown: there may be secrets in it)".to_owned()],
+        _ => vec![format!("--- {path}"), format!("+++ {path}"), "(not shown: it may contain secrets)".to_owned()],
     }
 }
 
@@ -324,43 +334,41 @@ fn print_outcome(request: &Request<'_>, file: &ClientFile, plan: &Plan) -> Resul
     if request.json {
         let backup = Some(file.backup()).filter(|_| matches!(change, Change::Write { before: Some(_), .. }));
         let changed = !matches!(change, Change::Nothing | Change::Forget);
-        return output::print_json(&json!({"client": client.word(), "file": file.path(), "changed": changed,
+        return output::print_json(&json!({"client": client.as_str(), "file": file.path(), "changed": changed,
             "backup": backup, "duplicates": plan.duplicates, "removed": plan.removed(request)}));
     }
-    let word = client.word();
-    let entry = request.place.entry.as_str();
+    let word = client.as_str();
+    let entry = request.entry_options.entry.as_str();
     match change {
-        Change::Nothing => print_message(format_args!("{word} is connected already: {path} is as it should be")),
-        Change::GiveBack(Some(_)) => print_message(format_args!("{path} is as it was before")),
-        Change::GiveBack(None) => print_message(format_args!("removed {path}, which was not there before")),
+        Change::Nothing => print_message(format_args!("{word} is already connected: {path} is up to date")),
+        Change::GiveBack(Some(_)) => print_message(format_args!("restored {path}")),
+        Change::GiveBack(None) => print_message(format_args!("removed {path}, which did not exist before")),
         Change::Undo(undone) => {
             for name in &undone.taken_out {
-                print_message(format_args!("took `{name}` out of {path}; it was changed since, and the rest stays"));
+                print_message(format_args!("removed `{name}` from {path}; the rest of the file was edited and stays"));
             }
             for name in &undone.put_back {
-                print_message(format_args!("put `{name}` back into {path}"));
+                print_message(format_args!("restored `{name}` in {path}"));
             }
         }
-        Change::TakeOne { name, .. } => print_message(format_args!("took `{name}` out of {path}")),
+        Change::TakeOne { name, .. } => print_message(format_args!("removed `{name}` from {path}")),
         Change::Forget => {
-            print_message(format_args!(
-                "there is no `{entry}` of ours in {path} any more; what was kept to undo it is removed"
-            ));
+            print_message(format_args!("{path} has no entry `{entry}` of mcp-aggregator any more; removed its backup"));
         }
         Change::Write { before, .. } => {
             print_message(format_args!("connected {word}: {path}"));
             if before.is_some() {
-                print_message(format_args!("what it was is in {}", file.backup().display()));
+                print_message(format_args!("the backup is {}", file.backup().display()));
             }
             for name in plan.removed(request) {
-                print_message(format_args!("removed `{name}` from it: mcp-aggregator serves it"));
+                print_message(format_args!("removed its server `{name}`: mcp-aggregator serves it"));
             }
             let options = request.place_options();
             print_message(format_args!(
                 "hint: restart {word}; `mcp-aggregator client add {word}{options} --undo` restores its config"
             ));
             if client == Client::ClaudeDesktop && request.config.is_none() {
-                print_message("hint: it starts programs only, so `npx mcp-remote` goes between; that needs Node");
+                print_message("hint: it can only start programs, so it uses `npx mcp-remote`, which needs Node.js");
             }
         }
     }
@@ -368,16 +376,14 @@ fn print_outcome(request: &Request<'_>, file: &ClientFile, plan: &Plan) -> Resul
     Ok(())
 }
 
-/// Offers to remove what the client would have twice.
+/// Suggests removing servers that the client would have twice.
 fn print_duplicates(request: &Request<'_>, plan: &Plan) {
     if request.replace || plan.duplicates.is_empty() {
         return;
     }
     let names = plan.duplicates.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let (word, options) = (request.client.word(), request.add_options());
-    print_message(format_args!(
-        "warning: {word} has {names} by itself, which mcp-aggregator serves, too: it sees their tools twice"
-    ));
+    let (word, options) = (request.client.as_str(), request.add_options());
+    print_message(format_args!("warning: {word} also has {names} in its config: it sees their tools twice"));
     print_message(format_args!(
         "hint: `mcp-aggregator client add {word}{options} --replace` removes them from its config; --undo restores them"
     ));

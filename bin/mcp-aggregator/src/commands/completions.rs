@@ -1,12 +1,36 @@
-//! `completions`: what a shell needs to complete our commands.
+//! `completions`: prints the completion script for a shell.
 
+use clap::{Args, ValueEnum};
 use clap_complete::Shell as Generator;
 use serde_json::json;
 
-use crate::arguments::completions::{CompletionsArguments, Shell};
-use crate::arguments::whole_command;
+use crate::cli::whole_command;
 use crate::failure::Failure;
 use crate::output;
+
+/// Print a completion script for your shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator completions bash > ~/.local/share/bash-completion/completions/mcp-aggregator
+  mcp-aggregator completions zsh > ~/.zfunc/_mcp-aggregator           with ~/.zfunc in fpath, before compinit
+  mcp-aggregator completions fish > ~/.config/fish/completions/mcp-aggregator.fish")]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: Shell,
+    /// Print JSON: {"shell", "script"}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A supported shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
 
 pub(crate) fn run(arguments: &CompletionsArguments) -> Result<(), Failure> {
     let generator = match arguments.shell {
@@ -23,7 +47,7 @@ pub(crate) fn run(arguments: &CompletionsArguments) -> Result<(), Failure> {
     output::print(script.as_bytes())
 }
 
-/// The command as people see it: behind `help`, the library offers also what is hidden.
+/// The command line as users see it: after `help`, clap would also complete hidden commands.
 fn without_hidden(whole: &clap::Command) -> clap::Command {
     let seen = whole.get_subcommands().filter(|verb| !verb.is_hide_set());
     clap::Command::new("mcp-aggregator")
@@ -32,13 +56,14 @@ fn without_hidden(whole: &clap::Command) -> clap::Command {
         .subcommands(seen.cloned())
 }
 
-/// The script for bash looks for options under another name than it files them, if the program has a hyphen in its name
-/// (clap-rs/clap#6421): then no verb has any.
+/// clap's script for bash looks up options under a wrong name if the program has a hyphen in its name
+/// (clap-rs/clap#6421): then no command has options.
 fn whole(script: &str) -> String {
     script.replace("mcp__subcmd__aggregator", "mcp__aggregator")
 }
 
-/// The script with the names of servers, tools and skills, which the library knows nothing of: `names` says them.
+/// The script, with the names of servers, tools and skills, which clap does not know: the hidden command `names` prints
+/// them.
 fn with_names(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => {
@@ -50,7 +75,7 @@ fn with_names(shell: Shell, script: &str) -> String {
         }
         Shell::Zsh => script.replacen("\n_mcp-aggregator() {\n", &format!("\n_mcp-aggregator() {{\n{ZSH}"), 1),
         Shell::Fish => {
-            // Behind an option fish offers only what that option is said to take.
+            // After an option, fish only completes what the option accepts.
             let is_naming = |line: &str| NAMING.iter().any(|option| line.contains(&format!(" -l {option} ")));
             let line = |line: &str| match line {
                 naming if naming.ends_with(" -r") && is_naming(naming) => {

@@ -1,37 +1,61 @@
-//! `connect`, `disconnect` and `restart`: what only a running service can do.
+//! `connect`: connects a server through the running service; and the code that `disconnect` and `restart` share with
+//! it.
 
-use super::client::{CLIENTS, Request};
+use clap::Args;
+
+use super::client::{CLIENTS, ClientOptions, Request};
 use super::enable::print_outcome;
 use super::{client_setup, list, startup_progress};
-use crate::arguments::servers::{ConnectArguments, OneServer};
+use crate::cli::shared::{FORCE, OneServer};
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::import::clients::Client;
 use crate::output::print_message;
 use crate::{progress, session};
 
-pub(crate) fn connect(arguments: &ConnectArguments) -> Result<(), Failure> {
+/// Connect a server. To connect a client to mcp-aggregator, use `client add`.
+///
+/// If the name is claude-desktop, claude-code, cursor or vscode, and no registered server has that name, this command
+/// does the same as `client add` and accepts its options.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator connect memory",
+    mut_arg("server", |server| server
+        .value_name("SERVER | CLIENT")
+        .help("The server, by name or id; or claude-desktop, claude-code, cursor, vscode"))
+)]
+pub(crate) struct ConnectArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+    #[command(flatten, next_help_heading = "For a client, as in `client add`")]
+    pub(crate) options: ClientOptions,
+}
+
+pub(crate) fn run(arguments: &ConnectArguments) -> Result<(), Failure> {
     let one = &arguments.one;
-    let client = CLIENTS.into_iter().find(|client| client.word() == one.server);
+    let client = CLIENTS.into_iter().find(|client| client.as_str() == one.server);
     match client {
         Some(client) if arguments.options.are_given() || !is_registered(one)? => {
             client_setup::run(&Request::of_connect(arguments, client))?;
             let verb = if arguments.options.undo { "remove" } else { "add" };
-            let word = client.word();
+            let word = client.as_str();
             print_message(format_args!(
-                "hint: `mcp-aggregator client {verb} {word}` is the command for that; `connect` is for servers"
+                "hint: `mcp-aggregator client {verb} {word}` is the preferred command; `connect` is for servers"
             ));
             Ok(())
         }
         Some(_) | None if arguments.options.are_given() => {
-            let known = CLIENTS.map(Client::word).join(", ");
-            Err(Failure::usage(format!("`{}` is no client that we know: {known}", one.server)))
+            let known = CLIENTS.map(Client::as_str).join(", ");
+            Err(Failure::usage(format!("`{}` is not a known client: {known}", one.server)))
         }
-        Some(_) | None => run(one, "connect", "connecting", "connected"),
+        Some(_) | None => order(one, "connect", "connecting", "connected"),
     }
 }
 
-/// Whether a server has that name. Where there is no registry, none is made for the question.
+/// Whether a server has that name. This creates no registry.
 fn is_registered(one: &OneServer) -> Result<bool, Failure> {
     session::block_on(async {
         let Some(target) = one.target.find_existing().await? else { return Ok(false) };
@@ -40,24 +64,33 @@ fn is_registered(one: &OneServer) -> Result<bool, Failure> {
     })
 }
 
-pub(crate) fn disconnect(one: &OneServer, force: bool) -> Result<(), Failure> {
-    run(one, &format!("disconnect?force={force}"), "disconnecting", "disconnected")
+/// A server to stop, and what happens to its calls: the arguments of `disconnect` and `restart`.
+#[derive(Debug, Args)]
+pub(crate) struct StopOrder {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+    #[arg(long, help = FORCE)]
+    pub(crate) force: bool,
 }
 
-pub(crate) fn restart(one: &OneServer, force: bool) -> Result<(), Failure> {
-    run(one, &format!("restart?force={force}"), "restarting", "restarted")
+impl StopOrder {
+    /// Sends it to the service, and prints the result.
+    pub(super) fn send(&self, verb: &str, doing: &str, done: &str) -> Result<(), Failure> {
+        order(&self.one, &format!("{verb}?force={}", self.force), doing, done)
+    }
 }
 
-fn run(one: &OneServer, verb: &str, doing: &str, done: &str) -> Result<(), Failure> {
+/// Sends a command about a server to the service, and prints the result.
+pub(super) fn order(one: &OneServer, verb: &str, doing: &str, done: &str) -> Result<(), Failure> {
     let server = session::block_on(async {
         let service = one.target.service().await?;
         let path = format!("/servers/{}", encoded(&one.server));
         let order_path = format!("{path}/{verb}");
-        let order = service.post_long(&order_path);
+        let ordered = service.post_long(&order_path);
         let watching = startup_progress::print_progress(&service, &path);
         let decided = async {
             tokio::select! {
-                answer = order => Ok(answer?),
+                answer = ordered => Ok(answer?),
                 silent = watching => Err(silent),
             }
         };

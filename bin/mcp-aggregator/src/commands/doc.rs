@@ -1,15 +1,66 @@
-//! `doc`: a document as a map; what documents are bound to is in `bind`.
+//! `doc`: prints the structure of a document; its subcommands about bindings are in `bind`.
 
+mod bind;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
 use notebook::{Addressee, Bindings, Document, Outline, OutlineBlock, OutlineSection, Server};
 use serde_json::json;
 
-use crate::arguments::documents::{DocArguments, DocVerb, MapArguments};
-use crate::commands::{bind, list};
+use self::bind::{BindArguments, BindingsArguments, UnbindArguments};
+use crate::cli::shared::ServersArguments;
+use crate::commands::list;
 use crate::documents::{self, file_failed};
 use crate::failure::Failure;
 use crate::output::{self, print_message};
 use crate::table::{aligned, printable};
 use crate::{config, session, stderr_log};
+
+/// Show the structure of documents that run tools, and bind their parts to servers.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator doc map notes.md
+  mcp-aggregator doc bind notes.md github --heading Issues
+  mcp-aggregator doc bindings
+  mcp-aggregator doc unbind 3")]
+pub(crate) struct DocArguments {
+    #[command(subcommand)]
+    pub(crate) verb: DocVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DocVerb {
+    Map(MapArguments),
+    Bindings(BindingsArguments),
+    Bind(BindArguments),
+    Unbind(UnbindArguments),
+}
+
+/// Print the headings and blocks of a document, and the server of each with the reason.
+///
+/// A comment under a heading, `<!-- mcp: SERVER -->`, or `mcp:` in the front matter binds the section to a server.
+/// In such a section only tools of that server may run, and blocks with the language `mcp` run on it.
+/// This command calls no tool and starts no server.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator doc map notes.md
+  mcp-aggregator doc map notes.md --config mcp.json --json | jq -r '.sections[].server'"
+)]
+pub(crate) struct MapArguments {
+    /// The document
+    #[arg(value_name = "DOCUMENT")]
+    pub(crate) document: PathBuf,
+    /// Print JSON: {"sections": [..], "remarks": [..]}
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) servers: ServersArguments,
+}
 
 pub(crate) fn run(arguments: &DocArguments) -> Result<(), Failure> {
     match &arguments.verb {
@@ -36,7 +87,7 @@ fn map(arguments: &MapArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The servers there are, and what the registry binds the document to.
+/// The servers, and the bindings of the document in the registry.
 fn surroundings(arguments: &MapArguments) -> Result<(Vec<Server>, Vec<notebook::Binding>), Failure> {
     if let Some(config) = &arguments.servers.config {
         return Ok((documents::servers_of_config(&config::load(config)?.config), Vec::new()));
@@ -50,7 +101,7 @@ fn surroundings(arguments: &MapArguments) -> Result<(Vec<Server>, Vec<notebook::
     })
 }
 
-/// The map as JSON, with the words for people.
+/// The structure as JSON, with texts for people.
 fn described(outline: &Outline) -> serde_json::Value {
     let mut map = json!(outline);
     for (place, section) in outline.sections.iter().enumerate() {
@@ -59,7 +110,7 @@ fn described(outline: &Outline) -> serde_json::Value {
     map
 }
 
-/// One line for every section, and below it one for each of its blocks.
+/// A line for every section, and below it a line for each of its blocks.
 fn lines(outline: &Outline) -> Vec<String> {
     let mut rows = Vec::new();
     for section in &outline.sections {

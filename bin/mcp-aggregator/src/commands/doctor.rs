@@ -1,16 +1,58 @@
-//! `doctor`: looks at everything that can be wrong, and says what to do.
+//! `doctor`: diagnoses problems, and suggests fixes.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
 use serde_json::{Value, json};
 
 use crate::api_error::NO_ROOM;
-use crate::arguments::diagnostics::DoctorArguments;
-use crate::commands::{serve, tools};
+use crate::cli::shared::{DEBUG, listen_address};
+use crate::commands::tools;
 use crate::doctor::diagnosis::{self, Diagnosis, Level};
 use crate::doctor::{configuration, environment, servers, tool_checks};
 use crate::failure::Failure;
 use crate::output::{self, print_message};
-use crate::target::Target;
+use crate::target::{Target, TargetArguments};
 use crate::{local_registry, progress, session, stderr_log, vector_store_args};
+
+/// Diagnose problems, and suggest how to fix them.
+///
+/// This command checks the config, if you pass one: its variables, programs and servers, which it starts. It checks the
+/// running service and its servers or, if none runs, the port and the registry; the container engine and Qdrant, if
+/// they are used; and all tools: names that some clients reject, more tools than clients accept, and the tokens that
+/// tools/list costs a model. It changes nothing. Each line is ok, warning or problem. The exit status is 1 if there is
+/// a problem.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator doctor
+  mcp-aggregator doctor --config mcp.json
+  mcp-aggregator doctor --config mcp.json --no-start --json | jq '.findings[] | select(.level != \"ok\")'"
+)]
+pub(crate) struct DoctorArguments {
+    /// Also check this config
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Do not start the servers of the config
+    #[arg(long)]
+    pub(crate) no_start: bool,
+    /// The address that a service should listen on: ADDRESS:PORT, or a port on localhost [default: 127.0.0.1:8808]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Also check this Qdrant, as in `serve --vectors` [default: the variable MCP_VECTORS]
+    #[arg(long, value_name = "URL")]
+    pub(crate) vectors: Option<String>,
+    /// Print JSON: {"ok", "findings": [{"topic", "level", "message", "advice"}]}
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[arg(long, help = DEBUG)]
+    pub(crate) debug: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
 
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     stderr_log::init_without_failures(arguments.debug);
@@ -18,14 +60,14 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<(), Failure> {
     if let Some(config) = &arguments.config {
         findings.extend(of_config(arguments, config)?);
     }
-    findings.extend(session::block_on(progress::with_spinner("looking around", of_machine(arguments)))?);
+    findings.extend(session::block_on(progress::with_spinner("running checks", of_machine(arguments)))?);
     if vector_store_args::is_wanted(arguments.vectors.as_deref()) {
         findings.push(of_vectors(arguments.vectors.clone())?);
     }
     print_outcome(&findings, arguments.json)
 }
 
-/// The config, and unless it should not, every server in it.
+/// Checks the config and, unless disabled, every server in it.
 fn of_config(arguments: &DoctorArguments, config: &std::path::Path) -> Result<Vec<Diagnosis>, Failure> {
     let (mut findings, loaded) = configuration::examine(config);
     let Some(loaded) = loaded else { return Ok(findings) };
@@ -34,7 +76,7 @@ fn of_config(arguments: &DoctorArguments, config: &std::path::Path) -> Result<Ve
     }
     if !arguments.no_start {
         let (started, tools) = servers::start(loaded, config)?;
-        // A program that is not there is told by its server, which does not start for that.
+        // A missing program is reported with its server, which fails to start.
         findings.retain(|finding| finding.topic != "program" || finding.level != Level::Problem);
         findings.extend(started);
         findings.extend(tool_checks::examine(&tools));
@@ -42,16 +84,16 @@ fn of_config(arguments: &DoctorArguments, config: &std::path::Path) -> Result<Ve
     Ok(findings)
 }
 
-/// Where vectors are to be kept. What is wrong with the address is found, too.
+/// Checks the vector store, including its address.
 fn of_vectors(option: Option<String>) -> Result<Diagnosis, Failure> {
-    match vector_store_args::from(option, serve::embedder().as_deref()) {
+    match vector_store_args::from(option, crate::model_args::builtin_embedder().as_deref()) {
         Ok(Some(store)) => session::block_on(async { Ok(environment::vectors(&*store).await) }),
         Ok(None) => Ok(Diagnosis::ok("vectors", "are kept here")),
         Err(failure) => Ok(failed("vectors", failure)),
     }
 }
 
-/// The running service, or the place where one could run.
+/// Checks the running service, or whether one could run.
 async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Diagnosis>, Failure> {
     let service = match arguments.target.running().await {
         Ok(service) => service,
@@ -65,14 +107,14 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Diagnosis>, Failu
     let mut findings = vec![Diagnosis::ok("service", format!("runs at {}", service.url())), database(&health)];
     findings.extend(vectors(&health));
     findings.extend(more_issues(&health));
-    // The disk of another machine is not ours to see.
+    // The disk of another machine cannot be checked.
     if arguments.target.url.is_none() {
         findings.extend(environment::room(&arguments.target.storage));
     }
     match servers::ask(&service).await {
         Ok((told, tools)) => {
             findings.extend(told);
-            // The tools of a config have been looked at before.
+            // The tools of a config were already checked.
             if arguments.config.is_none() {
                 findings.extend(tool_checks::examine(&tools));
             }
@@ -82,7 +124,7 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Diagnosis>, Failu
     Ok(findings)
 }
 
-/// A service that cannot be asked, and what can be seen of its surroundings without it.
+/// Checks a service that does not answer, as far as that is possible without it.
 fn without_answer(arguments: &DoctorArguments, failure: Failure) -> Vec<Diagnosis> {
     let is_here = arguments.target.url.is_none();
     let room = is_here.then(|| environment::room(&arguments.target.storage)).flatten();
@@ -90,37 +132,37 @@ fn without_answer(arguments: &DoctorArguments, failure: Failure) -> Vec<Diagnosi
     std::iter::once(failed("service", failure)).chain(room).chain(wanted).collect()
 }
 
-/// What else the service knows to be wrong. Servers, vectors and the database have lines of their own.
+/// Other issues that the service reports. Servers, vectors and the database have findings of their own.
 fn more_issues(health: &Value) -> Vec<Diagnosis> {
     let issues = health["issues"].as_array().into_iter().flatten();
     let told = issues.filter_map(|issue| {
         let message = issue["message"].as_str().unwrap_or_default();
         match issue["component"].as_str()? {
             "config" => Some(
-                Diagnosis::problem("config", message).advise("put the file right: the service reads it when it changes"),
+                Diagnosis::problem("config", message).advise("correct the file: the service reloads it when it changes"),
             ),
             "settings" => Some(
-                Diagnosis::problem("settings", message).advise("change any setting: that writes all of them anew"),
+                Diagnosis::problem("settings", message).advise("change any setting: the service then writes all of them again"),
             ),
             "tokens" => Some(
-                Diagnosis::problem("tokens", message).advise("put the file right: the service reads it when it changes"),
+                Diagnosis::problem("tokens", message).advise("correct the file: the service reloads it when it changes"),
             ),
             "executions" => Some(
                 Diagnosis::problem("calls", "executions are stopped")
                     .advise("`mcp-aggregator calls allow` allows them again"),
             ),
             "embeddings" => Some(Diagnosis::warning("embeddings", message).advise(
-                "look whether the model runs and `--embeddings-url`, `--embeddings-model` and the key are right; tools are found all the same",
+                "check that the model runs, and check `--embeddings-url`, `--embeddings-model` and the key; until then, search uses words only",
             )),
             "server" | "vectors" | "database" => None,
-            // A service may know of more than this program does.
+            // A newer service may report issues that this program does not know.
             other => Some(Diagnosis::problem("service", format!("{other}: {message}"))),
         }
     });
     told.collect()
 }
 
-/// Where the service compares vectors, if that should be elsewhere.
+/// Checks where the service compares vectors, if a vector store is configured.
 fn vectors(health: &Value) -> Option<Diagnosis> {
     let check = &health["checks"]["vectors"];
     let address = check["address"].as_str()?;
@@ -131,7 +173,7 @@ fn vectors(health: &Value) -> Option<Diagnosis> {
     let why = issue["message"].as_str().unwrap_or_default();
     Some(
         Diagnosis::warning("vectors", why)
-            .advise(format!("look whether Qdrant runs at {address}; tools are found all the same")),
+            .advise(format!("check that Qdrant runs at {address}; until then, search works without it")),
     )
 }
 
@@ -143,13 +185,13 @@ fn database(health: &Value) -> Diagnosis {
             let issues = || health["issues"].as_array().into_iter().flatten();
             let issue = issues().find(|issue| issue["component"] == "database");
             let why = issue.and_then(|issue| issue["message"].as_str()).or_else(|| check["message"].as_str());
-            let why = why.or(other).unwrap_or("it does not say how it is");
+            let why = why.or(other).unwrap_or("it reports no status");
             let advice = if why.contains("full") {
                 NO_ROOM
             } else if why.contains("restore a backup") {
-                "the service refuses changes until its file is back; `mcp-aggregator export` may still rescue what was in it"
+                "the service refuses changes until its file is restored; `mcp-aggregator export` may still save its contents"
             } else {
-                "look whether the database runs, and at the log of the service; it tries again by itself"
+                "check that the database runs, and read the log of the service; the service retries automatically"
             };
             Diagnosis::problem("registry", format!("the service cannot use it: {why}")).advise(advice)
         }
@@ -158,7 +200,7 @@ fn database(health: &Value) -> Diagnosis {
 
 async fn without_service(arguments: &DoctorArguments) -> Vec<Diagnosis> {
     let storage = &arguments.target.storage;
-    let mut findings = vec![Diagnosis::ok("service", "none runs here"), environment::port(arguments.listen)];
+    let mut findings = vec![Diagnosis::ok("service", "none is running"), environment::port(arguments.listen)];
     match arguments.target.token() {
         Ok(token) => {
             findings.extend(arguments.listen.and_then(|listen| environment::exposure(listen, token.is_some())));
@@ -193,7 +235,7 @@ async fn without_service(arguments: &DoctorArguments) -> Vec<Diagnosis> {
         }
         findings.push(Diagnosis::ok(
             "registry",
-            format!("{} in it; a running service tries what is enabled", tools::counted(known.len(), "server")),
+            format!("{} in it; a running service connects enabled ones", tools::counted(known.len(), "server")),
         ));
     }
     findings
@@ -218,7 +260,7 @@ fn print_outcome(findings: &[Diagnosis], as_json: bool) -> Result<(), Failure> {
     }
     let counted = |count: usize, thing: &str| format!("{count} {thing}{}", if count == 1 { "" } else { "s" });
     match (problems, warnings) {
-        (0, 0) => print_message("all is well"),
+        (0, 0) => print_message("no problems"),
         (0, warnings) => print_message(format_args!("no problem, {}", counted(warnings, "warning"))),
         (problems, 0) => return Err(Failure::new(counted(problems, "problem"))),
         (problems, warnings) => {

@@ -1,10 +1,14 @@
-//! `environment`, hidden: every environment variable that the programs read, for `docs/reference/environment.md`.
+//! `environment`, hidden: lists every environment variable of the programs, for `docs/reference/environment.md`; and
+//! the rows of some of them for `--help`.
 
 use serde_json::{Value, json};
 use upstream::Limit;
 
 use crate::failure::Failure;
 use crate::output;
+
+/// The width of a row of `--help`.
+const ROW_WIDTH: usize = 110;
 
 /// A variable: its name, its default (empty if there is none), and what it does.
 type Variable = (&'static str, &'static str, &'static str);
@@ -51,7 +55,7 @@ const SERVERS: &[Variable] = &[
     (
         "MCP_AGGREGATOR_ANSWER_TIMEOUT",
         "300",
-        "Seconds a client of 2026-07-28 may take to answer a request of a legacy server; then the call is cancelled",
+        "Seconds a client of revision 2026-07-28 may take to answer a request of a legacy server, before the call is cancelled",
     ),
     (
         "MCP_AGGREGATOR_CONFIGS",
@@ -82,7 +86,11 @@ const MODELS: &[Variable] = &[
     ("MCP_MODEL_PROVIDER", "by the keys that are set", "`openai` or `anthropic`"),
     ("MCP_MODEL_TOOLS", "`native`", "`text` for models without tool calls"),
     ("MCP_MODEL_IMAGES", "`false`", "`true` if the model accepts images that tools return"),
-    ("OPENAI_BASE_URL", "`https://api.openai.com/v1`", "Address of an OpenAI-compatible API"),
+    (
+        "OPENAI_BASE_URL",
+        "`https://api.openai.com/v1`",
+        "Address of an OpenAI-compatible API, also of Ollama, llama.cpp or vLLM",
+    ),
     ("OPENAI_API_KEY", "", "Its key. Not passed to servers"),
     ("ANTHROPIC_BASE_URL", "`https://api.anthropic.com`", "Address of Anthropic's API"),
     ("ANTHROPIC_API_KEY", "", "Its key. Not passed to servers"),
@@ -111,7 +119,7 @@ const TRACES: &[Variable] = &[
     (
         "OTEL_TRACES_SAMPLER",
         "`parentbased_always_on`",
-        "Which calls: `always_on`, `always_off`, `traceidratio`, or one of these after `parentbased_`",
+        "Which calls are traced: `always_on`, `always_off`, `traceidratio`, or one of these after `parentbased_`",
     ),
     ("OTEL_TRACES_SAMPLER_ARG", "1", "The ratio for `traceidratio`, as in `0.1`"),
     ("OTEL_TRACES_EXPORTER", "`otlp`", "`none` disables traces"),
@@ -127,26 +135,59 @@ const TERMINAL: &[Variable] = &[
     ("XDG_CONFIG_HOME", "`~/.config`", "Where the configs of clients are looked for"),
 ];
 
-/// What is not passed to servers, though nothing reads it, and what a library reads.
+/// Variables that are not passed to servers although the programs do not read them, and those that a library reads.
 const OTHERS: &[Variable] = &[
     ("PGPASSWORD", "", "Not passed to servers"),
     ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "", "Not passed to servers"),
     ("OTEL_EXPORTER_OTLP_LOGS_HEADERS", "", "Not passed to servers"),
 ];
 
+const GROUPS: [(&str, &[Variable]); 7] = [
+    ("Service", SERVICE),
+    ("Servers", SERVERS),
+    ("Containers", CONTAINERS),
+    ("Models and vectors", MODELS),
+    ("Traces", TRACES),
+    ("Terminal and folders", TERMINAL),
+    ("Others", OTHERS),
+];
+
+/// Rows of `--help` about these variables. An unknown name is a bug.
+pub(crate) fn help_rows(names: &[&str]) -> String {
+    let known = |name: &&str| GROUPS.iter().flat_map(|(_, group)| *group).find(|(known, ..)| known == name);
+    let width = names.iter().map(|name| name.len()).max().unwrap_or_default();
+    let row = |name: &&str| {
+        let (name, default, about) = known(name).expect("every variable is in one of the groups");
+        let default = match default.replace('`', "") {
+            none if none.is_empty() => none,
+            default => format!(" [default: {default}]"),
+        };
+        let text = format!("{about}{default}");
+        let lines = fill(&text, ROW_WIDTH.saturating_sub(width + 4));
+        format!("  {name:width$}  {}\n", lines.join(&format!("\n{}", " ".repeat(width + 4))))
+    };
+    names.iter().map(row).collect()
+}
+
+/// Wraps a text to lines of at most `width` characters.
+fn fill(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is a first line");
+        if !line.is_empty() && line.len() + 1 + word.len() > width {
+            lines.push(word.to_owned());
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 /// Prints all variables as JSON: `[{"title", "variables": [{"name", "default", "about"}]}]`.
 pub(crate) fn run() -> Result<(), Failure> {
-    let groups = [
-        ("Service", SERVICE),
-        ("Servers", SERVERS),
-        ("Containers", CONTAINERS),
-        ("Models and vectors", MODELS),
-        ("Traces", TRACES),
-        ("Terminal and folders", TERMINAL),
-        ("Others", OTHERS),
-    ];
     let shown = |(name, default, about): &Variable| json!({"name": name, "default": default, "about": about});
-    let mut all: Vec<Value> = groups
+    let mut all: Vec<Value> = GROUPS
         .iter()
         .map(|(title, variables)| json!({"title": title, "variables": variables.iter().map(shown).collect::<Vec<_>>()}))
         .collect();
@@ -154,7 +195,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     output::print_json(&Value::Array(all))
 }
 
-/// The limits of servers, which `serve` has as settings.
+/// The limits of servers, which are settings of `serve`.
 fn limits() -> Vec<Value> {
     let about =
         |limit: Limit| format!("As the setting `{}`, for `stdio` and commands with `--config`", limit.setting());

@@ -1,8 +1,9 @@
-//! `history`: what happened to the connection of a server.
+//! `history`: lists the events of a server's connection.
 
+use clap::Args;
 use serde_json::Value;
 
-use crate::arguments::servers::HistoryArguments;
+use crate::cli::shared::OneServer;
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
@@ -10,6 +11,20 @@ use crate::server_view::{moment, text, wrapping_table};
 use crate::table::printable;
 use crate::target::Target;
 use crate::{local_registry, session};
+
+/// Show the connection history of a server, newest first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator history memory
+  mcp-aggregator history memory --limit 3 --json")]
+pub(crate) struct HistoryArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+    /// The maximum number of events
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+}
 
 pub(crate) fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
     let HistoryArguments { one, limit } = arguments;
@@ -26,7 +41,7 @@ pub(crate) fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
     }
     let rows: Vec<_> = events.as_array().into_iter().flatten().map(row).collect();
     if rows.is_empty() {
-        print_message(format_args!("nothing has happened to `{}` yet", one.server));
+        print_message(format_args!("`{}` has no connection history yet", one.server));
         return Ok(());
     }
     output::print_lines(&wrapping_table(["TIME", "EVENT", "STATUS", "DETAILS"], rows))

@@ -1,28 +1,60 @@
-//! `import`: the servers of other programs, or of an export.
+//! `import`: imports the servers of other programs, or an export.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use clap::Args;
 use serde_json::{Value, json};
-use service::servers::Registration;
+use service::Registration;
 
 use super::list;
-use crate::arguments::import_export::ImportArguments;
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::{ImportDecision, Planned, plan};
 use crate::import::{Found, found_in, is_export, pasted, read_jsonc};
 use crate::output::{self, print_message};
-use crate::server_view::{place, table};
+use crate::server_view::{connection_summary, table};
 use crate::table::printable;
-use crate::target::Target;
+use crate::target::{Target, TargetArguments};
 use crate::{local_registry, progress, session};
 
-/// Stdin, as people write it.
+/// Import servers from the configs of MCP clients, or from an export.
+///
+/// This command finds the config files of MCP clients on this machine, prints their servers, and adds those that are
+/// not registered yet. It overwrites nothing and changes no file. It adapts names that are not valid, and reports them.
+/// It skips entries that refer to mcp-aggregator. From an export (see `export`), it imports new servers, settings and
+/// bindings.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator import --dry-run                     shows what it finds on this machine
+  mcp-aggregator import --from claude-desktop
+  mcp-aggregator import .vscode/mcp.json
+  mcp-aggregator export --secrets > all.json; mcp-aggregator import all.json --url http://other:8808"
+)]
+pub(crate) struct ImportArguments {
+    /// The config of an MCP client, or an export; `-` reads stdin
+    #[arg(value_name = "FILE", conflicts_with = "from")]
+    pub(crate) file: Option<PathBuf>,
+    /// claude-desktop, claude-code, cursor, vscode, windsurf, or a file; may be repeated [default: all of them]
+    #[arg(long, value_name = "CLIENT | FILE")]
+    pub(crate) from: Vec<String>,
+    /// Show what would be imported without importing anything
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print the result as JSON, without commands, URLs and credentials
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// The name of stdin.
 const STDIN: &str = "-";
 
-/// What is to be imported.
+/// What to import.
 enum Source {
     Export(Value),
     Servers(Vec<Found>),
@@ -46,7 +78,7 @@ pub(crate) fn run(arguments: &ImportArguments) -> Result<(), Failure> {
     })
 }
 
-/// Reads what the user named, or everything that can be found.
+/// Reads what the user named, or every config that can be found.
 fn read_all(arguments: &ImportArguments) -> Result<Source, Failure> {
     let named: Vec<String> = match &arguments.file {
         Some(file) => vec![file.display().to_string()],
@@ -58,7 +90,7 @@ fn read_all(arguments: &ImportArguments) -> Result<Source, Failure> {
     }
     let mut found = Vec::new();
     for name in &named {
-        if let Some(client) = Client::of_word(name).filter(|_| arguments.file.is_none()) {
+        if let Some(client) = Client::of_name(name).filter(|_| arguments.file.is_none()) {
             found.extend(of_clients(&machine, &[client])?);
             continue;
         }
@@ -69,7 +101,7 @@ fn read_all(arguments: &ImportArguments) -> Result<Source, Failure> {
         } else if named.len() == 1 {
             return Ok(Source::Export(file));
         } else {
-            return Err(Failure::usage(format!("{name} is an export; import it alone")));
+            return Err(Failure::usage(format!("{name} is an export; import it separately")));
         }
     }
     Ok(Source::Servers(found))
@@ -81,29 +113,29 @@ fn servers_of(file: &Value, name: &str) -> Result<Vec<Found>, Failure> {
         return Ok(found);
     }
     Err(Failure::new(format!("there are no servers in {name}"))
-        .with_hint("it should have an object `mcpServers` or `servers`, or come from `mcp-aggregator export`"))
+        .with_hint("expected an object `mcpServers` or `servers`, or a file from `mcp-aggregator export`"))
 }
 
-/// The servers in all files of these programs. One that cannot be read does not keep the others from being read.
+/// The servers in all files of these programs. A file that cannot be read does not prevent reading the others.
 fn of_clients(machine: &Machine, clients: &[Client]) -> Result<Vec<Found>, Failure> {
     let places: Vec<PathBuf> = clients.iter().flat_map(|&client| machine.files(client)).collect();
     let (mut found, mut seen) = (Vec::new(), Vec::new());
-    for place in places.iter().filter(|place| place.is_file()) {
-        // In the user's own folder, the files of a project are the user's.
-        let whole = fs::canonicalize(place).unwrap_or_else(|_| place.clone());
+    for file in places.iter().filter(|file| file.is_file()) {
+        // In the home folder, the files of a project are those of the user.
+        let whole = fs::canonicalize(file).unwrap_or_else(|_| file.clone());
         if seen.contains(&whole) {
             continue;
         }
         seen.push(whole);
-        match read(place) {
-            Ok(file) => found.extend(found_in(&file, &place.display().to_string())),
+        match read(file) {
+            Ok(content) => found.extend(found_in(&content, &file.display().to_string())),
             Err(failure) => print_message(format_args!("warning: {}", failure.message)),
         }
     }
     if seen.is_empty() {
-        let looked: String = places.iter().map(|place| format!("\n  {}", place.display())).collect();
-        return Err(Failure::new(format!("no config of another program is here; looked for{looked}"))
-            .with_hint("name a file: mcp-aggregator import FILE"));
+        let looked: String = places.iter().map(|file| format!("\n  {}", file.display())).collect();
+        return Err(Failure::new(format!("found no config of an MCP client; looked for{looked}"))
+            .with_hint("import a file: `mcp-aggregator import FILE`"));
     }
     Ok(found)
 }
@@ -113,15 +145,15 @@ fn read(path: &Path) -> Result<Value, Failure> {
     let shown = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
     let text = if is_stdin { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
     let text = text.map_err(|error| Failure::new(format!("could not read {shown}: {error}")))?;
-    // What is pasted may be a single entry, as READMEs print it.
+    // A pasted text may be a single entry, as READMEs show it.
     let pasted = if is_stdin { pasted::understood(&text).ok() } else { None };
     match pasted {
         Some(whole) => Ok(whole),
-        None => read_jsonc(&text).map_err(|error| Failure::new(format!("{shown} is no JSON: {error}"))),
+        None => read_jsonc(&text).map_err(|error| Failure::new(format!("{shown} is not valid JSON: {error}"))),
     }
 }
 
-/// Adds all that can be added. Who only looks may do so where there is nothing yet.
+/// Adds all servers that can be added. A dry run also works without a registry.
 async fn add_all(arguments: &ImportArguments, target: Option<&Target>, found: Vec<Found>) -> Result<(), Failure> {
     let known = known_at(target).await?;
     let known: Vec<String> = known.iter().filter_map(|server| server["name"].as_str().map(str::to_owned)).collect();
@@ -134,7 +166,7 @@ async fn add_all(arguments: &ImportArguments, target: Option<&Target>, found: Ve
         let many = format!("adding {} servers", planned.iter().filter(|one| one.fate == ImportDecision::Add).count());
         let adding = Box::pin(add_each(target, &mut planned));
         match target {
-            // Each is soon written, but there may be a thousand.
+            // Each takes little time, but there may be a thousand.
             Target::Registry(_) => progress::with_spinner(&many, adding).await,
             Target::Service(_) => adding.await,
         }
@@ -164,10 +196,10 @@ async fn known_at(target: Option<&Target>) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// What is wrong with a server that was added and could not be connected. `list` tells more.
+/// Warns about a server that was added but could not be connected. `list` has the details.
 fn not_connected(added: &Value) -> Option<String> {
     let why = added["error_message"].as_str()?.lines().next()?;
-    Some(format!("it is there, but could not be connected: {why}"))
+    Some(format!("it was added, but could not be connected: {why}"))
 }
 
 async fn add(target: &Target, planned: &Planned) -> Result<Value, Failure> {
@@ -206,11 +238,11 @@ fn show(arguments: &ImportArguments, planned: &[Planned]) -> Result<(), Failure>
 fn lines(planned: &[Planned], is_dry: bool) -> Vec<String> {
     let row = |one: &Planned| {
         let word = in_words(one, is_dry).0.to_owned();
-        [printable(&one.name), word, printable(&one.found.from), place(&one.masked_config())]
+        [printable(&one.name), word, printable(&one.found.from), connection_summary(&one.masked_config())]
     };
     let rows = planned.iter().map(row).collect();
     let mut lines = Vec::new();
-    for (index, line) in table(["SERVER", "RESULT", "FROM", "PROGRAM OR ADDRESS"], rows).into_iter().enumerate() {
+    for (index, line) in table(["SERVER", "RESULT", "FROM", "PROGRAM OR URL"], rows).into_iter().enumerate() {
         lines.push(line);
         let Some(one) = index.checked_sub(1).and_then(|index| planned.get(index)) else { continue };
         if one.is_renamed() {
@@ -222,14 +254,14 @@ fn lines(planned: &[Planned], is_dry: bool) -> Vec<String> {
     lines
 }
 
-/// What became of a server: a word, and where that needs one, a reason.
+/// The result for a server: a word, and a reason if needed.
 fn in_words(one: &Planned, is_dry: bool) -> (&'static str, Option<String>) {
     match &one.fate {
         ImportDecision::Add if is_dry => ("new", None),
         ImportDecision::Add => ("added", None),
         ImportDecision::Exists => ("exists", None),
-        ImportDecision::Twice { first } => ("left out", Some(format!("it is the same as in {first}"))),
-        ImportDecision::Ours => ("left out", Some("it is this aggregator".to_owned())),
+        ImportDecision::Twice { first } => ("left out", Some(format!("it is identical to the one in {first}"))),
+        ImportDecision::Ours => ("left out", Some("it refers to mcp-aggregator".to_owned())),
         ImportDecision::Unusable { why } => ("failed", Some(why.clone())),
     }
 }
@@ -248,8 +280,8 @@ async fn take_in(arguments: &ImportArguments, target: &Target, export: &Value) -
     };
     for (key, words) in [
         ("added", "added"),
-        ("kept", "there already, and left as they are"),
-        ("without_secrets", "switched off, for their secrets are masked in the export"),
+        ("kept", "already there, unchanged"),
+        ("without_secrets", "disabled, because their secrets are masked in the export"),
     ] {
         if !names(key).is_empty() {
             print_message(format_args!("{words}: {}", names(key)));
@@ -263,7 +295,7 @@ async fn take_in(arguments: &ImportArguments, target: &Target, export: &Value) -
     Ok(())
 }
 
-/// What taking in an export would do to servers.
+/// What importing an export would do to servers.
 async fn foresee(target: Option<&Target>, export: &Value) -> Result<(), Failure> {
     let known = known_at(target).await?;
     let servers = export["servers"].as_array().map(Vec::as_slice).unwrap_or_default();

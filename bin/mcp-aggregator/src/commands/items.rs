@@ -1,20 +1,35 @@
-//! What `prompts` and `resources` have in common: the servers of a config, listed and asked.
+//! The shared code of `prompts` and `resources`: lists items of the servers of a config, and sends requests to them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aggregator::NamePolicy;
 use aggregator::load::Loaded;
 use catalog::{Kind, NameStyle};
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::arguments::items::ItemsSource;
+use crate::cli::shared::{CONFIG_INSTEAD_OF_SERVICE, DEBUG, SeparatorArgument};
 use crate::failure::Failure;
 use crate::in_process_client::InProcessClient;
 use crate::session::{self, Session};
 use crate::table::printable;
+use crate::target::TargetArguments;
 use crate::{config, output, progress, result_text, suggestion};
 
-/// Runs `work` with the servers of a config, and stops them again.
+/// Where prompts and resources come from, and the output format.
+#[derive(Debug, Args)]
+pub(crate) struct ItemsSource {
+    #[arg(long, value_name = "FILE", help = CONFIG_INSTEAD_OF_SERVICE, conflicts_with_all = ["url", "token_file", "data_dir", "database"])]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) separator: SeparatorArgument,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+    #[arg(long, help = DEBUG)]
+    pub(crate) debug: bool,
+}
+
+/// Runs `work` with the servers of a config, and stops them afterwards.
 pub(super) fn with_config<T>(
     source: &ItemsSource,
     path: &Path,
@@ -28,7 +43,7 @@ pub(super) fn with_config<T>(
     session::with(loaded, options, async |session| {
         session.all_decided().await?;
         for server in session.fleet().view().snapshot.servers() {
-            if let aggregator::ServerState::Failed(how) = &server.state {
+            if let Some(how) = server.state.failure() {
                 output::print_message(format_args!("warning: server `{}` failed: {how}", server.name));
             }
         }
@@ -36,7 +51,7 @@ pub(super) fn with_config<T>(
     })
 }
 
-/// Leaves only the server that was named, if one was.
+/// Keeps only the named server, if there is one.
 pub(super) fn keep_only(loaded: &mut Loaded, server: Option<&str>) -> Result<(), Failure> {
     let Some(server) = server else { return Ok(()) };
     let servers = &mut loaded.config.servers;
@@ -52,7 +67,7 @@ pub(super) fn keep_only(loaded: &mut Loaded, server: Option<&str>) -> Result<(),
     Ok(())
 }
 
-/// The result of a server, for showing what is in it.
+/// The result of a server, parsed for display.
 pub(super) fn readable(result: &[u8]) -> Result<Value, Failure> {
     serde_json::from_slice(result)
         .map_err(|error| Failure::new(format!("the result cannot be read: {error}")).with_hint("--json prints it"))
@@ -64,7 +79,7 @@ pub(super) fn list_in<'r>(result: &'r Value, member: &str) -> Result<&'r [Value]
     result[member].as_array().map(Vec::as_slice).ok_or_else(missing)
 }
 
-/// What the servers list, in the shape of REST.
+/// The lists of the servers, in the format of REST.
 pub(super) fn listed(session: &Session, kind: Kind) -> Vec<Value> {
     let view = session.fleet().view();
     let snapshot = &view.snapshot;
@@ -97,10 +112,10 @@ pub(super) fn listed(session: &Session, kind: Kind) -> Vec<Value> {
     described.collect()
 }
 
-/// Asks the servers of a config; the result, byte for byte.
+/// Sends a request to the servers of a config; returns the unchanged result.
 pub(super) async fn ask(session: &mut Session, method: &str, params: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let mut conversation = InProcessClient::new(&session.aggregator)?;
-    let asking = progress::with_spinner("asking the server", conversation.ask(method, Some(&params), |_| {}));
+    let asking = progress::with_spinner("waiting for the server", conversation.ask(method, Some(&params), |_| {}));
     let answered = match session.unless_interrupted(asking).await {
         Ok(answer) => answer?,
         Err(interrupted) => {
@@ -110,12 +125,12 @@ pub(super) async fn ask(session: &mut Session, method: &str, params: Vec<u8>) ->
     };
     answered.bytes().map(<[u8]>::to_vec).map_err(|error| {
         let told: Value = serde_json::from_slice(error).unwrap_or_default();
-        let failure = Failure::new(format!("the server answered with an error: {}", result_text::refusal(error)));
+        let failure = Failure::new(format!("the server returned an error: {}", result_text::refusal(error)));
         Failure { data: Some(Box::new(json!({ "error": told }))), ..failure.of_kind("EXECUTION_FAILED") }
     })
 }
 
-/// A failure with what may have been meant instead of `typed`.
+/// A failure with suggestions for `typed`.
 pub(super) fn with_similar(failure: Failure, typed: &str, known: &[Value], key: &str, all: &str) -> Failure {
     let names = known.iter().filter_map(|item| item[key].as_str());
     failure.with_hint(suggestion::among(typed, names).unwrap_or_else(|| format!("`{all}` lists all")))

@@ -1,17 +1,31 @@
-//! `list`: all servers, and how they are.
+//! `list`: lists all servers and their status.
 
+use clap::Args;
 use serde_json::Value;
 
-use crate::arguments::servers::ListArguments;
+use crate::cli::shared::REST_JSON;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
-use crate::server_view::{self, place, table, text};
+use crate::server_view::{self, connection_summary, table, text};
 use crate::table::{printable, wrapped};
-use crate::target::Target;
+use crate::target::{Target, TargetArguments};
 use crate::{local_registry, session};
 
-/// How many servers are asked for at once: as many as REST gives.
+/// List all servers and their status.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator list
+  mcp-aggregator list --json | jq -r '.[] | select(.status == \"error\") | .name'")]
+pub(crate) struct ListArguments {
+    #[arg(long, help = REST_JSON)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// The page size: the maximum of REST.
 const PAGE: usize = 1000;
 
 pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
@@ -26,20 +40,20 @@ pub(crate) fn run(arguments: &ListArguments) -> Result<(), Failure> {
         return output::print_json(&Value::Array(servers));
     }
     if servers.is_empty() {
-        print_message("there is no server yet");
+        print_message("there are no servers yet");
         print_message(
-            "hint: `mcp-aggregator add NAME -- COMMAND` adds one, `mcp-aggregator import` those of other programs",
+            "hint: `mcp-aggregator add NAME -- COMMAND` adds one, `mcp-aggregator import` imports those of MCP clients",
         );
     } else {
         output::print_lines(&lines(&servers))?;
     }
     if !runs {
-        print_message("no service runs here; `mcp-aggregator serve` starts one");
+        print_message("no service is running; `mcp-aggregator serve` starts one");
     }
     Ok(())
 }
 
-/// All servers, however many there are.
+/// All servers, on all pages.
 pub(crate) async fn servers(target: &Target) -> Result<Vec<Value>, Failure> {
     match target {
         Target::Service(service) => servers_of(service).await,
@@ -47,12 +61,12 @@ pub(crate) async fn servers(target: &Target) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// All servers of a service, however many there are.
+/// All servers of a service, on all pages.
 pub(crate) async fn servers_of(service: &Client) -> Result<Vec<Value>, Failure> {
     all(service, "").await
 }
 
-/// The same, with what their processes and containers use.
+/// The same, with the resource usage of their processes and containers.
 pub(crate) async fn servers_with_usage(service: &Client) -> Result<Vec<Value>, Failure> {
     all(service, "&include_usage=true").await
 }
@@ -69,7 +83,7 @@ async fn all(service: &Client, how: &str) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// A line for each server; under one in a container, which; under one that is not well, why.
+/// A row for each server; below it its container, and its error.
 fn lines(servers: &[Value]) -> Vec<String> {
     let row = |server: &Value| {
         let config = &server["connection_config"];
@@ -80,12 +94,12 @@ fn lines(servers: &[Value]) -> Vec<String> {
             server_view::cpu(&server["usage"]).unwrap_or_else(|| "-".to_owned()),
             server_view::memory(&server["usage"]).unwrap_or_else(|| "-".to_owned()),
             text(server, "transport_type"),
-            place(config),
+            connection_summary(config),
         ]
     };
     let rows = servers.iter().map(row).collect();
     let mut lines = Vec::new();
-    let header = ["SERVER", "STATUS", "TOOLS", "CPU", "MEMORY", "TRANSPORT", "PROGRAM OR ADDRESS"];
+    let header = ["SERVER", "STATUS", "TOOLS", "CPU", "MEMORY", "TRANSPORT", "PROGRAM OR URL"];
     for (index, line) in table(header, rows).into_iter().enumerate() {
         lines.push(line);
         let server = index.checked_sub(1).and_then(|index| servers.get(index));
@@ -99,7 +113,7 @@ fn lines(servers: &[Value]) -> Vec<String> {
     lines
 }
 
-/// What is wrong with a server: the first line of it; `show` tells the rest.
+/// The first line of a server's error; `show` has the rest.
 fn why(server: &Value) -> Option<String> {
     let message = server["error_message"].as_str().unwrap_or_default();
     let first = message.lines().map(str::trim).find(|line| !line.is_empty()).map(printable);
@@ -112,5 +126,5 @@ fn why(server: &Value) -> Option<String> {
     }
     let name = server_view::text(server, "name");
     let cause = first.map(|first| format!(": {first}")).unwrap_or_default();
-    Some(format!("too many failures switched it off (`mcp-aggregator enable {name}` tries again){cause}"))
+    Some(format!("disabled after too many failures (`mcp-aggregator enable {name}` tries again){cause}"))
 }

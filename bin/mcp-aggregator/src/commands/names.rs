@@ -1,27 +1,34 @@
-//! `names`: what can stand where a command line ends, for shells that complete it; `place`: what that is. Hidden: nobody
-//! types it.
+//! `names`, hidden: prints completions for the end of a command line; `position`: what is expected there.
 
 mod position;
 
 use std::time::Duration;
 
 use clap::{Args, FromArgMatches};
+use position::Position;
 use serde_json::Value;
 
-use crate::arguments::completions::NamesArguments;
-use crate::arguments::whole_command;
+use crate::cli::whole_command;
 use crate::commands::{client, list};
 use crate::failure::Failure;
 use crate::import::clients::Client;
 use crate::target::{Target, TargetArguments};
 use crate::{local_registry, output, session};
-use position::Place;
 
-/// How long whoever knows may take to answer.
+/// Print completions for an unfinished command line.
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(crate) struct NamesArguments {
+    /// The words after `mcp-aggregator`; the last one is unfinished
+    #[arg(value_name = "WORDS", last = true)]
+    pub(crate) words: Vec<String>,
+}
+
+/// The timeout of the service or the registry.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Prints them, one a line. Where nothing can be found out, there are none: nobody wants to read why while typing. Where
-/// something else stands than names, it fails, and the shell goes by what it knows itself.
+/// Prints candidates, one per line. If they cannot be determined, it prints none, because an error would disturb
+/// typing. If something else than a name is expected, it fails, and the shell uses its own completion.
 pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
     let mut whole = whole_command();
     whole.build();
@@ -30,27 +37,27 @@ pub(crate) fn run(arguments: &NamesArguments) -> Result<(), Failure> {
     {
         return output::print_lines(&verbs(&whole));
     }
-    let place = Place::of(&whole, &arguments.words).ok_or_else(|| Failure::new("no name stands there"))?;
-    let verb = place.verbs.last().map(String::as_str).unwrap_or_default();
-    let mut names = match (verb, place.argument.as_str()) {
+    let position = Position::of(&whole, &arguments.words).ok_or_else(|| Failure::new("no name is expected there"))?;
+    let verb = position.verbs.last().map(String::as_str).unwrap_or_default();
+    let mut names = match (verb, position.argument.as_str()) {
         ("connect", "server") => {
-            let clients = client::CLIENTS.iter().map(|client| client.word().to_owned());
-            candidates_from(&place, Wanted::Servers)?.into_iter().chain(clients).collect()
+            let clients = client::CLIENTS.iter().map(|client| client.as_str().to_owned());
+            candidates_from(&position, Wanted::Servers)?.into_iter().chain(clients).collect()
         }
         ("tools", "name") => {
-            let servers = candidates_from(&place, Wanted::Servers)?;
-            candidates_from(&place, Wanted::Tools { are_on: true })?.into_iter().chain(servers).collect()
+            let servers = candidates_from(&position, Wanted::Servers)?;
+            candidates_from(&position, Wanted::Tools { are_on: true })?.into_iter().chain(servers).collect()
         }
-        (_, "server") => candidates_from(&place, Wanted::Servers)?,
-        ("call", "tool") | ("off", "names") => candidates_from(&place, Wanted::Tools { are_on: true })?,
-        ("on", "names") => candidates_from(&place, Wanted::Tools { are_on: false })?,
-        ("get", "name") => candidates_from(&place, Wanted::Prompts)?,
+        (_, "server") => candidates_from(&position, Wanted::Servers)?,
+        ("call", "tool") | ("off", "names") => candidates_from(&position, Wanted::Tools { are_on: true })?,
+        ("on", "names") => candidates_from(&position, Wanted::Tools { are_on: false })?,
+        ("get", "name") => candidates_from(&position, Wanted::Prompts)?,
         ("settings", "key") => setting_names(),
-        (_, "skill") => candidates_from(&place, Wanted::Skills)?,
-        ("import", "from") => Client::ALL.iter().map(|client| client.word().to_owned()).collect(),
+        (_, "skill") => candidates_from(&position, Wanted::Skills)?,
+        ("import", "from") => Client::ALL.iter().map(|client| client.as_str().to_owned()).collect(),
         ("man", "command") => verbs(&whole),
-        _ if !place.values.is_empty() => place.values,
-        _ => return Err(Failure::new("no name stands there")),
+        _ if !position.values.is_empty() => position.values,
+        _ => return Err(Failure::new("no name is expected there")),
     };
     names.retain(|name| is_safe(name));
     output::print_lines(&names)
@@ -61,11 +68,11 @@ fn verbs(whole: &clap::Command) -> Vec<String> {
     seen.map(|verb| verb.get_name().to_owned()).collect()
 }
 
-/// What only the service or the registry knows.
+/// Names that only the service or the registry knows.
 #[derive(Debug, Clone, Copy)]
 enum Wanted {
     Servers,
-    /// Those that are switched on, or off.
+    /// Enabled ones, or disabled ones.
     Tools {
         are_on: bool,
     },
@@ -73,10 +80,10 @@ enum Wanted {
     Prompts,
 }
 
-fn candidates_from(place: &Place, wanted: Wanted) -> Result<Vec<String>, Failure> {
+fn candidates_from(position: &Position, wanted: Wanted) -> Result<Vec<String>, Failure> {
     let command = TargetArguments::augment_args(clap::Command::new("names").no_binary_name(true));
     let unfit = |error: clap::Error| Failure::usage(error.to_string());
-    let matches = command.try_get_matches_from(&place.target).map_err(unfit)?;
+    let matches = command.try_get_matches_from(&position.target).map_err(unfit)?;
     let target = TargetArguments::from_arg_matches(&matches).map_err(unfit)?;
     let found = async {
         match wanted {
@@ -86,12 +93,12 @@ fn candidates_from(place: &Place, wanted: Wanted) -> Result<Vec<String>, Failure
             Wanted::Prompts => prompts(&target).await,
         }
     };
-    // A shell stands still meanwhile.
+    // The shell waits for this command.
     let found = session::block_on(async { Ok(tokio::time::timeout(COMPLETION_TIMEOUT, found).await) })?;
     Ok(found.unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_default())
 }
 
-/// A shell expands the words that it is offered: what a stranger called a tool must not become a command.
+/// A shell expands candidates: a name from a server must not become a command.
 fn is_safe(name: &str) -> bool {
     !name.starts_with('-') && name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter))
 }

@@ -1,19 +1,68 @@
-//! `prompts`: those of all servers, and one of them filled in.
+//! `prompts`: lists prompts, or gets one.
 
 use std::io::{self, IsTerminal};
 
 use catalog::Kind;
+use clap::{Args, Subcommand};
 use protocol::{escape, reply};
 use serde_json::{Map, Value, json};
 
-use super::items::{self, first_line};
-use crate::arguments::items::{PromptsArguments, PromptsGetArguments, PromptsVerb};
+use super::items::{self, ItemsSource, first_line};
+use crate::cli::shared::REST_JSON;
 use crate::client::encoded;
 use crate::commands::{call, tools};
 use crate::failure::Failure;
 use crate::output::{self, print_message};
 use crate::server_view::{table, text};
 use crate::{session, stderr_log};
+
+/// List the prompts of all servers or of one, or get one.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  mcp-aggregator prompts
+  mcp-aggregator prompts github
+  mcp-aggregator prompts get github.review pull_request=12
+  mcp-aggregator prompts --config mcp.json --json | jq -r '.[].name'"
+)]
+pub(crate) struct PromptsArguments {
+    #[command(subcommand)]
+    pub(crate) verb: Option<PromptsVerb>,
+    /// Only the prompts of this server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    #[arg(long, help = REST_JSON)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) source: ItemsSource,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PromptsVerb {
+    /// Get a prompt with arguments, and print its messages
+    #[command(after_help = "\
+Examples:
+  mcp-aggregator prompts get github.review pull_request=12
+  mcp-aggregator prompts get github.review '{\"pull_request\": \"12\"}' --json")]
+    Get(PromptsGetArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PromptsGetArguments {
+    /// The prompt: `server.prompt`, or its own name if only one server has it
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The arguments of the prompt, which are text; or one JSON object
+    #[arg(value_name = "KEY=VALUE | JSON")]
+    pub(crate) arguments: Vec<String>,
+    /// Print the result as the server sent it
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) source: ItemsSource,
+}
 
 pub(crate) fn run(arguments: &PromptsArguments) -> Result<(), Failure> {
     match &arguments.verb {
@@ -49,7 +98,7 @@ fn list(arguments: &PromptsArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `topic [depth]`: what need not be given is in brackets.
+/// `topic [depth]`: optional arguments are in brackets.
 fn arguments_of(prompt: &Value) -> String {
     let name = |argument: &Value| {
         let name = text(argument, "name");
@@ -83,7 +132,7 @@ fn get(arguments: &PromptsGetArguments) -> Result<(), Failure> {
             let body = json!({"name": name, "arguments": given});
             match service.ask_bytes("/prompts/get", &body).await.map_err(Failure::from) {
                 Err(refused) if refused.kind.as_deref() == Some("PROMPT_NOT_FOUND") => {
-                    // What cannot be asked is left out: that the prompt is missing is known already.
+                    // Failures are ignored: that the prompt is missing is already known.
                     let known = service.get("/prompts").await.ok().unwrap_or_default();
                     let known = known.as_array().map(Vec::as_slice).unwrap_or_default();
                     Err(items::with_similar(refused, name, known, "name", "mcp-aggregator prompts"))
@@ -95,7 +144,7 @@ fn get(arguments: &PromptsGetArguments) -> Result<(), Failure> {
     if *as_json { output::print(&[&result[..], b"\n"].concat()) } else { output::print(messages(&result)?.as_bytes()) }
 }
 
-/// The full name of a prompt that was named in full, or by its own name if only one server has it.
+/// The full name of a prompt, given its full name, or its own name if only one server has it.
 fn full_name(name: &str, known: &[Value]) -> Option<String> {
     let is_it = |prompt: &&Value| prompt["name"] == name;
     let mut own = known.iter().filter(|prompt| prompt["original_name"] == name);
@@ -103,22 +152,24 @@ fn full_name(name: &str, known: &[Value]) -> Option<String> {
     known.iter().find(is_it).or(only).and_then(|prompt| prompt["name"].as_str().map(str::to_owned))
 }
 
-/// The arguments of a prompt are texts, whatever they look like.
+/// The arguments of a prompt are strings, whatever they look like.
 fn read(typed: &[String]) -> Result<Map<String, Value>, Failure> {
     if let [only] = typed
         && only.trim_start().starts_with('{')
     {
         return serde_json::from_str(only)
-            .map_err(|error| Failure::usage(format!("the argument is no JSON object: {error}")));
+            .map_err(|error| Failure::usage(format!("the argument is not a JSON object: {error}")));
     }
     let pair = |word: &String| match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), json!(value))),
-        _ => Err(Failure::usage(format!("`{word}` is no argument")).with_hint("write KEY=VALUE, or one JSON object")),
+        _ => {
+            Err(Failure::usage(format!("`{word}` is not an argument")).with_hint("write KEY=VALUE, or one JSON object"))
+        }
     };
     typed.iter().map(pair).collect()
 }
 
-/// The messages of a prompt for people: who says it, and what. What is no text is shown as JSON.
+/// The messages of a prompt for people: the role and the content. Content other than text is printed as JSON.
 fn messages(result: &[u8]) -> Result<String, Failure> {
     let result = items::readable(result)?;
     let is_terminal = io::stdout().is_terminal();
@@ -140,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_texts_and_messages_say_who_speaks() {
+    fn arguments_are_strings_and_messages_have_their_role() {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
         assert_eq!(Value::Object(read(&words(&["n=5", "t=a=b"])).unwrap()), json!({"n": "5", "t": "a=b"}));
         assert_eq!(Value::Object(read(&words(&[r#"{"n": "5"}"#])).unwrap()), json!({"n": "5"}));

@@ -1,13 +1,32 @@
-//! `remove`: a server goes, with all that is known of it.
+//! `remove`: removes a server with its tools and its history.
 
+use clap::Args;
 use serde_json::json;
 
-use crate::arguments::servers::RemoveArguments;
+use crate::cli::shared::{FORCE, SERVER};
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
-use crate::target::Target;
+use crate::target::{Target, TargetArguments};
 use crate::{local_registry, session};
+
+/// Remove a server, its tools and its history.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator remove memory
+  mcp-aggregator remove memory --force                cancels its calls")]
+pub(crate) struct RemoveArguments {
+    #[arg(value_name = "SERVER", help = SERVER)]
+    pub(crate) server: String,
+    #[arg(long, help = FORCE)]
+    pub(crate) force: bool,
+    /// Print JSON: {"removed"}
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
 
 pub(crate) fn run(arguments: &RemoveArguments) -> Result<(), Failure> {
     session::block_on(async {

@@ -1,21 +1,70 @@
-//! `resources`: those of all servers, and one of them read.
+//! `resources`: lists resources, or reads one.
 
 use std::io::{self, IsTerminal};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use catalog::Kind;
+use clap::{Args, Subcommand};
 use protocol::{escape, reply};
 use serde_json::{Value, json};
 
-use super::items::{self, first_line};
-use crate::arguments::items::{ResourcesArguments, ResourcesReadArguments, ResourcesVerb};
+use super::items::{self, ItemsSource, first_line};
 use crate::client::encoded;
 use crate::commands::tools;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
 use crate::server_view::{table, text};
 use crate::{session, stderr_log};
+
+/// List the resources of all servers or of one, or read one.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  mcp-aggregator resources
+  mcp-aggregator resources files
+  mcp-aggregator resources read file:///notes.txt
+  mcp-aggregator resources read file:///picture.png > picture.png"
+)]
+pub(crate) struct ResourcesArguments {
+    #[command(subcommand)]
+    pub(crate) verb: Option<ResourcesVerb>,
+    /// Only the resources of this server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    /// Print JSON: [{"uri", "name", .., "server_name", "template"}]; the `uri` of a template is a pattern
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) source: ItemsSource,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ResourcesVerb {
+    /// Read a resource and print its content, text or bytes
+    #[command(after_help = "\
+Examples:
+  mcp-aggregator resources read file:///notes.txt
+  mcp-aggregator resources read file:///notes.txt --server files --json")]
+    Read(ResourcesReadArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResourcesReadArguments {
+    /// The URI of the resource
+    #[arg(value_name = "URI")]
+    pub(crate) uri: String,
+    /// The server that has it, by name or id [default: the one that lists it]
+    #[arg(long, value_name = "SERVER", conflicts_with = "config")]
+    pub(crate) server: Option<String>,
+    /// Print the result as the server sent it
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) source: ItemsSource,
+}
 
 pub(crate) fn run(arguments: &ResourcesArguments) -> Result<(), Failure> {
     match &arguments.verb {
@@ -82,7 +131,7 @@ fn read(arguments: &ResourcesReadArguments) -> Result<(), Failure> {
             let body = json!({"uri": uri, "server_id": server});
             match service.ask_bytes("/resources/read", &body).await.map_err(Failure::from) {
                 Err(refused) if refused.kind.as_deref() == Some("RESOURCE_NOT_FOUND") => {
-                    // What cannot be asked is left out: that the resource is missing is known already.
+                    // Failures are ignored: that the resource is missing is already known.
                     let known = service.get("/resources").await.ok().unwrap_or_default();
                     let known = known.as_array().map(Vec::as_slice).unwrap_or_default();
                     Err(items::with_similar(refused, uri, known, "uri", "mcp-aggregator resources"))
@@ -97,7 +146,7 @@ fn read(arguments: &ResourcesReadArguments) -> Result<(), Failure> {
     output::print(&contents(&result, io::stdout().is_terminal())?)
 }
 
-/// What a resource contains: text as it is, anything else as the bytes it is.
+/// The content of a resource: text, or decoded bytes.
 fn contents(result: &[u8], is_terminal: bool) -> Result<Vec<u8>, Failure> {
     let result = items::readable(result)?;
     let mut all = Vec::new();

@@ -1,36 +1,111 @@
-//! `run`: the tools that a document names, and their results under its blocks; `watching`: again, when it is saved.
+//! `run`: runs the tool calls in a document, and writes the results below its blocks; `watch`: runs it again when it is
+//! saved.
 
 mod watch;
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aggregator::NamePolicy;
+use clap::Args;
 use notebook::{
     Applied, ApplyOptions, Binding, Bindings, Document, Placement, Plan, Report, RunOptions, Selection, Server, Step,
     Toolbox,
 };
 use serde_json::{Value, json};
+use watch::{Known, Watched};
 
-use crate::arguments::documents::RunArguments;
+use crate::assistant::ModelArguments;
+use crate::cli::shared::ServersArguments;
 use crate::commands::list;
 use crate::documents::{self, AssistantBlocks, ConfigTools, RunPrinter, ServiceTools, file_failed};
 use crate::failure::Failure;
 use crate::output::{self, print_message};
-use crate::session::{self, Signals};
+use crate::session;
 use crate::{config, stderr_log};
-use watch::{Known, Watched};
 
-/// What became of a run.
+/// Run the tool calls in a Markdown document, and write each result under its block.
+///
+/// A fenced block with the name of a server as its language is a call: first `tool: NAME`, then parameters in YAML.
+/// The running service makes the calls; with --config, this command starts the servers of the config instead. A second
+/// run replaces the results of the first, and nothing else in the document. If somebody edited a result, its block
+/// does not run, unless you pass --force. On Ctrl-C, the results so far are written.
+/// The exit status is 1 if a block failed or was refused.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+A document that can be run:
+  ```time
+  tool: get_current_time
+  timezone: Europe/Rome
+  ```
+
+Examples:
+  mcp-aggregator run notes.md
+  mcp-aggregator run notes.md --dry-run               checks every block, and calls nothing
+  mcp-aggregator run notes.md --block 2 --block 3
+  mcp-aggregator run notes.md --section \"## Weather\" --jobs 4
+  mcp-aggregator run notes.md --watch                 runs changed blocks whenever it is saved
+  mcp-aggregator run notes.md --config mcp.json --output - | less"
+)]
+pub(crate) struct RunArguments {
+    /// The document
+    #[arg(value_name = "DOCUMENT")]
+    pub(crate) document: PathBuf,
+    /// Run only this block, by its number in the document, from 1; may be repeated
+    #[arg(long, value_name = "N")]
+    pub(crate) block: Vec<usize>,
+    /// Run only the blocks under this heading: `Tools`, or `## Tools` for one of that level
+    #[arg(long, value_name = "HEADING")]
+    pub(crate) section: Option<String>,
+    /// Run only the block that contains this line
+    #[arg(long, value_name = "N")]
+    pub(crate) line: Option<usize>,
+    /// Look up tools and check parameters, but call nothing and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Write the document with its results to this file instead, or to stdout with `-`
+    #[arg(long, value_name = "FILE | -", conflicts_with = "dry_run")]
+    pub(crate) output: Option<PathBuf>,
+    /// How many blocks run at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) jobs: u16,
+    /// Run changed blocks whenever the document is saved, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["block", "section", "line", "dry_run", "output", "json"])]
+    pub(crate) watch: bool,
+    /// Replace results even if somebody edited them
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print the result of every block as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Let `assistant` blocks call destructive tools without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) model: ModelArguments,
+    #[command(flatten)]
+    pub(crate) servers: ServersArguments,
+}
+
+impl RunArguments {
+    /// Which blocks to run.
+    pub(crate) fn selection(&self) -> Selection {
+        Selection { blocks: self.block.clone(), section: self.section.clone(), line: self.line }
+    }
+}
+
+/// The result of a run.
 struct RunResult {
     report: Report,
     /// Whether the user stopped it.
     is_interrupted: bool,
 }
 
-/// What a document is run with.
+/// The options of a run.
 struct DocumentContext {
     servers: Vec<Server>,
     registered: Vec<Binding>,
@@ -39,7 +114,7 @@ struct DocumentContext {
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Failure> {
     stderr_log::init(arguments.servers.debug);
     let text = notebook::read(&arguments.document).map_err(file_failed)?;
-    // Before anything is called: what could not be written would be lost.
+    // Before any call: results that cannot be written would be lost.
     if !arguments.dry_run && !is_for_stdout(arguments) {
         notebook::check_writable(&arguments.document, arguments.output.as_deref()).map_err(file_failed)?;
     }
@@ -56,10 +131,10 @@ fn by_service(arguments: &RunArguments, text: &str) -> Result<(), Failure> {
         let servers = documents::servers_of_service(&list::servers_of(&service).await?)?;
         let registered = documents::registered_at(&service, &arguments.document).await?;
         let around = DocumentContext { servers, registered };
-        // What makes no sense is told before anything else.
+        // Invalid options are reported first.
         drop(plan(arguments, &arguments.selection(), &Document::parse(text), &around)?);
-        // Only now: until there is something to be kept, Ctrl-C may simply end us.
-        let mut signals = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
+        // Only now: before there are results to keep, Ctrl-C may simply end the program.
+        let mut signals = session::signals()?;
         let mut toolbox = ServiceTools::new(
             service,
             around.servers.clone(),
@@ -78,7 +153,7 @@ fn by_service(arguments: &RunArguments, text: &str) -> Result<(), Failure> {
     })
 }
 
-/// The servers that the document needs are started for it; all of them, if it may come to need them.
+/// Starts the servers that the document needs; all of them, if that is not known in advance.
 fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), Failure> {
     let mut loaded = config::load(config)?;
     let around = DocumentContext { servers: documents::servers_of_config(&loaded.config), registered: Vec::new() };
@@ -86,7 +161,7 @@ fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), 
     let first = plan(arguments, &arguments.selection(), &document, &around)?;
     let is_needed = |name: &str| arguments.watch || first.steps.iter().any(|step| may_use(step, name));
     loaded.config.servers.retain(|spec| is_needed(spec.name.as_str()));
-    let separator = crate::arguments::usual_separator();
+    let separator = crate::cli::shared::usual_separator();
     let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
     session::with(loaded, options, async |session| {
         let assistant_blocks = Some(assistant_blocks(arguments));
@@ -100,18 +175,18 @@ fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), 
     })
 }
 
-/// Whether a block may come to use a server. What the assistant will use, nobody knows yet.
+/// Whether a block may use any server. The tools that an assistant will use are not known in advance.
 fn may_use(step: &Step, server: &str) -> bool {
     step.server().map_or_else(|| step.title() == "assistant", |named| named == server)
 }
 
-/// Who answers its `assistant` blocks.
+/// What answers `assistant` blocks.
 fn assistant_blocks(arguments: &RunArguments) -> AssistantBlocks {
     let config = arguments.servers.config.as_deref();
     AssistantBlocks::new(&arguments.model, config, arguments.yes, documents::whole_path(&arguments.document))
 }
 
-/// Runs the document, and with `--watch` what changed in it, until somebody ends that.
+/// Runs the document, and with `--watch` its changed blocks, until the user stops it.
 async fn run_and_watch(
     arguments: &RunArguments,
     text: &str,
@@ -128,7 +203,7 @@ async fn run_and_watch(
         return conclude(&ran.report, &written.placements, ran.is_interrupted);
     }
     let mut watched = Watched::new(&arguments.document, text);
-    let mut ends = Signals::new().map_err(|error| Failure::new(format!("could not start: {error}")))?;
+    let mut ends = session::signals()?;
     loop {
         let known = Known::of(&document, &around.servers);
         let written = write(arguments, &ran.report)?;
@@ -136,10 +211,10 @@ async fn run_and_watch(
         if ran.is_interrupted {
             return concluded;
         }
-        // One that failed is run again when it is changed.
+        // A failed block runs again when it is changed.
         concluded.unwrap_or_else(print_message);
         watched.set_text(&written.text);
-        // Somebody may have written while we ran.
+        // The file may have been edited during the run.
         document = Document::parse(&written.text);
         let mut changed = known.changed_in(&document, &around.servers);
         if changed.is_empty() {
@@ -170,7 +245,7 @@ fn plan(
     })
 }
 
-/// Runs the plan, telling how far it is.
+/// Runs the plan, and prints its progress.
 async fn carry_out(
     arguments: &RunArguments,
     plan: &Plan,
@@ -195,7 +270,7 @@ async fn carry_out(
     RunResult { report, is_interrupted: is_interrupted.into_inner() }
 }
 
-/// What was written.
+/// The written result.
 #[derive(Default)]
 struct Written {
     text: String,
@@ -212,7 +287,7 @@ fn is_for_stdout(arguments: &RunArguments) -> bool {
     arguments.output.as_deref() == Some(Path::new("-"))
 }
 
-/// Keeps results that could not be put where they belong: the calls were made, and need not be made again.
+/// Saves results that could not be written to the document, so that the calls need not be repeated.
 fn rescued(failure: Failure, arguments: &RunArguments, report: &Report) -> Failure {
     let folder = notebook::assets_folder(&arguments.document);
     let options = ApplyOptions { force: arguments.force, folder: &folder };
@@ -228,7 +303,7 @@ fn rescued(failure: Failure, arguments: &RunArguments, report: &Report) -> Failu
     }
 }
 
-/// Puts the results where they belong: into the document, a copy of it, or stdout.
+/// Writes the results to the document, a copy of it, or stdout.
 fn write(arguments: &RunArguments, report: &Report) -> Result<Written, Failure> {
     let (document, force) = (arguments.document.as_path(), arguments.force);
     if !is_for_stdout(arguments) {
@@ -236,7 +311,7 @@ fn write(arguments: &RunArguments, report: &Report) -> Result<Written, Failure> 
         return Ok(saved.map_err(|error| rescued(file_failed(error), arguments, report))?.applied.into());
     }
     let text = notebook::read(document).map_err(file_failed)?;
-    // Where it really is: what is printed speaks of files beside the document.
+    // The real path, because the output refers to files next to the document.
     let place = documents::whole_path(document);
     let folder = notebook::assets_folder(&place);
     let applied = notebook::apply(&text, report, &ApplyOptions { force, folder: &folder });
@@ -259,11 +334,11 @@ fn described(report: &Report, placements: &[Placement]) -> Value {
     })
 }
 
-/// The last words, and what the shell is told.
+/// Prints the summary, and returns the exit status.
 fn conclude(report: &Report, placements: &[Placement], is_interrupted: bool) -> Result<(), Failure> {
     if report.finished.is_empty() {
-        print_message("there is no block to be run");
-        print_message("hint: the language of a block must be a server's name, or `mcp`");
+        print_message("there is no block to run");
+        print_message("hint: the language of a block must be the name of a server, or `mcp`");
         return Ok(());
     }
     let lost: Vec<String> = placements.iter().filter_map(|it| RunPrinter::of_fate(it.number, it.fate)).collect();
@@ -273,7 +348,7 @@ fn conclude(report: &Report, placements: &[Placement], is_interrupted: bool) -> 
         return Err(Failure { message: format!("interrupted; {summary}"), ..Failure::interrupted() });
     }
     if !report.is_success() || !lost.is_empty() {
-        return Err(Failure::new(format!("not all went well; {summary}")));
+        return Err(Failure::new(format!("some blocks failed or were refused; {summary}")));
     }
     print_message(summary);
     Ok(())

@@ -1,16 +1,45 @@
-//! `settings`: those of the service, one of them, or a change.
+//! `settings`: prints the settings of the service, or changes one.
 
+use clap::Args;
 use serde_json::{Map, Value, json};
 use service::Settings;
 
-use crate::arguments::diagnostics::SettingsArguments;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
 use crate::server_view::table;
-use crate::target::Target;
+use crate::target::{Target, TargetArguments};
 use crate::{local_registry, session, suggestion};
 
-/// What resets a setting.
+/// Print all settings of the service, print one, or change one.
+///
+/// A running service applies a change immediately. If none runs, the change is stored in the registry and applies at
+/// the next start. docs/security.md describes the settings that are limits.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator settings
+  mcp-aggregator settings timeout_ms
+  mcp-aggregator settings timeout_ms 60000
+  mcp-aggregator settings pinned_tools github.search_issues,time.get_current_time
+  mcp-aggregator settings timeout_ms default"
+)]
+pub(crate) struct SettingsArguments {
+    /// The setting
+    #[arg(value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// The new value: JSON or text, a list as items separated by commas; `default` resets the setting
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+    pub(crate) value: Option<String>,
+    /// Print JSON: all settings, or {KEY: VALUE}
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// The value that resets a setting.
 const DEFAULT: &str = "default";
 
 pub(crate) fn run(arguments: &SettingsArguments) -> Result<(), Failure> {
@@ -64,7 +93,7 @@ fn all(settings: &Value) -> Result<&Map<String, Value>, Failure> {
     settings.as_object().ok_or_else(|| Failure::new("the service has no settings"))
 }
 
-/// The value of a setting, or what may have been meant.
+/// The value of a setting, or a suggestion.
 fn known<'s>(settings: &'s Value, key: &str) -> Result<&'s Value, Failure> {
     let all = all(settings)?;
     all.get(key).ok_or_else(|| {
@@ -74,7 +103,7 @@ fn known<'s>(settings: &'s Value, key: &str) -> Result<&'s Value, Failure> {
     })
 }
 
-/// A value as it was typed: JSON, the items of a list, or text.
+/// Parses a value: JSON, the items of a list, or text.
 fn typed(value: &str, current: &Value) -> Value {
     if value == DEFAULT {
         return Value::Null;
@@ -105,7 +134,7 @@ fn lines(settings: &Value) -> Result<Vec<String>, Failure> {
         [key.clone(), shown(value), changed]
     };
     let rows = all(settings)?.iter().map(row).collect();
-    Ok(table(["SETTING", "VALUE", "DEFAULT, IF ANOTHER"], rows))
+    Ok(table(["SETTING", "VALUE", "DEFAULT, IF DIFFERENT"], rows))
 }
 
 #[cfg(test)]
@@ -126,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_not_there_is_asked_about() {
+    fn an_unknown_setting_gets_a_suggestion() {
         let failure = known(&json!({"timeout_ms": 1}), "timeout_m").unwrap_err();
         assert!(failure.hint.unwrap().contains("`timeout_ms`"));
     }

@@ -1,15 +1,27 @@
-//! `show`: everything about one server.
+//! `show`: prints the details of a server.
 
+use catalog::login_command;
+use clap::Args;
 use serde_json::Value;
 
-use crate::arguments::servers::ShowArguments;
+use crate::cli::shared::OneServer;
 use crate::client::encoded;
 use crate::failure::Failure;
-use crate::output;
-use crate::server_view::{self, moment, place, text};
+use crate::server_view::{self, connection_summary, moment, text};
 use crate::table::{aligned, printable};
 use crate::target::Target;
-use crate::{local_registry, session};
+use crate::{command_hint, local_registry, output, session};
+
+/// Show the details of a server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator show memory
+  mcp-aggregator show memory --json | jq -r '.tools[].name'")]
+pub(crate) struct ShowArguments {
+    #[command(flatten)]
+    pub(crate) one: OneServer,
+}
 
 pub(crate) fn run(arguments: &ShowArguments) -> Result<(), Failure> {
     let one = &arguments.one;
@@ -34,7 +46,7 @@ fn lines(server: &Value) -> Vec<String> {
         ("id", text(server, "id")),
         ("description", text(server, "description")),
         ("transport", text(server, "transport_type")),
-        ("reached at", place(config)),
+        ("reached at", connection_summary(config)),
     ];
     for (label, key) in [("env", "env"), ("headers", "headers")] {
         rows.extend(
@@ -66,8 +78,13 @@ fn lines(server: &Value) -> Vec<String> {
         rows.into_iter().filter(is_said).map(|(label, value)| [label.to_owned(), value]).collect();
     let mut lines = aligned(&rows);
     let error = server["error_message"].as_str().unwrap_or_default();
+    let is_sign_in_missing = server["status"] == "sign_in_required";
+    if is_sign_in_missing {
+        let command = login_command(server["name"].as_str().unwrap_or_default());
+        lines.push(command_hint::completed(&format!("needs you: sign in with `{}`", printable(&command))));
+    }
     if !error.is_empty() {
-        lines.push("last error".to_owned());
+        lines.push(if is_sign_in_missing { "why" } else { "last error" }.to_owned());
     }
     lines.extend(error.lines().map(|line| format!("  | {}", printable(line))));
     let notices = server["server_info"]["notices"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -78,7 +95,7 @@ fn lines(server: &Value) -> Vec<String> {
     lines
 }
 
-/// What is to be said of the container it lives in, if it does.
+/// The rows about its container, if it has one.
 fn container(container: &Value) -> Vec<(&'static str, String)> {
     if container.is_null() {
         return Vec::new();
@@ -91,7 +108,7 @@ fn container(container: &Value) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What its processes use, if we started it.
+/// The resource usage of its processes, if we started it.
 fn usage(usage: &Value) -> Vec<(&'static str, String)> {
     let processes = usage["processes"].as_u64().filter(|count| *count > 1);
     let more = processes.map(|count| format!(" in {count} processes")).unwrap_or_default();
@@ -103,10 +120,10 @@ fn switch(server: &Value) -> String {
     let by_failures = match server["auto_disabled"] == true {
         true => {
             let name = text(server, "name");
-            format!(" (too many failures switched it off; `mcp-aggregator enable {name}` tries again)")
+            format!(" (disabled after too many failures; `mcp-aggregator enable {name}` tries again)")
         }
         false => String::new(),
     };
-    let asked_only = if server["auto_connect"] == false { " (connected only when asked)" } else { "" };
+    let asked_only = if server["auto_connect"] == false { " (not connected automatically)" } else { "" };
     format!("{}{by_failures}{asked_only}", text(server, "enabled"))
 }

@@ -1,22 +1,61 @@
-//! `skills`: what tools can be for, and how many are; and skills that a classifier missed.
+//! `skills`: lists skills with their numbers of tools, and suggested skills.
 
+use clap::Args;
 use serde_json::Value;
 
-use crate::arguments::tools::{SkillsArguments, SkillsVerb};
+use crate::cli::shared::REST_JSON;
 use crate::client::encoded;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
 use crate::server_view::{table, text};
 use crate::session;
 use crate::table::printable;
+use crate::target::TargetArguments;
+
+/// List skills and the number of tools in each. Needs a running service.
+///
+/// The service assigns skills to tools in the background, by their descriptions. You can change skills with the REST
+/// API (see /api/docs) or define them with `serve --skills`. A classifier (`serve --classifier-url`) may suggest new
+/// ones: `skills suggestions` lists them, `skills accept ID` adds one, `skills reject ID` rejects one permanently.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator skills
+  mcp-aggregator skills suggestions
+  mcp-aggregator skills accept image-editing"
+)]
+pub(crate) struct SkillsArguments {
+    /// What to do with suggested skills
+    #[arg(value_name = "suggestions|accept|reject")]
+    pub(crate) verb: Option<SkillsVerb>,
+    /// The skill to accept or reject
+    #[arg(value_name = "ID", required_if_eq_any([("verb", "accept"), ("verb", "reject")]))]
+    pub(crate) id: Option<String>,
+    #[arg(long, help = REST_JSON)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
+
+/// What to do with suggested skills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SkillsVerb {
+    Suggestions,
+    Accept,
+    Reject,
+}
 
 pub(crate) fn run(arguments: &SkillsArguments) -> Result<(), Failure> {
     let id = arguments.id.as_deref().unwrap_or_default();
     match arguments.verb {
         None => list(arguments),
         Some(SkillsVerb::Suggestions) => suggestions(arguments),
-        Some(SkillsVerb::Accept) => decide(arguments, id, "accept", "is a skill now; tools are classified anew"),
-        Some(SkillsVerb::Reject) => decide(arguments, id, "reject", "is not suggested again"),
+        Some(SkillsVerb::Accept) => {
+            decide(arguments, id, "accept", "is a skill now; the service classifies tools again")
+        }
+        Some(SkillsVerb::Reject) => decide(arguments, id, "reject", "will not be suggested again"),
     }
 }
 
@@ -26,7 +65,7 @@ fn suggestions(arguments: &SkillsArguments) -> Result<(), Failure> {
         return output::print_json(&Value::Array(found));
     }
     if found.is_empty() {
-        print_message("no skill was suggested; a classifier does that (`serve --classifier-url`)");
+        print_message("there are no suggestions; a classifier makes them (`serve --classifier-url`)");
         return Ok(());
     }
     output::print_lines(&table(["SKILL", "NAME", "WHAT ITS TOOLS DO", "TOOLS"], found.iter().map(suggested).collect()))
@@ -44,7 +83,7 @@ fn decide(arguments: &SkillsArguments, id: &str, verb: &str, outcome: &str) -> R
     decided.map_err(|failure| match failure.kind.as_deref() {
         Some("SKILL_NOT_FOUND") => {
             Failure { message: format!("there is no suggestion `{}`", printable(id)), ..failure }
-                .with_hint("`mcp-aggregator skills suggestions` shows all of them")
+                .with_hint("`mcp-aggregator skills suggestions` lists all")
         }
         _ => failure,
     })?;

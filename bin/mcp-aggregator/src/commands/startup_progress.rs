@@ -1,4 +1,4 @@
-//! How far something is that a server needs before it can be connected, such as an image: told while it is waited for.
+//! Prints the progress of preparations for a server, such as pulling an image, while a command waits.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,15 @@ use crate::failure::Failure;
 use crate::output::print_message;
 use crate::table::printable;
 
-/// How often it is looked how far it is.
+/// How often the progress is requested.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What was told already.
+/// The last printed progress.
 #[derive(Default)]
 pub(super) struct ProgressPrinter(Value);
 
 impl ProgressPrinter {
-    /// Says how far it is, if that is something new; whether it was.
+    /// Prints the progress if it changed. Returns whether it did.
     pub(super) fn print_progress(&mut self, server: &Value) -> bool {
         let Some(progress) = server["progress"].as_str().filter(|_| server["progress"] != self.0) else { return false };
         print_message(printable(progress));
@@ -26,13 +26,13 @@ impl ProgressPrinter {
     }
 }
 
-/// Tells how far the server at `path` is, for ever. Returns only if there is nothing new for longer than the service would
-/// wait for anything.
+/// Prints the progress of the server at `path` until dropped. Returns only if nothing changes for longer than any
+/// timeout of the service.
 pub(super) async fn print_progress(service: &Client, path: &str) -> Failure {
     let (mut told, mut heard) = (ProgressPrinter::default(), Instant::now());
     while heard.elapsed() < REQUEST_TIMEOUT {
         tokio::time::sleep(POLL_INTERVAL).await;
-        // Whoever waits for the order itself hears what is wrong.
+        // The response to the command reports any problem.
         if let Ok(server) = service.get(path).await
             && told.print_progress(&server)
         {

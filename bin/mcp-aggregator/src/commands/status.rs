@@ -1,24 +1,37 @@
-//! `status`: how the running service is.
+//! `status`: prints the status of the running service.
 
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::list::servers_with_usage;
-use crate::api_error;
-use crate::arguments::servers::StatusArguments;
+use crate::cli::shared::REST_JSON;
 use crate::failure::Failure;
-use crate::output;
 use crate::server_view::{self, moment, text};
-use crate::session;
 use crate::table::{aligned, printable};
+use crate::target::TargetArguments;
+use crate::{api_error, command_hint, output, session};
+
+/// Print the status of the running service. The exit status is 1 if there is an issue.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mcp-aggregator status
+  mcp-aggregator status --json | jq -r '.issues[].message'")]
+pub(crate) struct StatusArguments {
+    #[arg(long, help = REST_JSON)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
 
 pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     let (url, health, servers) = session::block_on(async {
         let service = arguments.target.service().await?;
         let health = service.get("/health").await?;
         if !health["status"].is_string() {
-            return Err(api_error::foreign(service.url(), "its answer about health has no status"));
+            return Err(api_error::not_this_service(service.url(), "its health report has no status"));
         }
         Ok((service.url().to_owned(), health, servers_with_usage(&service).await?))
     })?;
@@ -34,6 +47,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
             lines.push(format!("containers ({})", housed.len()));
             lines.extend(housed);
         }
+        lines.extend(needs_you(&health));
         output::print_lines(&lines)?;
     }
     let issues: Vec<String> = health["issues"].as_array().into_iter().flatten().map(issue).collect();
@@ -44,16 +58,20 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     let is_stopped = health["issues"].as_array().into_iter().flatten().any(|issue| issue["component"] == "executions");
     let hint = match is_stopped {
         true => "`mcp-aggregator calls allow` allows calls again",
-        false => "`mcp-aggregator list` shows all servers",
+        false => "`mcp-aggregator list` lists all servers",
     };
-    Err(Failure::new(format!("not all is well{told}")).with_hint(hint))
+    Err(Failure::new(format!("the service reports issues{told}")).with_hint(hint))
 }
 
 fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
     let number = |key: &str| health[key].as_u64().unwrap_or_default();
     let uptime = Duration::try_from_secs_f64(health["uptime_seconds"].as_f64().unwrap_or_default());
-    let parts =
-        [("connecting", "connecting_servers"), ("asleep", "asleep_servers"), ("switched off", "disabled_servers")];
+    let parts = [
+        ("connecting", "connecting_servers"),
+        ("asleep", "asleep_servers"),
+        ("disabled", "disabled_servers"),
+        ("waiting for a sign-in", "sign_in_required_servers"),
+    ];
     let parts = parts.map(|(word, key)| (word, number(key)));
     let told = parts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}, "));
     let servers = format!(
@@ -65,7 +83,7 @@ fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
         number("error_servers"),
         match servers_used.iter().filter(|server| server["auto_disabled"] == true).count() {
             0 => String::new(),
-            off => format!(", {off} switched off by failures"),
+            off => format!(", {off} disabled after failures"),
         }
     );
     let rows = [
@@ -82,7 +100,20 @@ fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
     aligned(&rows.map(|(label, value)| [label.to_owned(), value]))
 }
 
-/// What all servers that we run use together; a dash where nothing is known.
+/// What only a person can do. It is no issue of the service.
+fn needs_you(health: &Value) -> Vec<String> {
+    let actions = health["action_required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if actions.is_empty() {
+        return Vec::new();
+    }
+    let shown = |action: &Value| {
+        let words = format!("sign in with `{}`", text(action, "command"));
+        format!("  {}: {}", text(action, "server_name"), command_hint::completed(&words))
+    };
+    std::iter::once(format!("needs you ({})", actions.len())).chain(actions.iter().map(shown)).collect()
+}
+
+/// The total resource usage of all servers that we run; a dash if it is unknown.
 fn used_by(servers: &[Value]) -> String {
     let known: Vec<&Value> = servers.iter().map(|server| &server["usage"]).filter(|usage| !usage.is_null()).collect();
     let sum = |key: &str| known.iter().filter_map(|usage| usage[key].as_f64()).sum::<f64>();
@@ -93,16 +124,16 @@ fn used_by(servers: &[Value]) -> String {
     }
 }
 
-/// What is still to be done about tools behind everybody's back; nothing, mostly.
+/// The pending background work on tools; usually none.
 fn waiting(states: &Value) -> String {
-    let told = [("discovered", "without a vector yet"), ("classifying", "being classified")];
+    let told = [("discovered", "without an embedding yet"), ("classifying", "being classified")];
     let told = told.map(|(state, words)| (states[state].as_u64().unwrap_or_default(), words));
     let told: Vec<String> =
         told.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
     if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
 }
 
-/// The containers there are, each with its server.
+/// The containers, each with its server.
 fn containers(servers: &[Value]) -> Value {
     let housed = servers.iter().filter(|server| !server["container"].is_null()).map(|server| {
         let mut container = server["container"].clone();
@@ -114,7 +145,7 @@ fn containers(servers: &[Value]) -> Value {
 
 fn issue(issue: &Value) -> String {
     if issue["component"] == "executions" {
-        // What the service says next is for who speaks REST.
+        // The rest of the hint is for users of REST.
         return "executions are stopped".to_owned();
     }
     let message = issue["message"].as_str().unwrap_or_default();

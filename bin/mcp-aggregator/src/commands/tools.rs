@@ -1,32 +1,105 @@
-//! `tools`: what all servers offer, or one of them, as a table or as JSON; `explained`: one tool alone.
+//! `tools`: lists the tools of all servers or of one; `explained`: describes one tool.
 
 mod explained;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aggregator::ServerState;
 use catalog::item::{Item, Kind, Page};
+use clap::{Args, Subcommand};
+use explained::Explained;
 use protocol::scan::{Span, member};
 use protocol::{reply, text};
 use serde_json::{Value, json};
 
-use crate::arguments::tools::{SwitchArguments, ToolSwitch, ToolsArguments};
+use crate::cli::shared::{CONFIG_INSTEAD_OF_SERVICE, DEBUG, NameArguments};
 use crate::client::Client;
 use crate::commands::call;
 use crate::failure::Failure;
 use crate::in_process_client::InProcessClient;
-use crate::output;
-use crate::result_text;
 use crate::session::{self, Session};
 use crate::table::{aligned, cut, printable, seen_width};
-use crate::target::Target;
-use crate::{command_hint, config, local_registry, server_view, stderr_log, suggestion};
-use explained::Explained;
+use crate::target::{Target, TargetArguments};
+use crate::{command_hint, config, local_registry, output, result_text, server_view, stderr_log, suggestion};
 
-/// However long the names are, this much of each description is shown.
+/// List the tools of all servers or of one, or describe one tool and how to call it.
+///
+/// The tools come from the running service, or from the registry if no service runs. With --config, this command
+/// starts the servers of the config, lists their tools and stops them again; it names servers that fail on stderr,
+/// and the exit status is 1 only if all of them fail. Descriptions are cut to the width of the terminal, or to
+/// COLUMNS if that is set.
+/// `tools off` disables tools: clients cannot list, find or call them until `tools on`.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  mcp-aggregator tools
+  mcp-aggregator tools github
+  mcp-aggregator tools github.search_issues           its parameters, and how to call it
+  mcp-aggregator tools --config mcp.json
+  mcp-aggregator tools --config mcp.json --names safe
+  mcp-aggregator tools --config mcp.json --json | jq -r '.[].name'
+  mcp-aggregator tools off github.delete_repository"
+)]
+pub(crate) struct ToolsArguments {
+    #[command(subcommand)]
+    pub(crate) switch: Option<ToolSwitch>,
+    /// A server whose tools to list, or a tool to describe
+    #[arg(value_name = "SERVER | TOOL")]
+    pub(crate) name: Option<String>,
+    #[arg(long, value_name = "FILE", help = CONFIG_INSTEAD_OF_SERVICE, conflicts_with_all = ["url", "token_file", "data_dir", "database"])]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+    #[command(flatten)]
+    pub(crate) names: NameArguments,
+    /// Print a JSON array: with --config, the definitions as the servers sent them, with full names; otherwise the
+    /// response of the REST API
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[arg(long, help = DEBUG)]
+    pub(crate) debug: bool,
+}
+
+/// Enables or disables tools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolSwitch {
+    /// Enable tools again
+    #[command(after_help = "\
+Examples:
+  mcp-aggregator tools on github.delete_repository
+  mcp-aggregator tools on --server github")]
+    On(SwitchArguments),
+    /// Disable tools: clients cannot list, find or call them
+    #[command(after_help = "\
+Examples:
+  mcp-aggregator tools off github.delete_repository github.delete_file
+  mcp-aggregator tools off --server github")]
+    Off(SwitchArguments),
+}
+
+/// Which tools to enable or disable.
+#[derive(Debug, Args)]
+pub(crate) struct SwitchArguments {
+    /// The full names of the tools, such as github.search
+    #[arg(value_name = "NAME", required_unless_present = "server")]
+    pub(crate) names: Vec<String>,
+    /// All tools of this server
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+    /// Print JSON: {"changed": NUMBER}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The minimum width of the description column, however long the names are.
 const MIN_DESCRIPTION_WIDTH: usize = 20;
-/// A longer name has a line of its own: the others need not make room for it.
+/// A longer name gets a line of its own, so that the others need not make room for it.
 const MAX_COLUMN_WIDTH: usize = 64;
 
 pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
@@ -42,7 +115,7 @@ pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
     }
 }
 
-/// Switches tools on or off, at the running service.
+/// Enables or disables tools through the running service.
 fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
     let mut body = json!({ "enabled": on, "names": wanted.names });
     if let Some(server) = &wanted.server {
@@ -61,11 +134,11 @@ fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
         return output::print_json(&answer);
     }
     let changed = usize::try_from(answer["changed"].as_u64().unwrap_or_default()).unwrap_or_default();
-    output::print_message(format_args!("switched {}: {}", if on { "on" } else { "off" }, counted(changed, "tool")));
+    output::print_message(format_args!("{}: {}", if on { "enabled" } else { "disabled" }, counted(changed, "tool")));
     Ok(())
 }
 
-/// A tool that is not there may be a slip of the pen. What cannot be asked is left out.
+/// Adds a suggestion to the error about an unknown tool, if the tool list is available.
 async fn with_tools_like_it(service: &Client, typed: &[String], on: bool, refused: Failure) -> Failure {
     let tools = service.get("/tools").await.ok().unwrap_or_default();
     let words = |key: &'static str| tools.as_array().into_iter().flatten().filter_map(move |tool| tool[key].as_str());
@@ -75,7 +148,7 @@ async fn with_tools_like_it(service: &Client, typed: &[String], on: bool, refuse
     if let Some(server) = server.filter(|server| words("server_name").any(|name| name == *server)) {
         let verb = if on { "on" } else { "off" };
         return refused
-            .with_hint(format!("`mcp-aggregator tools {verb} --server {server}` means all tools of a server"));
+            .with_hint(format!("`mcp-aggregator tools {verb} --server {server}` selects all tools of a server"));
     }
     match missing.and_then(|name| suggestion::among(name, known.iter().copied())) {
         Some(question) => refused.with_hint(question),
@@ -83,7 +156,7 @@ async fn with_tools_like_it(service: &Client, typed: &[String], on: bool, refuse
     }
 }
 
-/// What the running service offers, or what the registry knows.
+/// The tools of the running service, or those in the registry.
 fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
     let (tools, runs) = session::block_on(async {
         match arguments.target.find_existing_or_none().await? {
@@ -104,27 +177,27 @@ fn by_service(arguments: &ToolsArguments) -> Result<(), Failure> {
         return output::print_json(&Value::Array(tools));
     }
     let first_line = |tool: &Value| first_line(tool["description"].as_str().unwrap_or_default());
-    // Nobody can call those that are switched off.
+    // Nobody can call disabled tools.
     let (on, off): (Vec<&Value>, Vec<&Value>) = tools.iter().partition(|tool| tool["enabled"] != false);
     let rows = on.iter().map(|tool| (server_view::text(tool, "name"), first_line(tool))).collect();
     output::print(&in_columns(rows, seen_width().unwrap_or(usize::MAX)))?;
-    let more = if off.is_empty() { String::new() } else { format!("; {} more switched off", off.len()) };
+    let more = if off.is_empty() { String::new() } else { format!("; {} more disabled", off.len()) };
     output::print_message(format_args!("{}{more}", counted(on.len(), "tool")));
     if !runs {
         output::print_message(
-            "no service runs here; `mcp-aggregator serve` starts one, `--config FILE` asks the servers of a file",
+            "no service is running; `mcp-aggregator serve` starts one, `--config FILE` starts the servers of a file",
         );
     }
     Ok(())
 }
 
-/// What a name means: a tool, or the tools of a server.
+/// What a name refers to: a tool, or the tools of a server.
 enum Chosen<T> {
     One(Box<T>),
     OfServer(Vec<T>),
 }
 
-/// What is meant among the tools of a service: a tool by its full name, its safe one, or its own if only one has it.
+/// The tool of a service with this full name, safe name, or own name if only one tool has it.
 fn chosen(mut tools: Vec<Value>, name: &str) -> Result<Chosen<Value>, Failure> {
     let is = |tool: &Value, key: &str| tool[key].as_str() == Some(name);
     let by_name = |tool: &Value| is(tool, "name") || call::safe_name(tool) == name;
@@ -157,14 +230,14 @@ fn chosen_in_config(mut tools: Vec<Item>, name: &str, separator: &str) -> Result
 }
 
 fn nobody(name: &str, known: &BTreeSet<String>) -> Failure {
-    let failure = Failure::new(format!("there is no tool and no server with tools that is called `{name}`"));
+    let failure = Failure::new(format!("there is no tool and no server with tools with the name `{name}`"));
     let like_it = suggestion::among(name, known.iter().map(String::as_str));
     failure
         .of_kind("TOOL_NOT_FOUND")
         .with_hint(like_it.unwrap_or_else(|| "`mcp-aggregator tools` lists all".to_owned()))
 }
 
-/// One tool of a service.
+/// Describes a tool of a service.
 fn show_one(arguments: &ToolsArguments, tool: &Value) -> Result<(), Failure> {
     if arguments.json {
         return output::print_json(tool);
@@ -176,7 +249,7 @@ fn show_one(arguments: &ToolsArguments, tool: &Value) -> Result<(), Failure> {
     output::print_lines(&explained.lines(call.trim_matches('`')))
 }
 
-/// One tool of a config.
+/// Describes a tool of a config.
 fn show_item(arguments: &ToolsArguments, config: &Path, tool: &Item) -> Result<(), Failure> {
     if arguments.json {
         return output::print(&[&tool.definition[..], b"\n"].concat());
@@ -188,7 +261,7 @@ fn show_item(arguments: &ToolsArguments, config: &Path, tool: &Item) -> Result<(
     output::print_lines(&explained.lines(&call))
 }
 
-/// What the servers of a config offer: they are started for it.
+/// Starts the servers of a config, and lists their tools.
 fn by_config(arguments: &ToolsArguments, config: &Path) -> Result<(), Failure> {
     let names = &arguments.names;
     let options = session::options("mcp-aggregator", names.separator.separator.clone(), names.names, session::NOTHING)?;
@@ -215,7 +288,7 @@ fn by_config(arguments: &ToolsArguments, config: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every page of the list.
+/// All pages of the list.
 pub(crate) async fn list(session: &mut Session) -> Result<Vec<Item>, Failure> {
     let mut conversation = InProcessClient::new(&session.aggregator)?;
     let (mut tools, mut params) = (Vec::new(), None);
@@ -231,7 +304,7 @@ pub(crate) async fn list(session: &mut Session) -> Result<Vec<Item>, Failure> {
     }
 }
 
-/// How the servers did.
+/// The results of the servers.
 struct Tally {
     running: usize,
     failed: Vec<String>,
@@ -241,7 +314,7 @@ impl Tally {
     fn of(session: &Session) -> Self {
         let view = session.fleet().view();
         let servers = view.snapshot.servers();
-        let failed = servers.iter().filter(|server| matches!(server.state, ServerState::Failed(_)));
+        let failed = servers.iter().filter(|server| server.state.failure().is_some());
         Self {
             running: servers.iter().filter(|server| server.state == ServerState::Running).count(),
             failed: failed.map(|server| printable(server.name.as_str())).collect(),
@@ -263,7 +336,7 @@ pub(crate) fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The definitions as an array, one a line, each as its server wrote it.
+/// The definitions as a JSON array, one per line, each as its server sent it.
 fn json(tools: &[Item]) -> Vec<u8> {
     let definitions: Vec<&[u8]> = tools.iter().map(|tool| &tool.definition[..]).collect();
     [b"[", definitions.join(&b",\n"[..]).as_slice(), b"]\n"].concat()
@@ -273,7 +346,7 @@ fn table(tools: &[Item], width: usize) -> Vec<u8> {
     in_columns(tools.iter().map(|tool| (printable(&tool.id), first_line_of_description(tool))).collect(), width)
 }
 
-/// Names, and beside them as much of the descriptions as fits.
+/// Names, and as much of the descriptions as fits.
 fn in_columns(tools: Vec<(String, String)>, width: usize) -> Vec<u8> {
     let longest = MAX_COLUMN_WIDTH.min(width.saturating_sub(MIN_DESCRIPTION_WIDTH + 2)).max(MIN_DESCRIPTION_WIDTH);
     let is_long = |name: &str| name.chars().count() > longest;

@@ -1,28 +1,51 @@
-//! `top`: servers and calls, live.
+//! `top`: displays servers and calls live.
 
 use std::io::{self, IsTerminal};
 
+use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::arguments::diagnostics::TopArguments;
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::output;
-use crate::progress;
-use crate::session::{self, Signals};
+use crate::session;
 use crate::table::line_width;
+use crate::target::TargetArguments;
 use crate::top::event_feed::EventFeed;
 use crate::top::keys::{self, Key};
 use crate::top::screen::Screen;
 use crate::top::snapshot::{self, Snapshot};
 use crate::top::view::{self, Choice};
+use crate::{output, progress};
+
+/// Watch servers and calls live. Needs a running service.
+///
+/// The view shows calls, failures and durations of each server in the last minute, and the latest calls. It refreshes
+/// every second. Keys: j, k or arrows select a server and show its calls; s sorts; q, Esc or Ctrl-C quits.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  mcp-aggregator top
+  mcp-aggregator top --once
+  mcp-aggregator top --json | jq '.servers[] | select(.errors > 0)'"
+)]
+pub(crate) struct TopArguments {
+    /// Print the view once and exit
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print the data of the view once, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
+}
 
 pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let is_live = !arguments.once && !arguments.json;
     if is_live && (!io::stdout().is_terminal() || progress::is_dumb()) {
-        return Err(
-            Failure::usage("there is no terminal to draw on").with_hint("`mcp-aggregator top --once` prints one frame")
-        );
+        return Err(Failure::usage("there is no terminal to draw on")
+            .with_hint("`mcp-aggregator top --once` prints the view once"));
     }
     session::block_on(async {
         let service = arguments.target.service().await?;
@@ -35,16 +58,16 @@ pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
     })
 }
 
-/// Shows the service until the user, a signal or the terminal ends it.
+/// Displays the service until the user, a signal or the terminal ends it.
 async fn watch(service: &Client, first: Snapshot) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new(format!("could not use the terminal: {error}"));
-    let mut signals = Signals::new().map_err(failed)?;
+    let mut signals = session::signals()?;
     let mut resized = signal(SignalKind::window_change()).map_err(failed)?;
     let screen = Screen::open().map_err(failed)?;
-    let mut view = View { snapshot: first, choice: Choice::default(), trouble: None };
+    let mut view = View { snapshot: first, choice: Choice::default(), error: None };
     let mut listening = EventFeed::to(service);
     loop {
-        let lines = view::frame(&view.snapshot, &view.choice, view.trouble.as_deref(), screen.size());
+        let lines = view::frame(&view.snapshot, &view.choice, view.error.as_deref(), screen.size());
         screen.draw(&lines).map_err(failed)?;
         tokio::select! {
             () = signals.next() => return Ok(()),
@@ -55,7 +78,7 @@ async fn watch(service: &Client, first: Snapshot) -> Result<(), Failure> {
                     return Ok(());
                 }
             }
-            // Keys are heard meanwhile: what is asked is dropped, and asked again when there is another reason.
+            // Keys are handled in the meantime: the pending request is dropped, and repeated at the next refresh.
             taken = async { listening.reason().await; snapshot::take(service).await } => {
                 listening.looked();
                 view.update(taken);
@@ -64,15 +87,15 @@ async fn watch(service: &Client, first: Snapshot) -> Result<(), Failure> {
     }
 }
 
-/// What is shown.
+/// The displayed state.
 struct View {
     snapshot: Snapshot,
     choice: Choice,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 impl View {
-    /// Does what a key says; whether that is to end.
+    /// Handles a key. Returns whether to quit.
     fn take(&mut self, key: Key) -> bool {
         match key {
             Key::Quit => return true,
@@ -88,9 +111,9 @@ impl View {
             Ok(snapshot) => {
                 self.choice.marked = self.choice.marked.min(snapshot.servers.len());
                 self.snapshot = snapshot;
-                self.trouble = None;
+                self.error = None;
             }
-            Err(failure) => self.trouble = Some(failure.message.lines().next().unwrap_or_default().to_owned()),
+            Err(failure) => self.error = Some(failure.message.lines().next().unwrap_or_default().to_owned()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The config: whether it can be read, whether its variables are set, and whether its programs are there.
+//! Checks the config: whether it is valid, its variables are set, and its programs exist.
 
 use std::fs;
 use std::io::Write;
@@ -15,10 +15,10 @@ use crate::assistant;
 use crate::config;
 use crate::import::read_jsonc;
 
-/// Where every program looks, however it was started.
+/// The default `PATH`.
 const STANDARD_FOLDERS: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"];
 
-/// What is to be said about a config; and the config, if it can be run.
+/// The findings about a config; and the config, if it can be used.
 pub(crate) fn examine(path: &Path) -> (Vec<Diagnosis>, Option<Loaded>) {
     let (mut problems, loaded) = match config::read(path) {
         Ok(loaded) => (Vec::new(), loaded),
@@ -33,14 +33,14 @@ pub(crate) fn examine(path: &Path) -> (Vec<Diagnosis>, Option<Loaded>) {
     let mut findings =
         vec![Diagnosis::ok("config", format!("{}: {enabled} {servers}{rest}, {disabled} disabled", path.display()))];
     findings.append(&mut problems);
-    // Its servers run without it, but `serve` and `ask` do not.
+    // Its servers work without it, but `serve` and `ask` do not.
     findings.extend(assistant::check(path).err().map(|failure| Diagnosis::problem("assistant", failure.message)));
     findings.extend(loaded.config.warnings.iter().map(|warning| Diagnosis::warning("config", warning.to_string())));
     findings.extend(loaded.config.servers.iter().filter_map(program));
     (findings, Some(loaded))
 }
 
-/// What is left of a config with problems: those of its servers that have none. Nothing if that is none of them.
+/// A config with problems, reduced to its valid servers. `None` if there are none.
 fn without_problems(path: &Path) -> Option<Loaded> {
     let whole: Value = read_jsonc(&fs::read_to_string(path).ok()?).ok()?;
     let key = ["mcpServers", "servers"].into_iter().find(|key| whole[*key].is_object())?;
@@ -53,7 +53,7 @@ fn without_problems(path: &Path) -> Option<Loaded> {
     if servers.is_empty() {
         return None;
     }
-    // There may be secrets in it: such a file is for its user only, and goes when this is over.
+    // The temporary file may contain secrets: only the user can read it, and it is removed.
     let mut rest = tempfile::NamedTempFile::new().ok()?;
     rest.write_all(json!({ key: servers }).to_string().as_bytes()).ok()?;
     config::read(rest.path()).ok()
@@ -63,10 +63,7 @@ fn not_loaded(error: &LoadError) -> Vec<Diagnosis> {
     match error {
         LoadError::Invalid { source: ConfigError::Problems(problems), .. } => problems.iter().map(problem).collect(),
         other => {
-            vec![
-                Diagnosis::problem("config", other.to_string())
-                    .advise("`mcp-aggregator --help` shows what a config is"),
-            ]
+            vec![Diagnosis::problem("config", other.to_string()).advise("`mcp-aggregator --help` describes the config")]
         }
     }
 }
@@ -75,7 +72,7 @@ fn problem(problem: &Problem) -> Diagnosis {
     let finding = match problem.kind {
         ProblemKind::Schema => Diagnosis::problem("config", format!("{} {}", problem.path, problem.message)),
         ProblemKind::MissingVariable => Diagnosis::problem("environment", problem.message.clone())
-            .advise("export it where this program is started, or write ${NAME:-default} in the config"),
+            .advise("export it where you start mcp-aggregator, or write ${NAME:-default} in the config"),
     };
     match &problem.hint {
         Some(hint) => finding.advise(hint.clone()),
@@ -83,7 +80,7 @@ fn problem(problem: &Problem) -> Diagnosis {
     }
 }
 
-/// Where the program of a server is, if it is a program.
+/// The path of a server's program, if the server is one.
 fn program(spec: &ServerSpec) -> Option<Diagnosis> {
     let Transport::Stdio(program) = &spec.transport else { return None };
     let name = &spec.name;
@@ -98,11 +95,11 @@ fn program(spec: &ServerSpec) -> Option<Diagnosis> {
     let message = format!("{name}: `{}` is {}", program.command.shown(), shown(program, &found));
     Some(match is_usual {
         true => Diagnosis::ok("program", message),
-        false => Diagnosis::ok("program", format!("{message}; desktop programs may not look there")),
+        false => Diagnosis::ok("program", format!("{message}; desktop programs may not search that folder")),
     })
 }
 
-/// What a variable was filled with may be a secret.
+/// The value of a variable may be a secret.
 fn shown(program: &Program, found: &Path) -> String {
     if program.command.has_variables() { "there".to_owned() } else { found.display().to_string() }
 }

@@ -1,4 +1,4 @@
-//! One thing that was looked at.
+//! A finding of `doctor`.
 
 use serde_json::{Value, json};
 
@@ -6,18 +6,18 @@ use crate::colour::Colour;
 use crate::command_hint;
 use crate::table::{aligned, printable};
 
-/// How bad it is.
+/// The level of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Ok,
-    /// It works, but somebody should know.
+    /// It works, but the user should know about it.
     Warning,
     /// It does not work.
     Problem,
 }
 
 impl Level {
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Warning => "warning",
@@ -34,14 +34,14 @@ impl Level {
     }
 }
 
-/// What was found about one thing.
+/// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Diagnosis {
-    /// What was looked at: `config`, `port`, `server` ..
+    /// What was checked: `config`, `port`, `server` ..
     pub(crate) topic: &'static str,
     pub(crate) level: Level,
     pub(crate) message: String,
-    /// What to do about it.
+    /// How to fix it.
     pub(crate) advice: Option<String>,
 }
 
@@ -64,22 +64,22 @@ impl Diagnosis {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        json!({"topic": self.topic, "level": self.level.word(), "message": self.message, "advice": self.advice.as_deref().map(command_hint::completed)})
+        json!({"topic": self.topic, "level": self.level.as_str(), "message": self.message, "advice": self.advice.as_deref().map(command_hint::completed)})
     }
 }
 
-/// The findings for people: a line each, and under it what to do.
+/// The findings for people: a line each, and below it the advice.
 pub(crate) fn lines(findings: &[Diagnosis]) -> Vec<String> {
     let rows: Vec<_> = findings
         .iter()
         .map(|finding| {
             let first = finding.message.lines().next().unwrap_or_default();
-            [finding.level.word().to_owned(), finding.topic.to_owned(), printable(first)]
+            [finding.level.as_str().to_owned(), finding.topic.to_owned(), printable(first)]
         })
         .collect();
     let mut lines = Vec::new();
     for (finding, line) in findings.iter().zip(aligned(&rows)) {
-        let word = finding.level.word();
+        let word = finding.level.as_str();
         lines.push(line.replacen(word, &finding.level.colour().paint(word), 1));
         lines.extend(finding.message.lines().skip(1).map(|more| format!("  | {}", printable(more))));
         lines.extend(
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_do_stands_under_what_is_wrong() {
+    fn advice_is_printed_below_its_problem() {
         let findings =
             [Diagnosis::ok("config", "fine"), Diagnosis::problem("port", "taken\nby \u{1b}[2Jx").advise("use another")];
         let lines = lines(&findings);

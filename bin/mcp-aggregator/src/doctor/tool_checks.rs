@@ -1,4 +1,4 @@
-//! All tools together, as clients will take them: their names, their number, what they cost.
+//! Checks all tools together as clients do: their names, their number, and their cost in tokens.
 
 use super::diagnosis::Diagnosis;
 use crate::table::cut;
@@ -9,24 +9,24 @@ use crate::tool_cost::tokens;
 pub(crate) struct Tool {
     /// Its canonical name.
     pub(crate) name: String,
-    /// How long its definition is, in bytes.
+    /// The length of its definition in bytes.
     pub(crate) size: usize,
 }
 
-/// What the specification asks of a name.
+/// The rule of the specification for names.
 const MAX_NAME_LEN: usize = 128;
-/// What the strictest clients and model APIs take.
+/// The rule of the strictest clients and model APIs.
 const MAX_SAFE_NAME_LEN: usize = 64;
-/// How many tools clients take: what is beyond is left out, or everything is refused.
+/// The maximum number of tools of some clients, which ignore further tools or refuse them all.
 const CLIENT_LIMITS: [(&str, usize); 3] = [("Cursor", 40), ("Windsurf", 100), ("VS Code and Copilot", 128)];
-/// A tenth of a usual context.
+/// A tenth of a common context window.
 const MANY_TOKENS: usize = 20_000;
-/// More would be a list.
+/// The maximum number of names in a finding.
 const SHOWN: usize = 3;
-/// As much of a name is shown.
+/// How much of a name is displayed.
 const MAX_SHOWN_LEN: usize = 72;
 
-/// What is to be said about all tools.
+/// The findings about all tools.
 pub(crate) fn examine(tools: &[Tool]) -> Vec<Diagnosis> {
     if tools.is_empty() {
         return Vec::new();
@@ -45,14 +45,14 @@ fn names(tools: &[Tool]) -> Vec<Diagnosis> {
     let mut findings = Vec::new();
     if !odd.is_empty() {
         let message = format!(
-            "{}: the specification does not allow such names, so some clients refuse them; safe names are not affected",
+            "{}: the specification does not allow such names, so some clients reject them; safe names are not affected",
             some(&odd)
         );
         findings.push(Diagnosis::warning("names", message).advise("serve with `--names safe`"));
     }
     if !long.is_empty() {
         let message = format!(
-            "{}: longer than {MAX_SAFE_NAME_LEN} characters; most clients see them shortened, with a number behind",
+            "{}: longer than {MAX_SAFE_NAME_LEN} characters; most clients see them shortened, with a number appended",
             some(&long)
         );
         findings.push(Diagnosis::warning("names", message).advise("give the server a shorter name"));
@@ -72,9 +72,9 @@ fn count(tools: usize) -> Diagnosis {
         .map(|(client, limit)| format!("{client} ({limit})"))
         .collect();
     if beyond.is_empty() {
-        return Diagnosis::ok("tools", format!("{tools}, which every client takes"));
+        return Diagnosis::ok("tools", format!("{tools}, which every client accepts"));
     }
-    Diagnosis::warning("tools", format!("{tools}: more than {} can take", beyond.join(", ")))
+    Diagnosis::warning("tools", format!("{tools}: more than {} accept", beyond.join(", ")))
         .advise("serve with `--surface auto`, or let such a client connect to /mcp?surface=search")
 }
 
@@ -92,12 +92,12 @@ fn cost(tools: &[Tool]) -> Diagnosis {
     Diagnosis::warning("cost", message).advise("disable what you do not need, or serve with `--surface search`")
 }
 
-/// The name of a tool: as it is for machines, but no line is filled with it.
+/// The name of a tool for display, truncated.
 fn shown(tool: &Tool) -> String {
     cut(&tool.name, MAX_SHOWN_LEN)
 }
 
-/// The first few of them, and how many more there are.
+/// The first few names, and the number of the others.
 fn some(tools: &[&Tool]) -> String {
     let first: Vec<String> = tools.iter().take(SHOWN).map(|tool| format!("`{}`", shown(tool))).collect();
     match tools.len().saturating_sub(SHOWN) {
@@ -144,7 +144,7 @@ mod tests {
     fn more_tools_than_a_client_takes_are_reported_with_the_client() {
         let tools: Vec<Tool> = (0..101).map(|number| tool(&format!("a.t{number}"), 4)).collect();
         let count = &examine(&tools)[1];
-        assert_eq!(count.message, "101: more than Cursor (40), Windsurf (100) can take");
+        assert_eq!(count.message, "101: more than Cursor (40), Windsurf (100) accept");
     }
 
     #[test]

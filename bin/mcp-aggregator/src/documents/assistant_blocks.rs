@@ -1,4 +1,4 @@
-//! Who answers the `assistant` blocks of a document.
+//! Answers the `assistant` blocks of a document.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,19 @@ use models::Model;
 use notebook::{Answer, Failure, Question};
 use serde_json::json;
 
-use crate::arguments::assistant::ModelArguments;
 use crate::assistant::{
-    self as helper, CliToolExecutor, Consent, EventPrinter, OfferedTools, ServiceAskError, ToolBackend, ask_service,
+    self as helper, CliToolExecutor, Consent, EventPrinter, ModelArguments, OfferedTools, ServiceAskError, ToolBackend,
+    ask_service,
 };
 use crate::client::Client;
 use crate::documents::file_failed;
 
 /// An assistant that answers blocks.
 pub(crate) struct AssistantBlocks {
-    /// Or why there is none: that matters only if a block asks it.
+    /// Or why there is none, which matters only if there is an `assistant` block.
     model: Result<Model, String>,
     consent: Consent,
-    /// Whether tools that may destroy something may be called by who cannot ask.
+    /// Whether destructive tools may be called without asking.
     may_destroy: bool,
     document: PathBuf,
 }
@@ -33,12 +33,12 @@ impl AssistantBlocks {
         Self { model, consent: Consent::new(yes), may_destroy: yes, document }
     }
 
-    /// Why no model answers here, if none does.
+    /// Why no model is available here, if none is.
     pub(crate) fn missing(&self) -> Option<&str> {
         self.model.as_ref().err().map(String::as_str)
     }
 
-    /// Has a block answered by the assistant of a service. Dropping this stops it.
+    /// Asks the assistant of a service to answer a block. Dropping this cancels it.
     pub(crate) async fn answer_by(
         &self,
         service: &Client,
@@ -57,11 +57,11 @@ impl AssistantBlocks {
         let mut telling = EventPrinter::calls_only();
         let answer = ask_service(service, &body, &mut |told| telling.print_event(told)).await;
         let answer = answer.map_err(|unasked| match unasked {
-            // As where nobody is asked: an answer that is there already is kept.
+            // An existing answer is kept, as in a run without an assistant.
             ServiceAskError::NoAssistant => Failure::stopped(self.missing().unwrap_or("there is no assistant")),
             ServiceAskError::Failed(failure) => Failure::new(failure.message),
         })?;
-        let message = || answer["message"].as_str().unwrap_or("there is no answer").to_owned();
+        let message = || answer["message"].as_str().unwrap_or("there was no answer").to_owned();
         match answer["ended"].as_str() {
             Some("answered") => {
                 let tokens = ["input_tokens", "output_tokens"].iter().filter_map(|name| answer[name].as_u64()).sum();
@@ -73,19 +73,19 @@ impl AssistantBlocks {
         }
     }
 
-    /// The document as it is now: it may have been edited since the run began.
+    /// The current text of the document, which may have been edited since the run started.
     fn document_now(&self) -> Result<String, Failure> {
         notebook::read(&self.document).map_err(|error| Failure::stopped(file_failed(error).message))
     }
 
-    /// Answers a block with the tools that may be used there. Dropping this stops it.
+    /// Answers a block with the tools that may be used there. Dropping this cancels it.
     pub(crate) async fn answer(
         &self,
         question: &Question,
         offered: &OfferedTools,
         way: ToolBackend<'_>,
     ) -> Result<Answer, Failure> {
-        // An answer that is there already is worth more than the news that nobody can be asked.
+        // An existing answer is worth more than the message that no assistant is available.
         let model = self.model.as_ref().map_err(|why| Failure::stopped(why.as_str()))?;
         let text = self.document_now()?;
         let task = assistant::task(Some((text.as_str(), question.line)));

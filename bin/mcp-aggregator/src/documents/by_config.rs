@@ -1,4 +1,4 @@
-//! Calls of a document to the servers of a config, which run for the length of the command.
+//! Makes the calls of a document to the servers of a config, which run while the command does.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct ConfigTools {
     pub(crate) aggregator: Arc<Aggregator>,
     /// All of them; only those that the document needs were started.
     pub(crate) servers: Vec<Server>,
-    /// Who answers `assistant` blocks, where there are any.
+    /// Answers `assistant` blocks, if there are any.
     pub(crate) assistant_blocks: Option<AssistantBlocks>,
 }
 
@@ -28,23 +28,23 @@ impl Toolbox for ConfigTools {
     }
 
     async fn tools(&self, server: &str, wanted: &WantedTools) -> Option<ToolTable> {
-        let place = self.settled(server).await?;
+        let slot_index = self.settled(server).await?;
         let view = self.aggregator.fleet.view();
         let snapshot = &view.snapshot;
-        if !snapshot.servers()[place].state.offers() {
+        if !snapshot.servers()[slot_index].state.offers() {
             return None;
         }
         let mut table = ToolTable::new(wanted, true);
-        for item in snapshot.servers()[place].offer.items(Kind::Tool).iter() {
+        for item in snapshot.servers()[slot_index].offer.items(Kind::Tool).iter() {
             table.add(&item.id, || input_schema(&item.definition));
         }
         Some(table)
     }
 
     async fn out_of_reach(&self, server: &str) -> Option<String> {
-        let place = self.settled(server).await?;
+        let slot_index = self.settled(server).await?;
         let view = self.aggregator.fleet.view();
-        let state = &view.snapshot.servers()[place].state;
+        let state = &view.snapshot.servers()[slot_index].state;
         (!state.offers()).then(|| state.to_string())
     }
 
@@ -77,37 +77,37 @@ impl Toolbox for ConfigTools {
 }
 
 impl ConfigTools {
-    /// The place of a server, once it is up or down.
+    /// The slot index of a server, after it connected or failed.
     async fn settled(&self, server: &str) -> Option<usize> {
-        let place = self.aggregator.fleet.view().snapshot.server_named(server)?;
-        self.aggregator.fleet.settled(place).await;
-        Some(place)
+        let slot_index = self.aggregator.fleet.view().snapshot.server_named(server)?;
+        self.aggregator.fleet.settled(slot_index).await;
+        Some(slot_index)
     }
 
-    /// The name of a tool among those of all servers.
+    /// The full name of a tool.
     async fn full_name(&self, request: &Request) -> Result<String, Failure> {
         let Request { server, tool, .. } = request;
         let not_there = || Failure::not_tried(format!("there is no server `{server}`"));
-        let place = self.settled(server).await.ok_or_else(not_there)?;
+        let slot_index = self.settled(server).await.ok_or_else(not_there)?;
         let view = self.aggregator.fleet.view();
         let snapshot = &view.snapshot;
-        let state = &snapshot.servers()[place].state;
+        let state = &snapshot.servers()[slot_index].state;
         if !state.offers() {
             return Err(Failure::not_tried(format!("server `{server}` is down: {state}")));
         }
-        let route = snapshot.resolve(Scope::One(place), Kind::Tool, tool);
+        let route = snapshot.resolve(Scope::One(slot_index), Kind::Tool, tool);
         let route = route.ok_or_else(|| Failure::new(format!("server `{server}` has no tool `{tool}`")))?;
         Ok(snapshot.listed_name(Kind::Tool, route, NameStyle::Canonical))
     }
 }
 
-/// What a tool takes, as its server wrote it.
+/// The input schema of a tool, as its server wrote it.
 fn input_schema(definition: &[u8]) -> Option<ToolSchema> {
     let schema = member(definition, Span { start: 0, end: definition.len() }, "inputSchema")?;
     Some(ToolSchema::Text(String::from_utf8_lossy(schema.of(definition)).into_owned()))
 }
 
-/// A call that is cancelled when nobody waits for it any more.
+/// A call, which is cancelled when it is dropped.
 struct UnderWay {
     conversation: InProcessClient,
     is_over: bool,

@@ -1,4 +1,4 @@
-//! Calls of a document through a running service: its limits hold, and its account has them.
+//! Makes the calls of a document through a running service, which applies its limits and records them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::assistant::{OfferedTools, ToolBackend, ToolRequest};
 use crate::client::{Client, RequestError, encoded};
 use crate::failure::Failure as CommandFailure;
 
-/// Which way calls come to the service from here.
+/// The source of the calls.
 const SOURCE: &str = "user-codeblock";
-/// As long as the service may let a call take.
+/// The longest timeout that the service allows.
 const MAX_CALL_DURATION: Duration = Duration::from_secs(86_500);
 
 /// The servers of a service.
 pub(crate) struct ServiceTools {
     service: Client,
     servers: Vec<Server>,
-    /// The document's whole path.
+    /// The absolute path of the document.
     document: String,
-    /// What the calls of this run count for.
+    /// The session of the calls of this run.
     session: String,
     assistant_blocks: AssistantBlocks,
 }
 
-/// What the account of a call says about where it came from.
+/// The origin that the records of the calls have.
 pub(crate) struct Execution<'a> {
     pub(crate) source: &'a str,
-    /// The document's whole path.
+    /// The absolute path of the document.
     pub(crate) document: Option<&'a str>,
     pub(crate) session: &'a str,
 }
@@ -51,19 +51,19 @@ impl ServiceTools {
         Self { service, servers, document, session: new_session(), assistant_blocks }
     }
 
-    /// What is called from now on belongs to another run.
+    /// Starts a new session: further calls belong to another run.
     pub(crate) fn begin_session(&mut self) {
         self.session = new_session();
     }
 
-    /// Whether what the service knows of a server's tools is what the server has now.
+    /// Whether the service's list of a server's tools is current.
     async fn is_connected(&self, server: &str) -> bool {
         let described = self.service.get(&format!("/servers/{}", encoded(server))).await;
         described.is_ok_and(|described| described["status"] == "connected")
     }
 }
 
-/// No two runs have the same, however fast one comes after the other.
+/// Unique for each run, even if runs follow each other quickly.
 fn new_session() -> String {
     format!("run {} {}", std::process::id(), jiff::Timestamp::now())
 }
@@ -74,7 +74,7 @@ impl Toolbox for ServiceTools {
     }
 
     async fn tools(&self, server: &str, wanted: &WantedTools) -> Option<ToolTable> {
-        // If the service cannot tell, the call will say why.
+        // If the service does not know, the call reports why.
         let Ok(Value::Array(tools)) = self.service.get(&format!("/servers/{}/tools", encoded(server))).await else {
             return None;
         };
@@ -83,7 +83,7 @@ impl Toolbox for ServiceTools {
             let schema = tool["input_schema"].take();
             table.add(tool["original_name"].as_str()?, || match schema {
                 Value::Null => None,
-                // What no tree can hold comes as the text that its server wrote.
+                // A schema that our parser cannot represent is passed as text.
                 Value::String(text) => Some(ToolSchema::Text(text)),
                 schema => Some(ToolSchema::Tree(schema)),
             });
@@ -125,23 +125,24 @@ impl Toolbox for ServiceTools {
     }
 }
 
-/// Whether the service says that it has no model: a dry run of a question finds out without asking any.
+/// Whether the service reports that it has no model: a dry run finds out without asking one.
 async fn has_no_model(service: &Client) -> Result<bool, RequestError> {
     let question = json!({ "text": "```assistant\n?\n```\n", "dry_run": true, "output": "none" });
     let report = service.post("/documents/run", Some(&question)).await?;
     Ok(report["blocks"][0]["problem"]["trouble"] == "no_assistant")
 }
 
-/// Why a server cannot be called, as REST describes it. A call wakes one that sleeps, and waits for one that starts.
+/// Why a server cannot be called, as REST describes it. A call wakes a server that is asleep, and waits for one that is
+/// starting.
 fn why_down(server: &Value) -> Option<String> {
     let status = server["status"].as_str()?;
-    let is_down = status == "error" || status == "disconnected" && server["lazy"] != true;
+    let is_down = matches!(status, "error" | "sign_in_required") || status == "disconnected" && server["lazy"] != true;
     let why = || server["error_message"].as_str().map_or_else(|| format!("it is {status}"), str::to_owned);
     is_down.then(why)
 }
 
 impl Execution<'_> {
-    /// Makes a call. Dropping this cancels it: the service sees that nobody waits any more.
+    /// Makes a call. Dropping this cancels it, because the service sees the connection close.
     pub(crate) async fn of(&self, service: &Client, request: &Request) -> Result<String, Failure> {
         let mut members = vec![
             ("name", reply::string(&request.tool)),

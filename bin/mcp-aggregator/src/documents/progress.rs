@@ -1,20 +1,20 @@
-//! What is told while a document is run, and when it is over.
+//! Prints the progress of a run, and its summary.
 
 use notebook::{Finished, PlacementOutcome, Progress, Report, Status};
 
 use crate::table::{cut, printable};
 
-/// How much of the parameters is shown where a run only looks.
+/// How much of the parameters a dry run displays.
 const ARGUMENTS_WIDTH: usize = 100;
 
-/// What has to be told of one step of a run.
+/// The output for a step of a run.
 pub(crate) struct RunPrinter;
 
 impl RunPrinter {
     /// One line for people.
     pub(crate) fn of(progress: &Progress<'_>, is_dry: bool) -> Option<String> {
         match progress {
-            // Whoever only looks is done at once.
+            // A dry run takes no time.
             Progress::Pending(_) | Progress::Executing(_) if is_dry => None,
             Progress::Pending(step) => {
                 Some(format!("{}: pending", title(step.number, step.fence.first_line, step.title())))
@@ -26,13 +26,13 @@ impl RunPrinter {
         }
     }
 
-    /// Why a result is not in the document, if it should be.
+    /// Why a result is not in the document, although it should be.
     pub(crate) fn of_fate(number: usize, fate: PlacementOutcome) -> Option<String> {
         let why = match fate {
             PlacementOutcome::Written | PlacementOutcome::Unchanged | PlacementOutcome::Nothing => return None,
-            PlacementOutcome::BlockChanged => "the block was changed or removed meanwhile",
-            PlacementOutcome::Kept => "the result that is there was edited",
-            PlacementOutcome::Unfit => "it would have changed more than its own place",
+            PlacementOutcome::BlockChanged => "the block was changed or removed in the meantime",
+            PlacementOutcome::Kept => "the existing result was edited",
+            PlacementOutcome::Unfit => "it would have changed more than its own part",
         };
         Some(format!("warning: the result of block {number} was not written: {why}"))
     }
@@ -62,7 +62,7 @@ fn finished(over: &Finished) -> String {
     format!("{}: {how}{}", title(over.number, over.line, &over.title), not_checked.unwrap_or_default())
 }
 
-/// A stranger's words, further lines set in.
+/// Text of a server; further lines are indented.
 fn in_lines(words: &str) -> String {
     words.trim_end().lines().map(printable).collect::<Vec<_>>().join("\n  ")
 }

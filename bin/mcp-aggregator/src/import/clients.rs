@@ -1,8 +1,8 @@
-//! The programs whose files are known, and where those are on each system.
+//! The supported programs, and the paths of their files on each system.
 
 use std::path::{Path, PathBuf};
 
-/// A program whose servers can be taken over.
+/// A program whose servers can be imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Client {
     ClaudeDesktop,
@@ -12,18 +12,18 @@ pub(crate) enum Client {
     Windsurf,
 }
 
-/// What a path begins with.
+/// The folder that a path starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Base {
-    /// The user's folder.
+    /// The home folder.
     Home,
-    /// Where programs keep their settings: `~/.config`, `~/Library/Application Support` or `%APPDATA%`.
+    /// The folder of settings: `~/.config`, `~/Library/Application Support` or `%APPDATA%`.
     Settings,
-    /// The folder the command was given in: files of a project.
+    /// The current folder: files of a project.
     Here,
 }
 
-/// Every file that is looked for, in the order of the programs and, for each, the user's own before the project's.
+/// Every known file, in the order of the programs and, for each, the user's before the project's.
 const FILES: &[(Client, Base, &str)] = &[
     (Client::ClaudeDesktop, Base::Settings, "Claude/claude_desktop_config.json"),
     (Client::ClaudeCode, Base::Home, ".claude.json"),
@@ -31,7 +31,7 @@ const FILES: &[(Client, Base, &str)] = &[
     (Client::Cursor, Base::Home, ".cursor/mcp.json"),
     (Client::Cursor, Base::Here, ".cursor/mcp.json"),
     (Client::VsCode, Base::Settings, "Code/User/mcp.json"),
-    // Where servers stood before they had a file of their own.
+    // Older versions stored servers in their settings.
     (Client::VsCode, Base::Settings, "Code/User/settings.json"),
     (Client::VsCode, Base::Settings, "Code - Insiders/User/mcp.json"),
     (Client::VsCode, Base::Here, ".vscode/mcp.json"),
@@ -42,8 +42,8 @@ impl Client {
     pub(crate) const ALL: [Self; 5] =
         [Self::ClaudeDesktop, Self::ClaudeCode, Self::Cursor, Self::VsCode, Self::Windsurf];
 
-    /// As it is written behind `--from`.
-    pub(crate) const fn word(self) -> &'static str {
+    /// Its name in `--from`.
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "claude-desktop",
             Self::ClaudeCode => "claude-code",
@@ -53,12 +53,12 @@ impl Client {
         }
     }
 
-    pub(crate) fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|client| client.word() == word)
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|client| client.as_str() == name)
     }
 }
 
-/// This machine, as far as files are concerned.
+/// The folders of this machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
     home: Option<PathBuf>,
@@ -67,7 +67,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// The one we are on.
+    /// This machine.
     pub(crate) fn this() -> Self {
         let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self::of(std::env::consts::OS, folder, PathBuf::from("."))
@@ -84,7 +84,7 @@ impl Machine {
         Self { home, settings, here }
     }
 
-    /// The file in which a program is told of servers: the user's own, or that of the project here.
+    /// The file of a program that contains servers: the user's, or that of the project in the current folder.
     pub(crate) fn own_file(&self, client: Client, of_project: bool) -> Option<PathBuf> {
         let places = FILES.iter().filter(|(whose, base, _)| *whose == client && (*base == Base::Here) == of_project);
         let (_, base, path) = places.into_iter().next()?;
@@ -99,7 +99,7 @@ impl Machine {
         }
     }
 
-    /// The files of a program, whether they exist or not. In the user's own folder, those of a project are the same.
+    /// The files of a program, whether they exist or not. In the home folder, those of a project are the same.
     pub(crate) fn files(&self, client: Client) -> Vec<PathBuf> {
         let of_client = FILES.iter().filter(|(whose, _, _)| *whose == client);
         of_client.filter_map(|(_, at, path)| self.base(*at).map(|folder| folder.join(path))).collect()
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_system_has_its_own_places() {
+    fn each_system_has_its_own_paths() {
         let desktop = |system| files(system, Client::ClaudeDesktop).remove(0);
         assert_eq!(desktop("linux"), "/home/me/.config/Claude/claude_desktop_config.json");
         assert_eq!(desktop("macos"), "/home/me/Library/Application Support/Claude/claude_desktop_config.json");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_of_servers_in_one_file_of_the_user_and_one_of_the_project() {
+    fn a_program_has_one_user_file_and_one_project_file() {
         let folder = |name: &str| (name == "HOME").then(|| PathBuf::from("/home/me"));
         let machine = Machine::of("linux", folder, PathBuf::from("/project"));
         let own = |client, of_project| machine.own_file(client, of_project).map(|path| path.display().to_string());
@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn every_program_has_a_word_and_a_file() {
+    fn every_program_has_a_name_and_a_file() {
         for client in Client::ALL {
-            assert_eq!(Client::of_word(client.word()), Some(client));
+            assert_eq!(Client::of_name(client.as_str()), Some(client));
             assert!(FILES.iter().any(|(whose, _, _)| *whose == client));
         }
-        assert_eq!(Client::of_word("emacs"), None);
+        assert_eq!(Client::of_name("emacs"), None);
     }
 }

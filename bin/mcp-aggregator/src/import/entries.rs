@@ -1,27 +1,27 @@
-//! From a file of another program to servers.
+//! Reads servers from a file of another program.
 
 use serde_json::{Map, Value, json};
 
-/// Where clients write the address of a server.
+/// Keys of a server's address in the configs of clients.
 const ADDRESS_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
-/// What is taken over as it is; everything else is about the program that wrote it.
+/// Keys that are imported unchanged; all others concern the other program.
 const KEPT: [&str; 10] =
     ["command", "args", "env", "cwd", "headers", "docker", "timeout", "startTimeout", "era", "lazy"];
 
-/// A server that another program knows.
+/// A server of another program.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Found {
-    /// As it is called there.
+    /// Its name there.
     pub(crate) name: String,
     /// Where it was found, for people.
     pub(crate) from: String,
-    /// What registers it, under the name it has there.
+    /// Its registration, with the name it has there.
     pub(crate) registration: Map<String, Value>,
-    /// What a person should know.
+    /// Remarks for the user.
     pub(crate) notes: Vec<String>,
 }
 
-/// The servers in a file, whichever program wrote it.
+/// The servers in a file of any program.
 pub(crate) fn found_in(file: &Value, from: &str) -> Vec<Found> {
     let of_user = ["mcpServers", "servers"].map(|key| (&file[key], from.to_owned()));
     let in_settings = ["servers", "mcpServers"].map(|key| (&file["mcp"][key], from.to_owned()));
@@ -36,14 +36,14 @@ pub(crate) fn found_in(file: &Value, from: &str) -> Vec<Found> {
 fn found(name: &str, entry: &Value, from: &str) -> Found {
     let (name, from) = (name.to_owned(), from.to_owned());
     let Value::Object(entry) = entry else {
-        // Whoever wrote it meant something; that it cannot be used is for the plan to say.
+        // An invalid entry is kept, so that the plan can report it.
         let registration = Map::from_iter([("connection_config".to_owned(), entry.clone())]);
         return Found { name, from, notes: Vec::new(), registration };
     };
     Found { notes: notes(entry), registration: registration_of_entry(&name, entry), name, from }
 }
 
-/// What registers the server that an entry describes.
+/// The registration of the server that an entry describes.
 pub(crate) fn registration_of_entry(name: &str, entry: &Map<String, Value>) -> Map<String, Value> {
     let mut config: Map<String, Value> = Map::new();
     for key in KEPT {
@@ -66,7 +66,8 @@ pub(crate) fn registration_of_entry(name: &str, entry: &Map<String, Value>) -> M
     registration
 }
 
-/// What an entry says, else what it has. An older server over HTTP is recognised by how its address ends.
+/// The transport that an entry states, or the one derived from its members. An older server over HTTP is recognised by
+/// the end of its address.
 fn transport(entry: &Map<String, Value>, config: &Map<String, Value>) -> &'static str {
     let said = ["type", "transport"].iter().find_map(|key| entry.get(*key)).and_then(Value::as_str);
     match said.map(str::to_ascii_lowercase).as_deref() {
@@ -86,7 +87,7 @@ fn transport(entry: &Map<String, Value>, config: &Map<String, Value>) -> &'stati
     }
 }
 
-/// Some write numbers where texts belong, and their programs do not mind.
+/// Some programs accept numbers instead of strings.
 fn texts(key: &str, value: &Value) -> Value {
     match (key, value) {
         ("env" | "headers", Value::Object(members)) => {
@@ -100,7 +101,7 @@ fn texts(key: &str, value: &Value) -> Value {
     }
 }
 
-/// The same with variables as we write them.
+/// The same with variables in our syntax.
 fn translated(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(with_our_variables(text)),
@@ -112,7 +113,7 @@ fn translated(value: &Value) -> Value {
     }
 }
 
-/// `${env:NAME}` is `${NAME}`, `${userHome}` is `${HOME}`; what an editor would ask for becomes a variable.
+/// `${env:NAME}` becomes `${NAME}`, `${userHome}` becomes `${HOME}`; an editor's input prompt becomes a variable.
 fn with_our_variables(text: &str) -> String {
     let mut ours = String::with_capacity(text.len());
     let mut rest = text;
@@ -138,7 +139,7 @@ fn variable_for(input: &str) -> String {
     input.chars().map(fit).collect()
 }
 
-/// What is in an entry that we cannot do by ourselves.
+/// Parts of an entry that we do not support.
 fn notes(entry: &Map<String, Value>) -> Vec<String> {
     let text = Value::Object(entry.clone()).to_string();
     let mut notes = Vec::new();
@@ -150,7 +151,7 @@ fn notes(entry: &Map<String, Value>) -> Vec<String> {
         notes.push("its `envFile` is not read; set those variables for the service".to_owned());
     }
     if text.contains("${workspaceFolder") {
-        notes.push("it names the folder of a project (`${workspaceFolder}`), which is not known here".to_owned());
+        notes.push("it names the folder of a project (`${workspaceFolder}`), which is unknown here".to_owned());
     }
     notes
 }
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn every_program_has_its_own_place_for_servers() {
+    fn every_program_has_its_own_key_for_servers() {
         let entry = json!({"command": "x"});
         let place = |name: &str, from: &str| (name.to_owned(), from.to_owned());
         assert_eq!(names_and_places(&json!({"mcpServers": {"a": entry}})), [place("a", "f")]);
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_server_is_reached_is_said_or_seen() {
+    fn the_transport_of_a_server_is_stated_or_derived() {
         for (entry, transport) in [
             (json!({"command": "x"}), "stdio"),
             (json!({"url": "http://x/mcp"}), "http"),

@@ -1,8 +1,8 @@
-//! JSON with comments and trailing commas, as editors keep their settings.
+//! Parses JSON with comments and trailing commas, as in settings of editors.
 
 use serde_json::Value;
 
-/// Reads it. What is plain JSON is read as such.
+/// Parses the text. Plain JSON is parsed directly.
 pub(crate) fn read(text: &str) -> Result<Value, serde_json::Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     serde_json::from_str(text).or_else(|_| serde_json::from_str(&catalog::jsonc::plain(text)))

@@ -1,21 +1,21 @@
-//! What somebody pasted: a whole config, or only the part of it that a README prints.
+//! Parses pasted text: a whole config, or only the part of one that a README shows.
 
 use serde_json::{Map, Value, json};
 
 use super::{found_in, read_jsonc};
 
-/// What an entry has at least one of.
+/// An entry has at least one of these keys.
 const SIGNS: [&str; 5] = ["command", "url", "serverUrl", "httpUrl", "docker"];
 
-/// What is told where nothing can be made of it.
+/// The hint about text that cannot be parsed.
 const EXPECTED: &str =
     r#"there are no servers in it; paste {"mcpServers": {...}}, or one entry like "github": {"command": "npx", ...}"#;
 
-/// What was pasted as a whole config.
+/// The pasted text as a whole config.
 pub(crate) fn understood(text: &str) -> Result<Value, String> {
     let text = text.trim();
     let whole = read_jsonc(text).or_else(|error| {
-        // An entry as it stands in the middle of a file: with its name, and maybe with the comma after it.
+        // An entry from the middle of a file: with its name, and perhaps with the comma after it.
         let entry = text.trim_end_matches([',', ' ', '\n']);
         read_jsonc(&format!("{{{entry}}}")).map_err(|_| error)
     });
@@ -36,7 +36,7 @@ fn is_entry(entry: &Map<String, Value>) -> bool {
     SIGNS.iter().any(|sign| entry.contains_key(*sign))
 }
 
-/// A name for an entry that came without one: that of its package, its program or its host.
+/// A name for an entry without one: that of its package, its program or its host.
 fn name_for(entry: &Map<String, Value>) -> String {
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
     let words = entry.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_config_says_what_is_expected() {
+    fn text_that_is_not_a_config_is_refused_with_the_expected_form() {
         for nonsense in ["{}", "[1]", "7", r#"{"foo": 1}"#] {
             assert!(understood(nonsense).unwrap_err().contains("mcpServers"), "{nonsense}");
         }

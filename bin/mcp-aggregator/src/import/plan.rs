@@ -1,39 +1,39 @@
-//! Which servers are added, and under which names. Nothing that is there is ever touched.
+//! Decides which servers are added, and their names. Existing servers are never changed.
 
 use registry::ConnectionConfig;
 use serde_json::{Value, json};
-use service::servers::Registration;
+use service::Registration;
 
 use super::Found;
 
-/// The programs that are us.
+/// The names of our programs.
 const OURS: [&str; 2] = ["mcp-aggregator", "mcp-simple-aggregator"];
-/// Where we usually are.
+/// The default port.
 const DEFAULT_URL: &str = "http://127.0.0.1:8808";
 const MAX_NAME_LEN: usize = 255;
 
-/// A server, and what is to become of it.
+/// A server, and the decision about it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Planned {
     pub(crate) found: Found,
-    /// Its name here.
+    /// Its new name.
     pub(crate) name: String,
     pub(crate) fate: ImportDecision,
 }
 
-/// What is to become of a server.
+/// The decision about a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ImportDecision {
     Add,
-    /// A server of that name is there.
+    /// A server with that name exists.
     Exists,
-    /// The same server was found elsewhere.
+    /// The same server was already found elsewhere.
     Twice {
         first: String,
     },
-    /// It is this aggregator: it would serve itself.
+    /// It is this aggregator, which would serve itself.
     Ours,
-    /// It makes no sense.
+    /// It is invalid.
     Unusable {
         why: String,
     },
@@ -48,13 +48,13 @@ impl Planned {
         }
     }
 
-    /// Whether it is called otherwise here.
+    /// Whether its name was changed.
     pub(crate) fn is_renamed(&self) -> bool {
         self.name != self.found.name
     }
 }
 
-/// Decides about every server that was found. `known` are the names that are taken, `url` is where we are.
+/// Decides about every server that was found. `known` are existing names, `url` is our address.
 pub(crate) fn plan(found: Vec<Found>, known: &[String], url: Option<&str>) -> Vec<Planned> {
     let mut planned: Vec<Planned> = Vec::new();
     for found in found {
@@ -98,7 +98,7 @@ fn is_same(one: &Found, other: &Found) -> bool {
 
 fn problem_with(found: &Found) -> Option<String> {
     if !found.registration["connection_config"].is_object() {
-        return Some("its entry is no object".to_owned());
+        return Some("its entry is not an object".to_owned());
     }
     match serde_json::from_value::<Registration>(Value::Object(found.registration.clone())) {
         Ok(new) => new.problems().into_iter().next().map(|problem| problem.msg),
@@ -106,7 +106,8 @@ fn problem_with(found: &Found) -> Option<String> {
     }
 }
 
-/// Whether it leads back to us: by the program, or by an address anywhere in it, for bridges have it as an argument.
+/// Whether the entry refers to mcp-aggregator: by the program, or by an address anywhere in it, because bridges have it
+/// as an argument.
 pub(crate) fn is_ours(config: &Value, url: Option<&str>) -> bool {
     let command = config["command"].as_str().unwrap_or_default();
     let program = command.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".exe");
@@ -126,7 +127,7 @@ fn normal(url: &str) -> String {
     url.trim_end_matches('/').replace("://localhost", "://127.0.0.1")
 }
 
-/// A name as ours are: `My Server (2)` becomes `my-server-2`.
+/// A valid name: `My Server (2)` becomes `my-server-2`.
 fn fitting(name: &str) -> String {
     let mut fit = String::new();
     for character in name.chars().flat_map(char::to_lowercase) {
@@ -141,7 +142,7 @@ fn fitting(name: &str) -> String {
     if fit.is_empty() { "server".to_owned() } else { fit.to_owned() }
 }
 
-/// The name, or with a number behind it if it is taken.
+/// The name, with a number if it is taken.
 fn free(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     if !is_taken(name) {
         return name.to_owned();
@@ -166,9 +167,9 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_no_object_is_told_and_not_dropped() {
+    fn an_entry_that_is_not_an_object_is_reported_and_not_dropped() {
         let planned = planned(&json!({"mcpServers": {"a": null, "b": {"command": "x"}}}), &[]);
-        let unusable = ImportDecision::Unusable { why: "its entry is no object".to_owned() };
+        let unusable = ImportDecision::Unusable { why: "its entry is not an object".to_owned() };
         assert_eq!(planned, [("a".to_owned(), unusable), ("b".to_owned(), ImportDecision::Add)]);
     }
 
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_what_is_found_twice_comes_once_and_others_get_a_number() {
+    fn existing_names_stay_duplicates_are_merged_and_others_get_a_number() {
         let file = json!({
             "mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}},
             "projects": {"/p": {"mcpServers": {"b": {"command": "x"}}}, "/q": {"mcpServers": {"b": {"command": "y"}}}}

@@ -1,4 +1,4 @@
-//! What happens at the service, as it happens: the reason to look again.
+//! Listens to events of the service, to refresh the view.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::client::Client;
 
-/// However much happens, the service is not asked sooner than this after the last time.
+/// The minimum interval between refreshes, however many events there are.
 const MIN_PAUSE: Duration = Duration::from_millis(250);
-/// Numbers of the last minute change also while nothing happens.
+/// The refresh interval: the numbers of the last minute change without events, too.
 const POLL_INTERVAL_WITH_EVENTS: Duration = Duration::from_secs(5);
-/// Without news there is only the clock.
+/// The refresh interval without an event stream.
 const POLL_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_secs(1);
-/// Before a stream that broke off is opened again.
+/// The pause before an event stream is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens to a service until it is dropped.
@@ -28,7 +28,7 @@ pub(crate) struct EventFeed {
 
 #[derive(Default)]
 struct Shared {
-    news: Notify,
+    event_arrived: Notify,
     is_open: AtomicBool,
 }
 
@@ -39,16 +39,16 @@ impl EventFeed {
         Self { shared, task, looked_at: Instant::now() }
     }
 
-    /// Waits until there is something to look at, or it is time again. May be given up at any moment.
+    /// Waits for an event, or for the refresh interval. Can be dropped at any time.
     pub(crate) async fn reason(&self) {
         sleep_until(self.looked_at + MIN_PAUSE).await;
         let is_open = self.shared.is_open.load(Ordering::Relaxed);
         let period = if is_open { POLL_INTERVAL_WITH_EVENTS } else { POLL_INTERVAL_WITHOUT_EVENTS };
-        // Either is a reason.
-        timeout_at(self.looked_at + period, self.shared.news.notified()).await.ok();
+        // Both mean a refresh.
+        timeout_at(self.looked_at + period, self.shared.event_arrived.notified()).await.ok();
     }
 
-    /// It has been looked.
+    /// Records that the view was refreshed.
     pub(crate) fn looked(&mut self) {
         self.looked_at = Instant::now();
     }
@@ -60,17 +60,17 @@ impl Drop for EventFeed {
     }
 }
 
-/// Listens to one stream after the other. One that cannot be opened, as at an older service, costs a request a second.
+/// Opens one stream after the other. If that fails, as with an older service, it tries once per second.
 async fn listen(service: Client, shared: Arc<Shared>) {
     loop {
         if let Ok(mut events) = service.events().await {
             shared.is_open.store(true, Ordering::Relaxed);
             while let Some(Ok(_)) = events.next().await {
-                shared.news.notify_one();
+                shared.event_arrived.notify_one();
             }
             shared.is_open.store(false, Ordering::Relaxed);
-            // Its end is news, too.
-            shared.news.notify_one();
+            // The end of a stream is a reason to refresh, too.
+            shared.event_arrived.notify_one();
         }
         sleep(PAUSE).await;
     }
@@ -82,14 +82,14 @@ mod tests {
     use tokio::time::timeout;
 
     #[tokio::test]
-    async fn news_are_a_reason_to_look_once_and_not_at_once_again() {
+    async fn events_cause_one_refresh_after_a_minimum_interval() {
         let task = tokio::spawn(std::future::pending());
         let mut listening = EventFeed { shared: Arc::default(), task, looked_at: Instant::now() };
         listening.shared.is_open.store(true, Ordering::Relaxed);
-        listening.shared.news.notify_one();
+        listening.shared.event_arrived.notify_one();
         timeout(POLL_INTERVAL_WITH_EVENTS / 2, listening.reason()).await.expect("there are news");
         listening.looked();
-        listening.shared.news.notify_one();
+        listening.shared.event_arrived.notify_one();
         let too_soon = timeout(MIN_PAUSE / 2, listening.reason()).await;
         assert!(too_soon.is_err(), "the service is asked four times a second at most");
         timeout(POLL_INTERVAL_WITH_EVENTS / 2, listening.reason()).await.expect("who waited hears of it");

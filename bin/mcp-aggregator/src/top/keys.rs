@@ -1,6 +1,6 @@
-//! What was typed.
+//! Parses the keys that were typed.
 
-/// A key that means something.
+/// A supported key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Quit,
@@ -9,7 +9,7 @@ pub(crate) enum Key {
     Sort,
 }
 
-/// The keys in what a terminal sent. An escape alone is the key; more behind it is another key's name.
+/// The keys in the input of a terminal. A single escape is the Esc key; with more bytes after it, it is another key.
 pub(crate) fn read(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((&first, rest)) = bytes.split_first() {

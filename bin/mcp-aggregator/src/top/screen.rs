@@ -1,4 +1,4 @@
-//! The terminal: another screen while we draw, and everything as it was when we go, whatever the reason.
+//! The terminal: uses the alternate screen, and restores everything in every case.
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
@@ -11,21 +11,21 @@ use tokio::net::unix::pipe::Receiver;
 use super::view::Size;
 use crate::colour::{self, Colour};
 
-/// Another screen, without a cursor.
+/// Switches to the alternate screen without a cursor.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l";
 const LEAVE: &str = "\u{1b}[?25h\u{1b}[?1049l";
 
-/// The terminal while it is ours.
+/// The terminal in raw mode.
 pub(crate) struct Screen {
-    /// A description of our own: that reading does not block must not be so for the shell, too.
-    /// To the runtime it is one end of a pipe: something to be read when something is there.
+    /// Our own file description, because non-blocking mode must not affect the shell. To the runtime it looks like a
+    /// pipe: it only waits until the terminal is readable.
     terminal: Receiver,
     before: Termios,
     has_colours: bool,
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Takes over the terminal.
     pub(crate) fn open() -> io::Result<Self> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
@@ -36,7 +36,7 @@ impl Screen {
         tcsetattr(&terminal, OptionalActions::Now, &raw)?;
         let terminal = Receiver::from_owned_fd_unchecked(terminal.into())?;
         let has_colours = colour::is_wanted(io::stdout().is_terminal());
-        // From here on it is given back.
+        // From here on, dropping this restores the terminal.
         let screen = Self { terminal, before, has_colours };
         screen.write(ENTER)?;
         Ok(screen)
@@ -48,7 +48,7 @@ impl Screen {
         Size { width: or(size.map(|size| size.ws_col), 80), height: or(size.map(|size| size.ws_row), 24) }
     }
 
-    /// Draws over what is there. Nothing is wiped first, so nothing flickers.
+    /// Draws over the old content, which avoids flicker.
     pub(crate) fn draw(&self, lines: &[(String, Option<Colour>)]) -> io::Result<()> {
         let line = |(text, colour): &(String, Option<Colour>)| match colour {
             Some(colour) if self.has_colours => colour.always(text),
@@ -58,7 +58,7 @@ impl Screen {
         self.write(&format!("\u{1b}[H{}\u{1b}[J", lines.join("\r\n")))
     }
 
-    /// What was typed, as soon as something is.
+    /// The input, as soon as there is some.
     pub(crate) async fn typed(&self) -> io::Result<Vec<u8>> {
         loop {
             self.terminal.readable().await?;
@@ -72,7 +72,7 @@ impl Screen {
         }
     }
 
-    /// To stdout, which blocks: a terminal that is slow is waited for.
+    /// Written to stdout, which blocks: a slow terminal is waited for.
     fn write(&self, text: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
@@ -82,7 +82,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If the terminal is gone, there is nothing to give back.
+        // If the terminal is gone, there is nothing to restore.
         self.write(LEAVE).ok();
         tcsetattr(&self.terminal, OptionalActions::Now, &self.before).ok();
     }

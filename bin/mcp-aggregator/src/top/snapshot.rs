@@ -1,4 +1,4 @@
-//! How a service stands at one moment: its servers, and the calls of the last minute.
+//! The state of a service at one moment: its servers, and the calls of the last minute.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use crate::failure::Failure;
 use crate::server_view;
 use crate::table::printable;
 
-/// How far back calls are looked at.
+/// The age of the oldest calls.
 const WINDOW: Duration = Duration::from_secs(60);
-/// How many calls are asked for at most.
+/// The maximum number of calls.
 const MAX_CALLS: usize = 500;
 
-/// How a service stands.
+/// The state of a service.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Snapshot {
     pub(crate) url: String,
     pub(crate) uptime: Duration,
     pub(crate) tools: u64,
-    /// Whether calls are refused until somebody allows them again.
+    /// Whether calls are refused until `calls allow`.
     pub(crate) is_stopped: bool,
     pub(crate) servers: Vec<Server>,
     /// Newest first.
     pub(crate) calls: Vec<Call>,
-    /// Whether there were more calls than were asked for.
+    /// Whether there were more calls than the maximum.
     pub(crate) has_more: bool,
 }
 
-/// A server, with the numbers of the last minute.
+/// A server with its numbers of the last minute.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Server {
     pub(crate) name: String,
@@ -41,7 +41,7 @@ pub(crate) struct Server {
     pub(crate) errors: usize,
     pub(crate) p50: Option<f64>,
     pub(crate) p95: Option<f64>,
-    /// What it uses of a processor and of the memory, in words; empty where nobody knows.
+    /// Its CPU and memory usage, in words; empty if unknown.
     pub(crate) cpu: String,
     pub(crate) memory: String,
     /// The same for programs.
@@ -52,9 +52,9 @@ pub(crate) struct Server {
 /// A call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Call {
-    /// When it came, as a clock shows it.
+    /// Its start in local time.
     pub(crate) time: String,
-    /// The same as the service says it.
+    /// The same as the service reports it.
     pub(crate) submitted_at: String,
     pub(crate) server: String,
     pub(crate) tool: String,
@@ -73,7 +73,7 @@ impl Call {
     }
 }
 
-/// Asks a service how it stands.
+/// Requests the state from a service.
 pub(crate) async fn take(service: &Client) -> Result<Snapshot, Failure> {
     let since = Timestamp::now() - jiff::SignedDuration::try_from(WINDOW).expect("a minute is no long time");
     let state = service.get("/state").await?;
@@ -129,13 +129,13 @@ fn server(described: &Value, calls: &[Call]) -> Server {
     }
 }
 
-/// The nearest rank among sorted numbers.
+/// The nearest-rank percentile of sorted numbers.
 fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// Milliseconds without more digits than a clock has.
+/// Milliseconds, rounded.
 fn rounded(millis: f64) -> f64 {
     (millis * 1000.0).round() / 1000.0
 }

@@ -1,19 +1,19 @@
-//! A snapshot in lines. Pure: what is shown depends on the snapshot, the choices of the user and the size alone.
+//! Formats a snapshot in lines. Pure: depends only on the snapshot, the user's choices and the size.
 
 use super::snapshot::{Call, Server, Snapshot};
 use crate::colour::Colour;
 use crate::commands::status::in_words;
 use crate::table::{aligned, cut};
 
-/// What the user has chosen.
+/// The user's choices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) sort: Sort,
-    /// The line that is marked: 0 is all servers, then each in the order of the view.
+    /// The selected row: 0 is all servers, then each in display order.
     pub(crate) marked: usize,
 }
 
-/// By what servers are sorted.
+/// The sort key of servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Sort {
     #[default]
@@ -33,7 +33,7 @@ impl Sort {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Name => "name",
             Self::Calls => "calls",
@@ -43,28 +43,28 @@ impl Sort {
     }
 }
 
-/// How large the terminal is.
+/// The size of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) width: usize,
     pub(crate) height: usize,
 }
 
-/// A line, and what its colour says.
+/// A line and its colour.
 type Line = (String, Option<Colour>);
 
-/// What is above and below the two lists: title, numbers, blank, header; blank, header; blank, keys.
+/// The lines around the two lists: title, numbers, blank, header; blank, header; blank, keys.
 const FURNITURE: usize = 8;
 
-/// The whole view, at most as large as the terminal. `trouble` is why the snapshot is an old one.
-pub(crate) fn frame(snapshot: &Snapshot, choice: &Choice, trouble: Option<&str>, size: Size) -> Vec<Line> {
+/// The whole view, at most as large as the terminal. `error` is why the snapshot is outdated.
+pub(crate) fn frame(snapshot: &Snapshot, choice: &Choice, error: Option<&str>, size: Size) -> Vec<Line> {
     let room = size.height.saturating_sub(FURNITURE).max(2);
     let servers = sorted(&snapshot.servers, choice.sort);
-    // Servers get what they need, but leave a third to the calls.
+    // Servers get the lines they need, but a third is left for calls.
     let for_servers = (servers.len() + 1).min(room - room / 3);
     let chosen = choice.marked.checked_sub(1).and_then(|place| servers.get(place)).map(|server| server.name.as_str());
 
-    let mut lines = vec![(title(snapshot), None), trouble.map_or_else(|| numbers(snapshot), warning)];
+    let mut lines = vec![(title(snapshot), None), error.map_or_else(|| numbers(snapshot), warning)];
     lines.push((String::new(), None));
     lines.extend(server_lines(snapshot, &servers, choice.marked, for_servers));
     lines.push((String::new(), None));
@@ -73,11 +73,11 @@ pub(crate) fn frame(snapshot: &Snapshot, choice: &Choice, trouble: Option<&str>,
         lines.push((String::new(), None));
     }
     lines.truncate(size.height.saturating_sub(1));
-    lines.push((format!("q quit   j/k or arrows choose a server   s sorted by {}", choice.sort.word()), None));
+    lines.push((format!("q quit   j/k or arrows select a server   s sorted by {}", choice.sort.as_str()), None));
     lines.into_iter().map(|(line, colour)| (cut(&line, size.width), colour)).collect()
 }
 
-/// The same for who only wants to look once: everything, without keys and without a mark.
+/// The same for `--once`: everything, without keys and selection.
 pub(crate) fn once(snapshot: &Snapshot, width: usize) -> Vec<String> {
     let servers = sorted(&snapshot.servers, Sort::Name);
     let mut lines = vec![(title(snapshot), None), numbers(snapshot), (String::new(), None)];
@@ -87,8 +87,8 @@ pub(crate) fn once(snapshot: &Snapshot, width: usize) -> Vec<String> {
     lines.into_iter().map(|(line, _)| cut(&line, width).trim_end().to_owned()).collect()
 }
 
-fn warning(trouble: &str) -> Line {
-    (format!("no answer: {trouble}"), Some(Colour::Bad))
+fn warning(error: &str) -> Line {
+    (format!("no answer: {error}"), Some(Colour::Bad))
 }
 
 fn title(snapshot: &Snapshot) -> String {
@@ -99,7 +99,7 @@ fn numbers(snapshot: &Snapshot) -> Line {
     let up = snapshot.servers.iter().filter(|server| is_up(server)).count();
     let under_way = snapshot.calls.iter().filter(|call| call.is_under_way()).count();
     let line = format!(
-        "{up} of {} servers connected, {} tools, {} in the last minute, {under_way} under way",
+        "{up} of {} servers connected, {} tools, {} in the last minute, {under_way} in progress",
         snapshot.servers.len(),
         snapshot.tools,
         calls_in_words(snapshot),
@@ -133,7 +133,7 @@ fn sorted(servers: &[Server], sort: Sort) -> Vec<Server> {
     servers
 }
 
-/// The header, a line for all, and one for each server that fits; the marked one always does.
+/// The header, a row for all, and one for each server that fits, always including the selected one.
 fn server_lines(snapshot: &Snapshot, servers: &[Server], marked: usize, room: usize) -> Vec<Line> {
     let header = ["", "SERVER", "STATUS", "TOOLS", "CALLS", "ERRORS", "P50", "P95", "CPU", "MEMORY"].map(str::to_owned);
     let mark = |place: usize| if place == marked { ">" } else { "" }.to_owned();
@@ -168,7 +168,7 @@ fn server_lines(snapshot: &Snapshot, servers: &[Server], marked: usize, room: us
     let colours = [None, None].into_iter().chain(servers.iter().map(|server| Some(colour_of(server))));
     let mut lines = aligned(&rows).into_iter().zip(colours);
     let header = lines.next();
-    // The list scrolls by whole lines, so far that the marked one is the last.
+    // The list scrolls until the selected row is the last one.
     let skipped = if marked == usize::MAX { 0 } else { (marked + 1).saturating_sub(room) };
     header.into_iter().chain(lines.skip(skipped).take(room)).collect()
 }
@@ -204,7 +204,7 @@ fn call_lines(snapshot: &Snapshot, server: Option<&str>, room: usize) -> Vec<Lin
     aligned(&rows).into_iter().zip(colours).collect()
 }
 
-/// A span in the unit that suits it.
+/// A duration in a suitable unit.
 fn time(millis: f64) -> String {
     match millis {
         millis if millis >= 1000.0 => format!("{:.1} s", millis / 1000.0),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_and_the_old_numbers_stay() {
+    fn an_error_is_displayed_and_the_old_numbers_stay() {
         let size = Size { width: 80, height: 24 };
         let lines = frame(&snapshot(), &Choice::default(), Some("gone"), size);
         assert_eq!(lines[1], ("no answer: gone".to_owned(), Some(Colour::Bad)));

@@ -49,7 +49,7 @@ fn arguments_that_make_no_sense_start_nothing() {
 }
 
 #[test]
-fn what_comes_back_is_printed_plainly_or_as_it_came() {
+fn results_are_printed_as_text_or_verbatim() {
     let image = r#"{"type":"image","data":"AA==","mimeType":"image/png","n":1.0}"#;
     let result = format!(r#"{{ "content":[{{"type":"text","text":"a\nb"}},{image}],"x":1e2 }}"#);
     let output = answered_with(&result, &[]);
@@ -61,12 +61,12 @@ fn what_comes_back_is_printed_plainly_or_as_it_came() {
 }
 
 #[test]
-fn a_tool_that_says_it_failed_is_exit_status_3() {
+fn a_tool_error_is_exit_status_3() {
     let result = r#"{"content":[{"type":"text","text":"no such file"}],"isError":true}"#;
     let output = answered_with(result, &[]);
     expect(&output, 3);
     assert_eq!(output.stdout, "");
-    assert_eq!(output.stderr, "error: `one.raw` says that it failed\nno such file\n");
+    assert_eq!(output.stderr, "error: `one.raw` reported an error\nno such file\n");
     let output = answered_with(result, &["--json"]);
     expect(&output, 3);
     assert_eq!(output.stdout, format!("{result}\n"));
@@ -79,7 +79,7 @@ fn a_json_rpc_error_is_exit_status_1() {
     let output = run("call", &one(), &["one.raw_error", &arguments]);
     expect(&output, 1);
     assert_eq!(output.stdout, "");
-    let told = "error: `one.raw_error` was answered with an error: bad path (code -32602)\n  data: {\"n\":1.0}\n";
+    let told = "error: `one.raw_error` failed: bad path (code -32602)\n  data: {\"n\":1.0}\n";
     assert_eq!(output.stderr, told);
     let output = run("call", &one(), &["one.raw_error", &arguments, "--json"]);
     expect(&output, 1);
@@ -148,7 +148,7 @@ fn an_unknown_tool_brings_the_closest_names() {
 }
 
 #[test]
-fn a_tool_of_a_server_that_is_down_says_so() {
+fn a_tool_of_an_unavailable_server_is_reported() {
     let output = run("call", &Config::new().server("bad", failing()).write(), &["bad.echo"]);
     expect(&output, 1);
     let expected = "error: could not call `bad.echo`: server `bad` is down: initialization: it exited with status 3\n";
@@ -241,7 +241,7 @@ fn staying(seen: &str) -> String {
 }
 
 #[test]
-fn who_sits_in_front_of_a_slow_call_is_told_that_it_runs() {
+fn a_slow_call_displays_progress() {
     let config = one();
     let (terminal, screen) = terminal();
     let mut slow = Run::new("call", config.path()).args(&["one.sleep", "ms=700"]);
@@ -255,7 +255,7 @@ fn who_sits_in_front_of_a_slow_call_is_told_that_it_runs() {
 }
 
 #[test]
-fn a_tool_does_not_steer_the_terminal_unless_that_is_asked_for() {
+fn tool_output_is_escaped_on_a_terminal_by_default() {
     let config = one();
     let hostile = "a\u{1b}]0;title\u{7}\u{202e}b";
     let result = json!({"content": [{"type": "text", "text": hostile}]}).to_string();

@@ -25,10 +25,10 @@ fn what_would_be_started_is_shown_without_secrets_and_nothing_is_started() {
     }
     let output = run("check", &config, &[]);
     let lines: Vec<&str> = output.stdout.lines().collect();
-    assert_eq!(lines[0], "SERVER    PROGRAM OR ADDRESS");
+    assert_eq!(lines[0], "SERVER    PROGRAM OR URL");
     assert_eq!(lines[1], "database  npx");
     assert_eq!(lines[3], "off       (disabled)");
-    assert_eq!(output.stderr, "the config is fine: 2 to start, 1 disabled\n");
+    assert_eq!(output.stderr, "the config is valid: 2 to start, 1 disabled\n");
     let plan = json(&run("check", &config, &["--json"]));
     assert_eq!(plan["ok"], true);
     assert_eq!(plan["servers"][0], json!({"server": "database", "command": "npx"}));
@@ -37,7 +37,7 @@ fn what_would_be_started_is_shown_without_secrets_and_nothing_is_started() {
 }
 
 #[test]
-fn what_is_given_but_not_used_is_told_and_the_config_is_run_all_the_same() {
+fn unused_keys_cause_warnings_and_the_config_still_works() {
     let config = Config::new()
         .raw(
             r#"{"servers": {"lost": {"command": "x"}}, "mcpServers": {
@@ -47,13 +47,13 @@ fn what_is_given_but_not_used_is_told_and_the_config_is_run_all_the_same() {
         )
         .write();
     let warned = [
-        "warning: $.servers is not used, because there is `mcpServers` too\n",
+        "warning: $.servers is not used, because `mcpServers` is present, too\n",
         "warning: $.mcpServers[\"two ways\"] has both `command` and `url`; `url` is not used\n",
         "warning: $.mcpServers[\"the other\"] has both `command` and `url`; `command` is not used\n",
     ];
     let output = run("check", &config, &[]);
     expect(&output, 0);
-    assert_eq!(output.stderr, format!("{}the config is fine: 3 to start, 0 disabled\n", warned.concat()));
+    assert_eq!(output.stderr, format!("{}the config is valid: 3 to start, 0 disabled\n", warned.concat()));
     let plan = json(&run("check", &config, &["--json"]));
     assert_eq!(plan["warnings"][0]["path"], "$.servers");
     assert_eq!(plan["warnings"].as_array().map(Vec::len), Some(3));
@@ -117,7 +117,7 @@ fn servers_that_work_are_started_counted_and_stopped() {
 }
 
 #[test]
-fn servers_that_fail_are_reported_with_why_their_last_words_and_a_hint() {
+fn failed_servers_are_reported_with_reason_stderr_and_a_hint() {
     let config = Config::new()
         .server("good", fake())
         .server("bad", failing())
@@ -139,7 +139,7 @@ fn servers_that_fail_are_reported_with_why_their_last_words_and_a_hint() {
         "  hint: install it, or set `command` to its full path\n",
         "did not answer `tools/list` within 5 s",
         "  hint: if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT",
-        "it exited with status 1\n  hint: it said nothing on stderr",
+        "it exited with status 1\n  hint: it wrote nothing to stderr",
     ] {
         assert!(text.contains(needed), "{needed:?} in\n{text}");
     }
@@ -159,7 +159,7 @@ fn servers_that_fail_are_reported_with_why_their_last_words_and_a_hint() {
 }
 
 #[test]
-fn who_waits_is_told_for_which_servers() {
+fn a_wait_names_its_servers() {
     let config =
         Config::new().server("quick", fake()).server("stuck", fake().args(["--hang-at", "initialize"])).write();
     let output = Run::new("check", config.path()).args(&["--start"]).env("MCP_AGGREGATOR_START_TIMEOUT", "12").output();

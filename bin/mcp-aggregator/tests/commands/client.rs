@@ -35,7 +35,7 @@ fn names(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_server_that_the_client_has_already_is_told_replaced_on_demand_and_restored() {
+fn a_duplicate_server_of_a_client_is_reported_replaced_on_demand_and_restored() {
     let user = User::new();
     let before = cursor_config(&user);
     let file = user.write(".cursor/mcp.json", &before);
@@ -44,10 +44,10 @@ fn a_server_that_the_client_has_already_is_told_replaced_on_demand_and_restored(
 
     let told = user.run(&[&add[..], &["--dry-run"]].concat());
     expect(&told, 0);
-    assert!(told.stderr.contains("has `mine` by itself") && told.stderr.contains("--replace"), "{}", told.stderr);
+    assert!(told.stderr.contains("also has `mine`") && told.stderr.contains("--replace"), "{}", told.stderr);
     let told = user.run(&add);
     expect(&told, 0);
-    assert!(told.stderr.contains("has `mine` by itself") && !told.stderr.contains("`other`"), "{}", told.stderr);
+    assert!(told.stderr.contains("also has `mine`") && !told.stderr.contains("`other`"), "{}", told.stderr);
     assert_eq!(names(&file), ["mine", "other", "all"]);
 
     let replaced = user.run(&[&add[..], &["--replace", "--json"]].concat());
@@ -62,7 +62,7 @@ fn a_server_that_the_client_has_already_is_told_replaced_on_demand_and_restored(
 }
 
 #[test]
-fn what_was_replaced_comes_back_also_if_somebody_has_changed_the_file_since() {
+fn replaced_servers_are_restored_even_in_an_edited_file() {
     let user = User::new();
     let file = user.write(".cursor/mcp.json", &cursor_config(&user));
     let servers = user.servers();
@@ -138,7 +138,7 @@ fn nothing_is_forgotten_while_the_file_of_a_client_cannot_be_read() {
     {
         let refused = user.run(arguments);
         expect(&refused, 1);
-        assert!(refused.stderr.contains("mcp.json") && refused.stderr.contains("no JSON"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("mcp.json") && refused.stderr.contains("not valid JSON"), "{}", refused.stderr);
     }
     fs::write(&file, &text).unwrap();
     expect(&user.run(&["client", "remove", "cursor"]), 0);
@@ -146,7 +146,7 @@ fn nothing_is_forgotten_while_the_file_of_a_client_cannot_be_read() {
 }
 
 #[test]
-fn without_a_backup_only_our_entry_goes() {
+fn without_a_backup_only_our_entry_is_removed() {
     let user = User::new();
     let file = user.write(".cursor/mcp.json", "{\"theme\": \"dark\"}");
     let servers = user.servers();
@@ -164,12 +164,12 @@ fn a_server_that_took_our_name_stays() {
     rewrite(&file, |read| read["mcpServers"]["all"] = json!({"command": "another"}));
     let undone = user.run(&["client", "add", "cursor", "--undo"]);
     expect(&undone, 0);
-    assert!(undone.stderr.contains("put `mine` back"), "{}", undone.stderr);
+    assert!(undone.stderr.contains("restored `mine`"), "{}", undone.stderr);
     assert_eq!(names(&file), ["other", "all", "mine"]);
 }
 
 #[test]
-fn a_file_that_is_a_link_stays_a_link_and_its_target_comes_back() {
+fn a_symbolic_link_stays_one_and_its_target_is_restored() {
     let user = User::new();
     let before = cursor_config(&user);
     let real = user.write("dotfiles/cursor.json", &before);
@@ -185,12 +185,16 @@ fn a_file_that_is_a_link_stays_a_link_and_its_target_comes_back() {
 }
 
 #[test]
-fn connect_with_the_name_of_a_client_works_and_says_which_command_is_meant() {
+fn connect_with_the_name_of_a_client_works_and_suggests_client_add() {
     let user = User::new();
     let servers = user.servers();
     let connected = user.run(&["connect", "cursor", "--stdio", "--config", &servers]);
     expect(&connected, 0);
-    assert!(connected.stderr.contains("`mcp-aggregator client add cursor` is the command"), "{}", connected.stderr);
+    assert!(
+        connected.stderr.contains("`mcp-aggregator client add cursor` is the preferred command"),
+        "{}",
+        connected.stderr
+    );
     assert_eq!(names(&user.file(".cursor/mcp.json")), ["all"]);
     let undone = user.run(&["connect", "cursor", "--undo"]);
     expect(&undone, 0);
@@ -228,7 +232,7 @@ fn clients_are_listed_with_whether_they_use_us() {
 }
 
 #[test]
-fn a_client_is_told_to_start_the_link_that_was_used_and_not_what_it_leads_to() {
+fn a_client_config_gets_the_link_that_was_started_and_not_its_target() {
     let user = User::new();
     let servers = user.servers();
     let link = user.write("bin/placeholder", "").with_file_name("mcp-aggregator");

@@ -71,7 +71,7 @@ fn beside(path: &Path) -> usize {
 }
 
 #[test]
-fn a_client_is_connected_once_and_its_file_is_given_back_as_it_was() {
+fn a_client_is_added_once_and_its_file_is_restored_unchanged() {
     let user = User::new();
     let file = user.write(".cursor/mcp.json", CURSOR);
     let servers = user.servers();
@@ -91,7 +91,7 @@ fn a_client_is_connected_once_and_its_file_is_given_back_as_it_was() {
     assert!(text.contains(&format!("\"{servers}\"")) && text.contains("\"stdio\""), "{text}");
     let again = user.run(&connect);
     expect(&again, 0);
-    assert!(again.stderr.contains("is connected already"), "{}", again.stderr);
+    assert!(again.stderr.contains("is already connected"), "{}", again.stderr);
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 
     expect(&user.run(&["connect", "cursor", "--undo"]), 0);
@@ -110,13 +110,13 @@ fn what_the_client_has_changed_since_stays_when_we_go() {
     fs::write(&file, changed).unwrap();
     let output = user.run(&["connect", "claude-code", "--undo"]);
     expect(&output, 0);
-    assert!(output.stderr.contains("changed since"), "{}", output.stderr);
+    assert!(output.stderr.contains("was edited"), "{}", output.stderr);
     let left: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(left, json!({"theme": "dark", "mcpServers": {}}));
 }
 
 #[test]
-fn a_project_has_a_file_of_its_own_and_one_that_was_not_there_goes_again() {
+fn a_project_has_its_own_file_and_a_created_one_is_removed_by_undo() {
     let user = User::new();
     let servers = user.servers();
     let connect = ["connect", "vscode", "--project", "--stdio", "--config", &servers, "--json"];
@@ -132,14 +132,14 @@ fn a_project_has_a_file_of_its_own_and_one_that_was_not_there_goes_again() {
 }
 
 #[test]
-fn each_entry_of_ours_goes_by_itself_and_what_is_said_of_it_is_true() {
+fn each_entry_is_removed_separately_and_reported_correctly() {
     let user = User::new();
     let servers = user.servers();
     let connect = ["connect", "cursor", "--stdio", "--config", &servers];
     expect(&user.run(&connect), 0);
     let output = user.run(&[&connect[..], &["--as", "second"]].concat());
     expect(&output, 0);
-    assert!(!output.stderr.contains("what it was"), "there was no file: {}", output.stderr);
+    assert!(!output.stderr.contains("the backup"), "there was no file: {}", output.stderr);
     assert!(output.stderr.contains("client add cursor --as 'second' --undo"), "{}", output.stderr);
     expect(&user.run(&["connect", "cursor", "--undo", "--as", "third"]), 1);
     expect(&user.run(&["connect", "cursor", "--undo", "--as", "second"]), 0);
@@ -199,7 +199,7 @@ fn no_secret_is_shown_and_none_is_written_into_what_is_shared() {
     ] {
         let output = user.run_with(&["connect", client, "--project", "--url", &url], &with_token);
         expect(&output, 0);
-        assert!(output.stderr.contains("hint: export it"), "{}", output.stderr);
+        assert!(output.stderr.contains("hint: export the variable"), "{}", output.stderr);
         let text = fs::read_to_string(user.file(path)).unwrap();
         assert!(text.contains(reference) && !text.contains(TOKEN), "{text}");
     }
@@ -214,8 +214,12 @@ fn what_is_not_ours_is_never_overwritten_and_what_makes_no_sense_is_reported() {
     let before = fs::read_to_string(&file).unwrap();
     for (arguments, code, needed) in [
         (&["connect", "cursor", "--stdio", "--config", &servers][..], 1, "--as NAME"),
-        (&["connect", "cursor", "--stdio", "--config", file.to_str().unwrap()], 2, "in a circle"),
-        (&["connect", "claude-desktop", "--project", "--stdio", "--config", &servers], 2, "no files for projects"),
+        (&["connect", "cursor", "--stdio", "--config", file.to_str().unwrap()], 2, "would start itself"),
+        (
+            &["connect", "claude-desktop", "--project", "--stdio", "--config", &servers],
+            2,
+            "no config files for projects",
+        ),
         (&["connect", "emacs", "--dry-run"], 2, "claude-desktop, claude-code, cursor, vscode"),
         (&["connect", "cursor"], 1, "--stdio --config FILE"),
     ] {

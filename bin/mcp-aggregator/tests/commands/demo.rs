@@ -50,7 +50,7 @@ impl Demo {
 }
 
 #[test]
-fn a_newcomer_types_what_the_program_says_and_a_tool_answers() {
+fn the_commands_that_demo_prints_work() {
     let told = testkit::run(PROGRAM, [""; 0]).stderr;
     assert!(told.contains("mcp-aggregator demo "), "{told}");
     let mut demo = Demo::start();
@@ -81,7 +81,7 @@ fn a_newcomer_types_what_the_program_says_and_a_tool_answers() {
 }
 
 #[test]
-fn top_without_a_terminal_says_what_to_do() {
+fn top_without_a_terminal_suggests_an_alternative() {
     let output = testkit::run(PROGRAM, ["top"]);
     expect(&output, 2);
     assert!(output.stderr.contains("top --once"), "{}", output.stderr);
@@ -147,7 +147,7 @@ fn a_client_follows_a_service_that_moved() {
     std::fs::write(&file, entry().replace("localhost", "other.example")).unwrap();
     let refused = connect(&moved);
     expect(&refused, 1);
-    assert!(refused.stderr.contains("has another server that is called `all`"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("has another server with the name `all`"), "{}", refused.stderr);
     demo.stop();
 }
 
@@ -210,7 +210,7 @@ fn a_tool_is_explained_with_a_command_that_calls_it_and_a_server_has_its_tools_l
 }
 
 #[test]
-fn whoever_ends_it_as_soon_as_it_has_begun_finds_nothing_left_of_it() {
+fn a_demo_interrupted_at_its_start_leaves_nothing() {
     for _ in 0..5 {
         let home = TempDir::with_prefix("home-").unwrap();
         let things = || std::fs::read_dir(home.path()).unwrap().count();

@@ -31,11 +31,11 @@ fn a_config_whose_servers_start_is_well() {
     assert!(!config.path().with_file_name("data").exists(), "looking makes no registry");
     let output = doctor(&config, &["--listen", "0"]).output();
     assert!(output.stdout.contains("ok  server    one starts in "), "{}", output.stdout);
-    assert_eq!(output.stderr, "all is well\n");
+    assert_eq!(output.stderr, "no problems\n");
 }
 
 #[test]
-fn each_problem_says_what_to_do_and_the_exit_status_is_1() {
+fn each_problem_has_advice_and_the_exit_status_is_1() {
     let config =
         Config::new().server("bad", failing()).server("gone", ServerEntry::new("no-such-program-anywhere")).write();
     let output = doctor(&config, &["--listen", "0"]).output();
@@ -100,6 +100,6 @@ fn an_address_of_an_engine_that_is_no_text_is_not_taken_for_none() {
         run.command.env(name, std::ffi::OsStr::from_bytes(b"unix:///\xff"));
         let output = run.output();
         expect(&output, 1);
-        assert!(output.stdout.contains(&format!("{name} is set, but not to UTF-8")), "{}", output.stdout);
+        assert!(output.stdout.contains(&format!("{name} is not valid UTF-8")), "{}", output.stdout);
     }
 }

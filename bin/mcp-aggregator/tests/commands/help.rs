@@ -53,7 +53,8 @@ fn help_shows_every_verb_with_examples_and_exit_codes() {
 #[test]
 fn help_has_the_verbs_in_groups_and_colours_only_for_terminals() {
     let help = testkit::run(PROGRAM, ["--help"]).stdout;
-    let groups = ["Serve:", "Look and try:", "Servers:", "Other programs:", "Documents:", "This program:", "Options:"];
+    let groups =
+        ["Serve:", "Inspect and try:", "Servers:", "Other programs:", "Documents:", "This program:", "Options:"];
     let at: Vec<usize> = groups.iter().map(|group| help.find(&format!("\n{group}\n")).expect(group)).collect();
     assert!(at.is_sorted(), "{help}");
     assert!(!help.contains('\u{1b}'), "{help}");
@@ -79,10 +80,10 @@ fn the_version_is_that_of_the_package() {
 #[test]
 fn a_command_line_that_makes_no_sense_is_exit_status_2_and_leaves_stdout_empty() {
     for (arguments, expected) in [
-        (&["serve", "--database", "mysql://host/db"][..], "`mysql` databases are not known"),
+        (&["serve", "--database", "mysql://host/db"][..], "`mysql` databases are not supported"),
         (&["serve", "--config", "c", "--listen", "here"], "127.0.0.1:8808"),
-        (&["serve", "--config", "c", "--allow-host", "http://x"], "is no host name"),
-        (&["serve", "--config", "c", "--allow-origin", "x"], "is no origin"),
+        (&["serve", "--config", "c", "--allow-host", "http://x"], "is not a host name"),
+        (&["serve", "--config", "c", "--allow-origin", "x"], "is not an origin"),
         (&["tools", "--config"], "--config"),
         (&["tools", "--config", "c", "--url", "http://x"], "cannot be used with"),
         (&["check", "--config", "c", "--bogus"], "--bogus"),
@@ -102,7 +103,7 @@ fn a_command_line_that_makes_no_sense_is_exit_status_2_and_leaves_stdout_empty()
 fn the_address_of_a_server_where_that_of_a_service_belongs_is_explained() {
     let output = testkit::run(PROGRAM, ["add", "web", "--url", "http://127.0.0.1:9/mcp"]);
     expect(&output, 2);
-    assert!(output.stderr.contains("hint: the address of a server goes without --url"), "{}", output.stderr);
+    assert!(output.stderr.contains("hint: write the URL of a server without --url"), "{}", output.stderr);
     assert!(output.stderr.contains("--url <SERVICE>"), "{}", output.stderr);
 }
 

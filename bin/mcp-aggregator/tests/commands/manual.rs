@@ -116,7 +116,7 @@ fn servers_tools_and_skills_are_offered_wherever_they_may_stand() {
 }
 
 #[test]
-fn every_shell_asks_for_the_names_of_servers_and_tools() {
+fn every_shell_completes_names_of_servers_and_tools() {
     for (shell, asks) in [
         ("bash", "mcp-aggregator names -- "),
         ("zsh", "mcp-aggregator names -- "),
@@ -133,7 +133,7 @@ fn the_scripts_of_other_shells_are_scripts_in_them() {
         let script = script(shell);
         let text = fs::read_to_string(script.path()).unwrap();
         assert!(text.contains("mcp-aggregator") && text.contains("doctor"), "{shell}");
-        if has(shell) {
+        if needs(shell) {
             expect(&testkit::run(shell, [check.as_ref(), script.path().as_os_str()]), 0);
         }
     }

@@ -16,7 +16,7 @@ fn web(server: &HttpServer, more: &serde_json::Value) -> ConfigFile {
 }
 
 #[test]
-fn an_address_is_shown_without_secrets_and_nobody_is_asked() {
+fn an_address_is_displayed_without_secrets_and_without_a_request() {
     let server = HttpServer::start(Script::default());
     let address = format!("{}?key=${{KEY}}", server.url());
     let config = web(&server, &json!({"url": address, "headers": {"Authorization": "Bearer ${KEY}"}}));
@@ -33,7 +33,7 @@ fn an_address_is_shown_without_secrets_and_nobody_is_asked() {
 }
 
 #[test]
-fn servers_in_every_dialect_are_met_counted_and_left() {
+fn servers_in_every_dialect_are_connected_counted_and_disconnected() {
     let (newer, older) =
         (HttpServer::start(Script::default().with_session()), HttpServer::start(Script::default().sse()));
     let servers = json!({
@@ -71,9 +71,9 @@ fn a_server_that_fails_is_reported_with_why() {
     let output = run("check", &config, &["--start"]);
     expect(&output, 1);
     for needed in [
-        "why: initialization: it wants other credentials (HTTP 401 Unauthorized, Bearer realm=",
-        "why: initialization: it cannot be reached: Connection refused",
-        "why: initialization: it speaks neither Streamable HTTP (it answered with text/html",
+        "why: initialization: it requires other credentials (HTTP 401 Unauthorized, Bearer realm=",
+        "why: initialization: it is unreachable: Connection refused",
+        "why: initialization: it supports neither Streamable HTTP (it answered with text/html",
     ] {
         assert!(output.stdout.contains(needed), "{needed:?} in\n{}", output.stdout);
     }
@@ -106,7 +106,7 @@ fn tools_are_listed_and_one_is_called() {
 }
 
 #[test]
-fn a_call_that_fails_on_the_way_says_so() {
+fn an_http_error_of_a_server_fails_the_call() {
     let server = HttpServer::start(Script::default().status_once(500, None));
     let config = web(&server, &json!({}));
     let output = run("call", &config, &["web.echo"]);

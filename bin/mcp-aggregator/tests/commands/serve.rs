@@ -56,7 +56,7 @@ impl Served {
 }
 
 #[test]
-fn it_says_where_it_listens_and_what_to_paste_and_ends_by_a_signal() {
+fn it_prints_its_address_and_a_client_config_and_ends_on_a_signal() {
     let config = one();
     let served = serve(Run::new("serve", config.path()));
     let health = served.ask("GET /health HTTP/1.1");
@@ -76,7 +76,7 @@ fn a_port_that_is_taken_is_named_and_no_server_is_started() {
     let config = Config::new().server("one", fake().args(["--journal", journal.to_str().unwrap()])).write();
     let output = run("serve", &config, &["--listen", &address]);
     expect(&output, 1);
-    assert!(output.stderr.contains(&format!("could not listen at {address}")), "{}", output.stderr);
+    assert!(output.stderr.contains(&format!("could not listen on {address}")), "{}", output.stderr);
     // This very process has it.
     let program = std::env::args().next().unwrap();
     let holder = format!("process {} (`{program}", std::process::id());
@@ -94,7 +94,7 @@ fn without_tokens_only_this_machine_is_served() {
 }
 
 #[test]
-fn tokens_are_asked_for_and_never_told() {
+fn tokens_are_required_and_never_printed() {
     let config = one();
     let tokens = config.folder().join("tokens");
     std::fs::write(&tokens, "ann:hunter2\n").unwrap();
@@ -130,7 +130,7 @@ fn a_token_that_is_taken_out_of_the_file_opens_no_more_and_a_new_one_does() {
     wait_until("the file is read again", || (statuses() == ["200", "401", "200"]).then_some(()));
     std::fs::write(&tokens, "no token at all\n").unwrap();
     let logged = || std::fs::read_to_string(&log).unwrap_or_default();
-    wait_until("what is wrong is told", || logged().contains("the tokens before stay").then_some(()));
+    wait_until("what is wrong is told", || logged().contains("the last valid tokens remain in use").then_some(()));
     assert_eq!(statuses(), ["200", "401", "200"]);
     // Not only in the log: who was to be kept out may still come in.
     let health = || served.ask("GET /api/v1/aggregator/health HTTP/1.1\r\nAuthorization: Bearer ann-0123456789abcdef");
@@ -173,7 +173,7 @@ fn a_token_file_that_cannot_be_used_is_explained() {
 }
 
 #[test]
-fn a_second_service_is_refused_and_told_which_process_has_the_registry() {
+fn a_second_service_is_refused_with_the_process_of_the_first() {
     let config = one();
     let served = serve(Run::new("serve", config.path()));
     let output = run("serve", &config, &["--listen", "0"]);
@@ -196,7 +196,7 @@ fn a_config_that_cannot_be_parsed_ends_it_at_once() {
 }
 
 #[test]
-fn a_config_that_is_broken_later_stays_as_it_was_and_everybody_says_so() {
+fn a_config_that_becomes_invalid_is_reported_everywhere_and_the_last_valid_one_stays() {
     let config = one();
     let served = serve(Run::new("serve", config.path()));
     let whole = std::fs::read_to_string(config.path()).unwrap();
@@ -277,7 +277,7 @@ fn a_variable_that_is_no_text_is_refused_and_not_as_if_it_were_not_set() {
         run.command.env(name, std::ffi::OsStr::from_bytes(b"hunter2-\xff"));
         let output = run.output();
         expect(&output, 2);
-        assert!(output.stderr.contains(&format!("{name} is set, but not to UTF-8")), "{}", output.stderr);
+        assert!(output.stderr.contains(&format!("{name} is not valid UTF-8")), "{}", output.stderr);
     }
 }
 

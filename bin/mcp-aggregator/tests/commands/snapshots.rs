@@ -128,7 +128,7 @@ fn lasting_word(word: &str) -> String {
 }
 
 #[test]
-fn help_reads_as_it_did() {
+fn help_matches_its_snapshot() {
     let home = home();
     let mut files = BTreeSet::from(["overview".to_owned(), "help".to_owned()]);
     compare("overview", &said(home.path(), &[]));
@@ -225,7 +225,7 @@ fn errors_read_as_they_did() {
 }
 
 #[test]
-fn what_differs_from_run_to_run_has_a_word_instead() {
+fn values_that_vary_between_runs_have_placeholders() {
     let text = "a  0f8fad5b-d9cb-469f-a165-70867728950e   2026-07-28 12:00:00Z (1.25 ms)\nURL: http://x/";
     assert_eq!(lasting(text, "http://x"), "a  ID  TIME TIME (N.N ms)\nURL: URL/\n");
     assert_eq!(lasting("at X, up for 3 min 2 s", "Y"), "at X, up for  SPAN\n");

@@ -6,7 +6,7 @@ use testkit::{Config, Launch, fake};
 use crate::{PROGRAM, one};
 
 #[test]
-fn it_serves_with_a_dot_under_its_own_name() {
+fn it_uses_a_dot_as_separator_and_its_own_name() {
     let config = one();
     let mut client = Launch::program(PROGRAM).arg("stdio").arg("--config").arg(config.path()).start();
     let info = client.initialize()["result"]["serverInfo"].clone();

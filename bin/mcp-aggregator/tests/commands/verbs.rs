@@ -55,14 +55,14 @@ fn typical(verb: &str) -> &'static [&'static str] {
         "ask" => &["What time is it?"],
         "add" => &["one", "http://127.0.0.1:9/mcp"],
         "remove" | "show" | "enable" | "disable" | "connect" | "disconnect" | "restart" | "logs" | "test"
-        | "history" => &["nobody"],
+        | "history" | "login" | "logout" => &["nobody"],
         "search" => &["numbers"],
         "import" => &["missing.json"],
         "tools on" | "tools off" => &["nobody.nothing"],
         "doctor" => &["--listen", "0"],
         "completions" => &["bash"],
         "calls" | "client list" | "clients" | "context" | "doc bindings" | "export" | "list" | "man" | "settings"
-        | "skills" | "status" | "top" => &[],
+        | "skills" | "status" | "top" | "licenses" => &[],
         new => panic!("`{new}` is new: say here what is typed behind it"),
     }
 }
@@ -83,7 +83,7 @@ fn home() -> TempDir {
 }
 
 #[test]
-fn every_verb_prints_json_for_who_asks_for_it_whether_or_not_all_goes_well() {
+fn every_command_prints_json_on_request_in_success_and_failure() {
     let home = home();
     for verb in verbs() {
         if WITHOUT_JSON.iter().any(|(without, _)| *without == verb) {
@@ -102,7 +102,7 @@ fn every_verb_prints_json_for_who_asks_for_it_whether_or_not_all_goes_well() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_reported_as_json_to_who_asks_for_it() {
+fn an_invalid_command_line_is_reported_as_json_on_request() {
     let home = home();
     for verb in verbs() {
         let output = run(home.path(), &verb, &["--no-such-option", "--json"]);
@@ -122,7 +122,7 @@ fn every_verb_has_examples() {
 }
 
 #[test]
-fn a_service_says_where_it_is_on_one_line_of_json() {
+fn a_service_prints_its_address_as_one_line_of_json() {
     let home = home();
     for verb in ["serve", "demo"] {
         let launch = Launch::program(PROGRAM).args([verb, "--listen", "0", "--json"]);

@@ -1,8 +1,7 @@
-//! A legacy client at a modern server: what the server needs to know comes as a result, and becomes questions to the
-//! client; with the answers the request is sent again.
+//! A legacy client's call at a modern server: the server's `input_required` result becomes server requests to the
+//! client, and the call is sent again with the answers.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,27 +14,24 @@ use protocol::bridge::result::ResultType;
 use protocol::bridge::{elicitation, error, label, meta, result};
 use protocol::reply::{self, code};
 use tokio::time::{Instant, timeout_at};
-use upstream::{
-    CallError, Connection, Notification, Request, Requester, ResponseHandler, ServerRequest, ServerResponse,
-};
+use upstream::{CallError, Connection, Request, ResponseFilter, ResponseHandler, ServerRequest, ServerResponse};
 
-use super::{BridgedRequest, scanned};
-use crate::call::id_of;
+use super::{BridgedRequest, scanned_request, scanned_response_id};
 use crate::client::next_number;
 use crate::client_sink::ClientSink;
 use crate::responder::{Responder, failure};
 use crate::server_requests::ServerRequests;
 
-/// How often a server may want to know more before its call is given up.
+/// How many `input_required` rounds a server may use before its call is cancelled.
 const MAX_INPUT_ROUNDS: usize = 10;
 
-/// Why the server does not get to know what it wants.
+/// Why the server does not receive the input it requested.
 enum InputError {
-    /// The client answers with this error.
+    /// The client responds with this error.
     Declined(Bytes),
-    /// The call has taken as long as it may.
+    /// The call has reached its time limit.
     TooLate(Duration),
-    /// The client has said its last word.
+    /// The client has disconnected.
     Gone,
 }
 
@@ -44,18 +40,18 @@ struct LegacyClientCall {
     to: Arc<Responder>,
     connection: Arc<Connection>,
     method: String,
-    /// The request as the server understands it.
+    /// The request in the form the server understands.
     request: Bytes,
     rounds: AtomicUsize,
     since: Instant,
-    /// Itself, to be handed over when the request is sent again.
+    /// A reference to itself, passed on when the request is sent again.
     myself: std::sync::Weak<Self>,
 }
 
-/// Sends the request, introduced as a modern server expects it.
+/// Sends the request with the `_meta` that a modern server expects.
 pub(super) fn send(bridged: &BridgedRequest<'_>) {
     let client_meta = bridged.to.client().client_meta();
-    let request = meta::to_modern(&bridged.renamed, &bridged.renamed_envelope(), &client_meta);
+    let request = meta::to_modern(&bridged.renamed, &bridged.renamed_envelope().params, &client_meta);
     let handler = Arc::new_cyclic(|myself| LegacyClientCall {
         to: Arc::clone(bridged.to),
         connection: Arc::clone(bridged.connection),
@@ -70,9 +66,9 @@ pub(super) fn send(bridged: &BridgedRequest<'_>) {
 
 impl LegacyClientCall {
     fn forward(self: Arc<Self>, known_as: &[u8], line: &Bytes) {
-        let envelope = scanned(line);
+        let envelope = scanned_request(line);
         let progress = envelope.params.wanted_progress;
-        let request = Request { line, id: id_of(&envelope), known_as, renamed: None, progress };
+        let request = Request { line, id: envelope.id, known_as, renamed: None, progress };
         let handler = Arc::clone(&self) as Arc<dyn ResponseHandler>;
         if let Err(error) = self.connection.forward(request, &handler) {
             self.to.on_failure(known_as, &error);
@@ -80,30 +76,30 @@ impl LegacyClientCall {
         self.connection.flush();
     }
 
-    /// Asks the client what the server wants to know, then sends the request again.
+    /// Sends the requested input to the client as server requests, then sends the call again.
     fn request_input(&self, id: &[u8], wanted: InputRequired) {
         let refuse = |why: &str| self.refuse(id, why);
         if self.rounds.fetch_add(1, Ordering::Relaxed) >= MAX_INPUT_ROUNDS {
-            return refuse("wants to know more and more, without end");
+            return refuse("keeps requesting more input");
         }
         let capabilities = self.to.client().client_meta().capabilities;
         let lacking = wanted.requests.iter().find(|wanted| !is_answerable(&capabilities, wanted));
         if let Some(lacking) = lacking {
-            return refuse(&format!("needs `{}`, which the client does not offer", lacking.method));
+            return refuse(&format!("needs `{}`, which the client does not support", lacking.method));
         }
         let Some(sink) = self.to.sink_for_server_requests().cloned() else {
             return refuse("needs to ask something, and the client cannot be asked now");
         };
         let Some(myself) = self.myself.upgrade() else { return };
         let (client, id) = (Arc::clone(self.to.client()), Bytes::copy_from_slice(id));
-        // It is counted anew while it waits for the client, and then as a request again.
+        // Counted as deferred while it waits for the client, and as open again afterwards.
         client.request_closed();
         let owner = Arc::clone(&client);
         client.defer(id.clone(), &self.to, async move {
             match myself.within_limit(myself.answers(&sink, &wanted)).await {
                 Ok(responses) => {
-                    let envelope = scanned(&myself.request);
-                    let again = input::retry(&myself.request, &envelope, &responses, wanted.state.as_deref());
+                    let params = scanned_request(&myself.request).params;
+                    let again = input::retry(&myself.request, &params, &responses, wanted.state.as_deref());
                     owner.request_opened();
                     myself.forward(&id, &again);
                 }
@@ -117,14 +113,14 @@ impl LegacyClientCall {
                     myself.to.flush();
                 }
                 Err(InputError::Gone) => {
-                    myself.to.respond(&myself.refusal(&id, "needs to know something, and the client says no more"));
+                    myself.to.respond(&myself.refusal(&id, "needs more input, and the client declined"));
                     myself.to.flush();
                 }
             }
         });
     }
 
-    /// What the client answers to everything the server wants to know. What is not waited for to its end is taken back.
+    /// The client's answers to every input request. Requests that are no longer awaited are cancelled.
     async fn answers(
         &self,
         sink: &Arc<dyn ClientSink>,
@@ -133,7 +129,7 @@ impl LegacyClientCall {
         let ask = |request: &InputRequest| {
             ServerRequests::ask(self.to.client(), sink, &request.method, &self.input_params(request))
         };
-        // All at once: the client may put them side by side.
+        // All at once: the client may show them side by side.
         let asked: Vec<_> = wanted.requests.iter().map(|request| (request, ask(request))).collect();
         let mut responses = Vec::with_capacity(asked.len());
         for (request, inquiry) in asked {
@@ -143,13 +139,13 @@ impl LegacyClientCall {
         Ok(responses)
     }
 
-    /// The limit of a call includes the time a person takes to answer. At the server each round counts anew.
+    /// The limit of a call includes the time a person takes to answer. At the server, each round has its own limit.
     async fn within_limit<T>(&self, answers: impl Future<Output = Result<T, InputError>>) -> Result<T, InputError> {
         let Some(limit) = self.connection.limit() else { return answers.await };
         timeout_at(self.since + limit, answers).await.unwrap_or(Err(InputError::TooLate(limit)))
     }
 
-    /// What is asked, as a legacy client understands it and a person sees who asks.
+    /// The parameters in the form a legacy client understands, labelled so that the person sees which server asks.
     fn input_params(&self, request: &InputRequest) -> Bytes {
         if request.method != "elicitation/create" {
             return request.params.clone();
@@ -162,7 +158,7 @@ impl LegacyClientCall {
         }
     }
 
-    /// Ends the call; `why` says what the server did.
+    /// Ends the call with an error; `why` is what the server did.
     fn refuse(&self, id: &[u8], why: &str) {
         self.to.close_with(&self.refusal(id, why));
     }
@@ -175,23 +171,17 @@ impl LegacyClientCall {
 
     fn pass(&self, id: &[u8], line: &Bytes, translated: Option<Bytes>, id_at: Span) {
         match translated {
-            Some(line) => self.to.pass_response(id, &line, id_of(&scanned(&line))),
+            Some(line) => self.to.pass_response(id, &line, scanned_response_id(&line)),
             None => self.to.pass_response(id, line, id_at),
         }
     }
 }
 
-impl ResponseHandler for LegacyClientCall {
-    fn requester(&self) -> Requester {
-        self.to.requester()
-    }
+impl ResponseFilter for LegacyClientCall {
+    type Inner = Responder;
 
-    fn on_held(&self) {
-        self.to.on_held();
-    }
-
-    fn on_released(&self) {
-        self.to.on_released();
+    fn inner(&self) -> &Responder {
+        &self.to
     }
 
     fn on_response(&self, id: &[u8], response: ServerResponse<'_>) {
@@ -199,46 +189,18 @@ impl ResponseHandler for LegacyClientCall {
         match outcome {
             Ok(found) if result::kind(line, found) == ResultType::InputRequired => match input::read(line, found) {
                 Some(wanted) => self.request_input(id, wanted),
-                None => self.refuse(id, "wants to know something, but not in a way that can be understood"),
+                None => self.refuse(id, "sent a request for input that is not valid"),
             },
             Ok(found) if matches!(result::kind(line, found), ResultType::Other(_)) => {
-                self.refuse(id, "answered with a type of result that the client cannot understand");
+                self.refuse(id, "returned a type of result that the client does not support");
             }
             Ok(found) => self.pass(id, line, result::to_legacy(line, found, &self.method), id_at),
             Err(found) => self.pass(id, line, error::to_legacy(line, found, &self.method), id_at),
         }
     }
 
-    fn on_failure(&self, id: &[u8], error: &CallError) {
-        self.to.on_failure(id, error);
-    }
-
-    fn on_cancelled(&self, id: &[u8]) {
-        self.to.on_cancelled(id);
-    }
-
-    fn on_notification(&self, notification: Notification<'_>) {
-        self.to.on_notification(notification);
-    }
-
     fn on_server_request(&self, request: ServerRequest) {
-        request.refuse(code::METHOD_NOT_FOUND, "Servers do not ask in this revision");
-    }
-
-    fn on_server_request_cancelled(&self, server: &Connection, id: &[u8], line: &Bytes, id_at: Span) {
-        self.to.on_server_request_cancelled(server, id, line, id_at);
-    }
-
-    fn flush(&self) {
-        self.to.flush();
-    }
-
-    fn is_idle(&self) -> bool {
-        self.to.is_idle()
-    }
-
-    fn catch_up(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> {
-        self.to.catch_up()
+        request.refuse(code::METHOD_NOT_FOUND, "Servers send no requests in this revision");
     }
 }
 
@@ -247,7 +209,7 @@ fn is_answerable(capabilities: &[u8], wanted: &InputRequest) -> bool {
     known.contains(&wanted.method.as_str()) && elicitation::is_offered(capabilities, &wanted.method, &wanted.params)
 }
 
-/// The client would not answer: its own error is what becomes of its call.
+/// The client declined to answer: its own error becomes the response to its call.
 fn with_error(id: &[u8], error: &[u8]) -> Vec<u8> {
     let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
     line.extend_from_slice(id);

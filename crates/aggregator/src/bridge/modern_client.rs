@@ -1,6 +1,6 @@
-//! A modern client at a legacy server: when the server asks something, its call is parked and the client is given an
-//! `input_required`. It comes back with the answers and a request state, and the call goes on; or it does not, and the call is
-//! cancelled.
+//! A modern client's call at a legacy server: when the server sends a request, the call is parked and the client
+//! receives an `input_required`. If the client retries with the answers and the request state, the call continues; if
+//! it does not, the call is cancelled.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,40 +23,39 @@ use upstream::{
 
 use super::parked_calls::ParkedCalls;
 use super::request_state::{Binding, digest};
-use super::{BridgedRequest, scanned};
-use crate::call::id_of;
+use super::{BridgedRequest, scanned, scanned_request, scanned_response_id};
 use crate::client::next_number;
 use crate::level::Level;
 use crate::logs::{self, LevelRequest};
 use crate::responder::{Responder, failure};
 
-/// A parked call keeps its turn at a server that serves one client at a time for this part of the time a client may take
-/// to come back. Whoever closes a form has no way to say so, and others wait.
+/// A parked call keeps its turn at a server that serves one client at a time for this fraction of the answer timeout.
+/// A client whose user closes a form cannot report that, and other clients wait.
 const EXCLUSIVE_TIMEOUT_DIVISOR: u32 = 10;
-/// What a server asks within this time is asked together.
+/// Server requests that arrive within this time are sent to the client together.
 const COALESCE_DELAY: Duration = Duration::from_millis(5);
 
-/// What the call is known as at its connection; the ids of the client's requests for it come and go.
+/// The id of the call at its connection; the client's own request ids change with every retry.
 const KNOWN_AS: &[u8] = b"0";
 
-/// A call at a legacy server, and the client's request that waits for it, if one does.
+/// A call at a legacy server, and the client's request that waits for it, if there is one.
 pub(super) struct ModernClientCall {
-    /// Stands for the client at the server: its requests come and go, the call stays.
+    /// Represents the client at the server: the client's requests come and go, the call remains.
     number: u64,
     parked_calls: Arc<ParkedCalls>,
     connection: Arc<Connection>,
     method: String,
     binding: Binding,
     scope: Scope,
-    /// There is no other client.
+    /// No other client exists.
     is_alone: bool,
-    /// The request as the server understands it.
+    /// The request in the form the server understands.
     request: Bytes,
-    /// How long a client may take to come back.
+    /// How long a client may take to retry.
     answer_timeout: Duration,
-    /// Our number for the call at the server, once it is sent.
+    /// Our id of the call at the server, once it is sent.
     sent_as: AtomicU64,
-    /// The log messages it wants, as long as it lives.
+    /// The log level the call requests, in effect until it ends.
     _level_request: Option<LevelRequest>,
     state: Mutex<State>,
     myself: std::sync::Weak<Self>,
@@ -64,20 +63,20 @@ pub(super) struct ModernClientCall {
 
 #[derive(Default)]
 struct State {
-    /// The request that waits.
+    /// The client's request that waits for the outcome.
     waiting: Option<WaitingRequest>,
-    /// What the server wants to know and the client has been told, under the keys it was told.
+    /// Server requests that were sent to the client, under the keys it received.
     sent_requests: Vec<(String, PendingInput)>,
-    /// What the server wants to know and the client has not been told.
+    /// Server requests that were not sent to the client yet.
     unsent_requests: VecDeque<(String, PendingInput)>,
-    /// What became of the call while nobody waited.
+    /// The outcome of the call, if it ended while no request waited.
     outcome: Option<Outcome>,
     round: u64,
-    /// Since when nobody waits for it here.
+    /// Since when no request has been waiting.
     parked_at: Option<Instant>,
     last_key: u64,
     is_over: bool,
-    /// What the client would have had to offer for a question that was refused: the JSON of capabilities.
+    /// The capabilities a client would have needed for a server request that was refused, as JSON.
     missing_capabilities: Option<Vec<u8>>,
 }
 
@@ -92,7 +91,7 @@ struct WaitingRequest {
 
 enum PendingInput {
     FromServer(Box<ServerRequest>),
-    /// The server wants an address to be visited before it is called again.
+    /// The server requires a URL to be visited before it is called again.
     UrlElicitation(Bytes),
 }
 
@@ -101,7 +100,7 @@ enum Outcome {
     Failure(CallError),
 }
 
-/// Sends a request, or comes back to one.
+/// Sends a request, or resumes the parked call it belongs to.
 pub(super) fn send(bridged: &BridgedRequest<'_>) {
     let (client, params) = (bridged.to.client(), &bridged.envelope.params);
     let binding = Binding {
@@ -117,8 +116,8 @@ pub(super) fn send(bridged: &BridgedRequest<'_>) {
         return call.resume(waiting, round, bridged.line, responses);
     }
     let renamed = bridged.renamed_envelope();
-    let plain = input::without_retry(&bridged.renamed, &renamed);
-    let request = meta::to_legacy(&plain, &scanned(&plain));
+    let plain = input::without_retry(&bridged.renamed, &renamed.params);
+    let request = meta::to_legacy(&plain, &scanned(&plain).params);
     let level_request =
         waiting.level.map(|level| LevelRequest::new(&bridged.aggregator.fleet, bridged.connection, level));
     let call = Arc::new_cyclic(|myself| ModernClientCall {
@@ -137,7 +136,7 @@ pub(super) fn send(bridged: &BridgedRequest<'_>) {
         myself: myself.clone(),
     });
     if !call.parked_calls.enter(&call) {
-        let text = "Too many calls are under way";
+        let text = "Too many calls are in progress";
         return bridged.to.close_with(&reply::error(bridged.id(), code::INTERNAL_ERROR, text, None));
     }
     call.forward();
@@ -151,14 +150,18 @@ fn unknown_request_state(id: &[u8]) -> Vec<u8> {
 
 impl WaitingRequest {
     fn of(bridged: &BridgedRequest<'_>) -> Self {
-        let said = meta::read(bridged.line, &bridged.envelope.params);
+        let request_meta = meta::read(bridged.line, &bridged.envelope.params);
         let line = bridged.line;
-        let level =
-            said.log_level.and_then(|level| text::decode(level.of(line))).and_then(|level| Level::named(&level));
+        let level = request_meta
+            .log_level
+            .and_then(|level| text::decode(level.of(line)))
+            .and_then(|level| Level::named(&level));
         Self {
             to: Arc::clone(bridged.to),
             id: Box::from(bridged.id()),
-            capabilities: said.capabilities.map_or(Bytes::from_static(b"{}"), |span| line.slice(span.start..span.end)),
+            capabilities: request_meta
+                .capabilities
+                .map_or(Bytes::from_static(b"{}"), |span| line.slice(span.start..span.end)),
             level,
             progress: bridged.envelope.params.wanted_progress.map(|token| Box::from(token.of(line))),
         }
@@ -170,7 +173,7 @@ impl ModernClientCall {
         self.number
     }
 
-    /// On whose behalf it was made.
+    /// The principal that made the call.
     pub(super) fn principal(&self) -> &str {
         &self.binding.principal
     }
@@ -182,16 +185,16 @@ impl ModernClientCall {
         waiting.is_some_and(|waiting| waiting.to.client().number() == client && id.is_none_or(|id| *id == *waiting.id))
     }
 
-    /// Gives the call up because the client says so: the server hears it in the client's own words.
+    /// Cancels the call because the client does: the server receives the client's own reason.
     pub(super) fn cancel(&self, notice: &Bytes, id_at: Span) {
-        let translated = meta::to_legacy(notice, &scanned(notice));
+        let translated = meta::to_legacy(notice, &scanned(notice).params);
         let id_at = scanned(&translated).params.request_id.unwrap_or(id_at);
         if !self.connection.cancel(self.number, KNOWN_AS, &translated, id_at) {
             self.over(None);
         }
     }
 
-    /// Gives the call up.
+    /// Cancels the call.
     pub(super) fn give_up(&self, why: &str) {
         if !self.connection.abandon(self.sent_as.load(Ordering::Relaxed), why) {
             self.over(None);
@@ -199,10 +202,9 @@ impl ModernClientCall {
     }
 
     fn forward(self: Arc<Self>) {
-        let envelope = scanned(&self.request);
+        let envelope = scanned_request(&self.request);
         let progress = envelope.params.wanted_progress;
-        let request =
-            Request { line: &self.request, id: id_of(&envelope), known_as: KNOWN_AS, renamed: None, progress };
+        let request = Request { line: &self.request, id: envelope.id, known_as: KNOWN_AS, renamed: None, progress };
         let handler = Arc::clone(&self) as Arc<dyn ResponseHandler>;
         match self.connection.forward(request, &handler) {
             Ok(number) => self.sent_as.store(number, Ordering::Relaxed),
@@ -211,7 +213,7 @@ impl ModernClientCall {
         self.connection.flush();
     }
 
-    /// A client has come back, with what it was asked.
+    /// The client retries, with answers to the requests it received.
     fn resume(&self, waiting: WaitingRequest, round: u64, line: &Bytes, responses: Option<Span>) {
         let mut state = self.lock();
         if state.is_over || state.waiting.is_some() || state.round != round {
@@ -225,7 +227,7 @@ impl ModernClientCall {
             match (pending_input, response) {
                 (PendingInput::FromServer(request), Some(response)) => answered.push((request, response)),
                 (PendingInput::UrlElicitation(_), Some(_)) => must_call_again = true,
-                // Still open: it is told again.
+                // Still unanswered: sent to the client again.
                 (pending_input, None) => state.unsent_requests.push_back((key, pending_input)),
             }
         }
@@ -243,7 +245,7 @@ impl ModernClientCall {
         self.respond_now();
     }
 
-    /// Tells the client what there is to tell: what became of the call, or what the server wants to know.
+    /// Sends the client what is available: the outcome of the call, or the pending server requests.
     fn respond_now(&self) {
         let mut state = self.lock();
         if state.waiting.is_none() {
@@ -273,7 +275,7 @@ impl ModernClientCall {
         self.expire_after_timeout(round);
     }
 
-    /// Servers may ask several things in one breath: the client is told of all of them at once.
+    /// Servers may send several requests in quick succession: the client receives all of them at once.
     fn respond_soon(&self) {
         let myself = self.myself.clone();
         tokio::spawn(async move {
@@ -303,7 +305,7 @@ impl ModernClientCall {
         (key.to_owned(), method, params)
     }
 
-    /// A client that does not come back has given the call up.
+    /// Cancels the call if the client does not retry in time.
     fn expire_after_timeout(&self, round: u64) {
         let (myself, answer_timeout) = (self.myself.clone(), self.answer_timeout);
         tokio::spawn(async move {
@@ -314,13 +316,13 @@ impl ModernClientCall {
                 !state.is_over && state.round == round && state.waiting.is_none()
             };
             if is_forgotten {
-                tracing::debug!(server = %call.connection.server(), "a parked call was not come back to; it is cancelled");
-                call.give_up("nobody came back with the answer");
+                tracing::debug!(server = %call.connection.server(), "cancelled a parked call: the client did not continue it");
+                call.give_up("the client did not continue the call");
             }
         });
     }
 
-    /// The call is over; whoever waits is told how.
+    /// Ends the call; a waiting request receives the outcome.
     fn over(&self, outcome: Option<Outcome>) {
         let (waiting, pending_input) = {
             let mut state = self.lock();
@@ -329,11 +331,11 @@ impl ModernClientCall {
             (state.waiting.take(), pending_input)
         };
         self.parked_calls.leave(self.number);
-        // Dropped without the lock: each question tells its server that nobody answers.
+        // Dropped without the lock: each dropped request reports to its server that it stays unanswered.
         drop(pending_input);
         let Some(WaitingRequest { to, id, .. }) = waiting else { return };
         match outcome {
-            Some(Outcome::Answer(line)) => to.pass_response(&id, &line, id_of(&scanned(&line))),
+            Some(Outcome::Answer(line)) => to.pass_response(&id, &line, scanned_response_id(&line)),
             Some(Outcome::Failure(error)) => to.close_with(&failure(&id, &error)),
             None => to.on_cancelled(&id),
         }
@@ -343,7 +345,7 @@ impl ModernClientCall {
     fn finish(&self, outcome: Outcome) {
         let mut state = self.lock();
         if state.waiting.is_none() && !state.is_over {
-            // Kept for when the client comes back, if it does.
+            // Kept until the client retries, if it does.
             state.outcome = Some(outcome);
             return;
         }
@@ -412,7 +414,7 @@ impl ResponseHandler for ModernClientCall {
             return;
         }
         if logs::is_message(line, envelope) {
-            // A modern client hears nothing it did not ask for.
+            // A modern client receives no log messages it did not request.
             let is_wanted = level.is_some_and(|least| logs::level_of(line, &envelope.params) >= Some(least));
             if is_wanted {
                 to.pass_notification(&logs::labelled(self.scope, server, line, envelope), &[]);
@@ -433,13 +435,13 @@ impl ResponseHandler for ModernClientCall {
         }
         let is_offered = match &state.waiting {
             Some(waiting) => elicitation::is_offered(&waiting.capabilities, &method, params),
-            // Whoever comes back says anew what it offers; it has offered to answer something before.
+            // The next retry declares its capabilities again; this client has declared some before.
             None => true,
         };
         if !known.contains(&method.as_str()) || !is_offered {
             state.missing_capabilities = Some(elicitation::required_capabilities(&method, params));
             drop(state);
-            let why = format!("The client does not offer what `{method}` needs");
+            let why = format!("The client does not support what `{method}` needs");
             return request.refuse(code::METHOD_NOT_FOUND, &why);
         }
         state.last_key += 1;
@@ -496,23 +498,24 @@ impl ResponseHandler for ModernClientCall {
 }
 
 impl ModernClientCall {
-    /// The one who waits for the answer now, if anybody does.
+    /// The responder of the request that waits now, if there is one.
     fn current_responder(&self) -> Option<Arc<Responder>> {
         self.lock().waiting.as_ref().map(|waiting| Arc::clone(&waiting.to))
     }
 
-    /// The error of a call that failed because the client does not offer enough: it should know that.
+    /// The error of a call that failed because the client lacks capabilities; it names them.
     fn missing_capabilities_error(&self, line: &Bytes, found: Span) -> Option<Bytes> {
         let missing_capabilities = self.lock().missing_capabilities.take()?;
-        let said = protocol::scan::member(line, found, "message").and_then(|said| text::decode(said.of(line)));
-        let said = said.unwrap_or_default();
+        let message = protocol::scan::member(line, found, "message").and_then(|message| text::decode(message.of(line)));
+        let message = message.unwrap_or_default();
         let data = reply::object([("requiredCapabilities", missing_capabilities)]);
-        let mut error = reply::error(b"0", code::MISSING_CAPABILITY, &said, Some(&data));
+        let mut error = reply::error(b"0", code::MISSING_CAPABILITY, &message, Some(&data));
         error.pop();
         Some(Bytes::from(error))
     }
 
-    /// The server wants addresses visited first: the client is asked, and the call is made again when it comes back.
+    /// The server requires URLs to be visited first: the client receives them as input requests, and the call is made
+    /// again when it retries.
     fn ask_for_url_elicitations(&self, visits: Vec<(String, &'static str, Bytes)>) {
         let mut state = self.lock();
         let is_offered = state.waiting.as_ref().is_some_and(|waiting| {
@@ -526,7 +529,7 @@ impl ModernClientCall {
             let Some(WaitingRequest { to, id, .. }) = waiting else { return };
             let needed = visits.first().map(|(_, method, params)| elicitation::required_capabilities(method, params));
             let data = reply::object([("requiredCapabilities", needed.unwrap_or_else(|| b"{}".to_vec()))]);
-            let text = "The server needs the client to visit an address, which the client does not offer";
+            let text = "The server needs the client to open an address, which the client does not support";
             to.close_with(&reply::error(&id, code::MISSING_CAPABILITY, text, Some(&data)));
             return to.flush();
         }
@@ -540,7 +543,7 @@ impl ModernClientCall {
     }
 }
 
-/// A question's parameters without the token for progress: there is no way back for that.
+/// The parameters of a server request without its progress token: progress cannot be returned to the server.
 fn without_token(params: &Bytes) -> Bytes {
     let whole = protocol::bridge::change::whole(params);
     let Some(meta) = protocol::scan::member(params, whole, "_meta") else { return params.clone() };

@@ -1,4 +1,4 @@
-//! Calls of modern clients at legacy servers, and the request states with which clients come back to them.
+//! The table of modern clients' calls at legacy servers, found again by the request state of a retry.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,16 +10,16 @@ use protocol::Span;
 use super::modern_client::ModernClientCall;
 use super::request_state::{Binding, RequestState, Sealer};
 
-/// So many calls may be under way across the lifecycles, parked or not; and so many of one token.
+/// How many bridged calls may be open, parked or not, in total and per token.
 const MAX_BRIDGED_CALLS: usize = 10_000;
 const MAX_BRIDGED_CALLS_PER_TOKEN: usize = 5_000;
 
 /// All calls of modern clients at legacy servers.
 #[derive(Default)]
-pub struct ParkedCalls {
+pub(crate) struct ParkedCalls {
     sealer: OnceLock<Sealer>,
     calls: Mutex<HashMap<u64, Arc<ModernClientCall>>>,
-    /// How many of them there are, by token.
+    /// The number of calls by token.
     counts: Mutex<HashMap<Box<str>, usize>>,
 }
 
@@ -28,7 +28,7 @@ impl ParkedCalls {
         let mut calls = self.lock();
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let own = counts.entry(call.principal().into()).or_default();
-        // Without tokens everybody is the same user.
+        // Without tokens, all clients are the same user.
         let most = if call.principal().is_empty() { MAX_BRIDGED_CALLS } else { MAX_BRIDGED_CALLS_PER_TOKEN };
         let has_room = calls.len() < MAX_BRIDGED_CALLS && *own < most;
         if has_room && calls.insert(call.number(), Arc::clone(call)).is_none() {
@@ -53,7 +53,7 @@ impl ParkedCalls {
         self.sealer().seal(RequestState { call, round, until }, binding)
     }
 
-    /// The parked call a request state is for, with the round it was given out in.
+    /// The parked call of a request state, with the round it was issued in.
     pub(super) fn find(&self, request_state: &str, binding: &Binding) -> Option<(Arc<ModernClientCall>, u64)> {
         let request_state = self.sealer().open(request_state, binding)?;
         if request_state.until < now() {
@@ -62,12 +62,12 @@ impl ParkedCalls {
         Some((Arc::clone(self.lock().get(&request_state.call)?), request_state.round))
     }
 
-    /// The client cancels its request by `notice`, in which the id stands at `id_at`; whether there was one.
+    /// Cancels the request that the client names in `notice`, whose id is at `id_at`. Returns whether there was one.
     pub(crate) fn cancel(&self, client: u64, id: &[u8], notice: &Bytes, id_at: Span) -> bool {
         self.find_request(client, id).map(|call| call.cancel(notice, id_at)).is_some()
     }
 
-    /// A request of the client is ended for a reason of ours; whether there was one.
+    /// Ends a request of the client for a reason of ours. Returns whether there was one.
     pub(crate) fn cut_short(&self, client: u64, id: &[u8], why: &str) -> bool {
         self.find_request(client, id).map(|call| call.give_up(why)).is_some()
     }
@@ -76,11 +76,11 @@ impl ParkedCalls {
         self.lock().values().find(|call| call.is_for(client, Some(id))).cloned()
     }
 
-    /// The client is gone; what is parked is not: it may come back for that.
+    /// Drops the requests of a client that disconnected. Parked calls remain, because the client may retry.
     pub(crate) fn abandon(&self, client: u64) {
         let calls: Vec<_> = self.lock().values().filter(|call| call.is_for(client, None)).cloned().collect();
         for call in calls {
-            call.give_up("the client is gone");
+            call.give_up("the client disconnected");
         }
     }
 

@@ -1,26 +1,26 @@
-//! The request state a modern client comes back with: signed, for one person, one request and a limited time.
+//! The request state a modern client retries with: signed, for one principal, one request and a limited time.
 //!
-//! What a client sends as `requestState` is anybody's word. The signature covers what the request state says, on whose behalf it
-//! was given out and the request it was given out for, so one that was made up, changed, stolen or put to another use is
-//! refused.
+//! A `requestState` from a client is untrusted. The signature covers its content, the principal it was issued for and
+//! the request it was issued for, so one that was forged, changed, stolen or used for another request is refused.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use protocol::bridge::base64;
 use protocol::scan::members;
 use protocol::{Params, text};
 use sha2::{Digest, Sha256};
 
-/// Made anew with every start: request states of another process are worth nothing.
+/// A new key with every start: request states of another process are invalid.
 pub(crate) struct Sealer([u8; 32]);
 
-/// What a request state says.
+/// The content of a request state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequestState {
     /// Which parked call it is for.
     pub(crate) call: u64,
-    /// Which round of questions.
+    /// The round of server requests it was issued for.
     pub(crate) round: u64,
-    /// Until when it is good, in seconds since 1970.
+    /// Until when it is valid, in seconds since 1970.
     pub(crate) until: u64,
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct RequestState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
     pub(crate) principal: String,
-    /// The server the request went to. Two may have a tool of the same name, or come to have the same resource.
+    /// The server the request was sent to. Two servers may have a tool of the same name, or later the same resource.
     pub(crate) server: usize,
-    /// Of the request: its method and parameters, but for what changes when it is sent again.
+    /// Digest of the request: its method and parameters, except what changes in a retry.
     pub(crate) digest: [u8; 32],
 }
 
@@ -43,25 +43,25 @@ impl Sealer {
 
     /// The request state as text.
     pub(crate) fn seal(&self, request_state: RequestState, binding: &Binding) -> String {
-        let said = said(request_state);
-        format!("{said}.{}", base64::encode(&self.signature(&said, binding).finalize().into_bytes()))
+        let payload = payload(request_state);
+        format!("{payload}.{}", STANDARD.encode(self.signature(&payload, binding).finalize().into_bytes()))
     }
 
-    /// What the request state says, if it is one of ours and for this.
+    /// The content of the request state, if it is ours and matches the binding.
     pub(crate) fn open(&self, text: &str, binding: &Binding) -> Option<RequestState> {
-        let (said, signature) = text.rsplit_once('.')?;
-        let signature = base64::decode(signature)?;
-        self.signature(said, binding).verify_slice(&signature).ok()?;
-        let mut parts = said.strip_prefix("v1.")?.split('.').map(str::parse);
+        let (payload, signature) = text.rsplit_once('.')?;
+        let signature = STANDARD.decode(signature).ok()?;
+        self.signature(payload, binding).verify_slice(&signature).ok()?;
+        let mut parts = payload.strip_prefix("v1.")?.split('.').map(str::parse);
         let request_state =
             RequestState { call: parts.next()?.ok()?, round: parts.next()?.ok()?, until: parts.next()?.ok()? };
         parts.next().is_none().then_some(request_state)
     }
 
-    fn signature(&self, said: &str, binding: &Binding) -> Hmac<Sha256> {
+    fn signature(&self, payload: &str, binding: &Binding) -> Hmac<Sha256> {
         let mut signature = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key may have any length");
         let server = (binding.server as u64).to_be_bytes();
-        for part in [said.as_bytes(), binding.principal.as_bytes(), &server, &binding.digest] {
+        for part in [payload.as_bytes(), binding.principal.as_bytes(), &server, &binding.digest] {
             signature.update(&(part.len() as u64).to_be_bytes());
             signature.update(part);
         }
@@ -69,12 +69,12 @@ impl Sealer {
     }
 }
 
-fn said(RequestState { call, round, until }: RequestState) -> String {
+fn payload(RequestState { call, round, until }: RequestState) -> String {
     format!("v1.{call}.{round}.{until}")
 }
 
-/// Of a request: its method and parameters, but for what changes when it is sent again. Members in any order, for a
-/// client may write them differently the second time.
+/// Digest of a request: its method and parameters, except what changes in a retry. The order of members does not
+/// matter, because a client may write them differently the second time.
 pub(crate) fn digest(method: &str, line: &[u8], params: &Params) -> [u8; 32] {
     let mut parts = Vec::new();
     if let Some(params) = params.span {
@@ -122,6 +122,17 @@ mod tests {
         assert_eq!(sealer.open(&format!("{text}A"), &binding), None);
         assert_eq!(sealer.open("", &binding), None);
         assert_eq!(Sealer::new().open(&text, &binding), None, "of another process");
+    }
+
+    #[test]
+    fn a_request_state_has_one_spelling() {
+        let sealer = Sealer::new();
+        let binding = Binding { principal: "ann".into(), server: 0, digest: [1; 32] };
+        let text = sealer.seal(RequestState { call: 7, round: 2, until: 99 }, &binding);
+        let unpadded = text.strip_suffix('=').unwrap();
+        assert_eq!(sealer.open(unpadded, &binding), None);
+        assert_eq!(sealer.open(&format!("{text}="), &binding), None);
+        assert_eq!(sealer.open(&format!("{text}\n"), &binding), None);
     }
 
     #[test]

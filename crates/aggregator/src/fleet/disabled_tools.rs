@@ -1,4 +1,4 @@
-//! Tools that somebody switched off: their servers have them, but nobody sees or calls them.
+//! Disabled tools: their servers have them, but no client can list or call them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -7,15 +7,15 @@ use catalog::{Item, Kind, Offer, ServerEntry};
 
 use super::slots::ServerSlot;
 
-/// What is switched off of one server.
+/// The disabled tools of one server.
 #[derive(Debug, Default)]
 pub(super) struct DisabledTools {
     off: BTreeSet<String>,
-    /// What is in the current view, if anything was taken out of it.
+    /// The offer in the current view, if tools were removed from it.
     last: Option<Sifted>,
 }
 
-/// What a server offers, and what is left of it without what is switched off.
+/// What a server offers, and what remains of it without the disabled tools.
 #[derive(Debug)]
 pub(super) struct Sifted {
     whole: Arc<Offer>,
@@ -23,12 +23,18 @@ pub(super) struct Sifted {
 }
 
 impl ServerSlot {
-    /// These tools are off from now on, and all others are on.
+    /// Disables exactly these tools.
     pub(super) fn set_disabled_tools(&self, tools: BTreeSet<String>) {
         self.disabled_tools.lock().unwrap_or_else(PoisonError::into_inner).off = tools;
     }
 
-    /// Takes out of what a server offers what is switched off. The result is to be kept when others can see that.
+    /// Whether a server offers many items, those of disabled tools included.
+    pub(super) fn is_large(&self, listed: &Offer) -> bool {
+        let disabled_tools = self.disabled_tools.lock().unwrap_or_else(PoisonError::into_inner);
+        upstream::is_large(disabled_tools.last.as_ref().map_or(listed, |last| &last.whole))
+    }
+
+    /// Removes disabled tools from what a server offers. The result must be kept when the view is published.
     pub(super) fn remove_disabled(&self, server: &mut ServerEntry) -> Option<Sifted> {
         let disabled_tools = self.disabled_tools.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = match &disabled_tools.last {
@@ -36,11 +42,11 @@ impl ServerSlot {
             _ => Arc::clone(&server.offer),
         };
         server.offer = enabled_offer(&whole, &disabled_tools.off);
-        // Where nothing is switched off, nothing is kept: most places never are.
+        // Without disabled tools nothing is kept: most servers have none.
         (!Arc::ptr_eq(&whole, &server.offer)).then(|| Sifted { whole, enabled_offer: Arc::clone(&server.offer) })
     }
 
-    /// Keeps the whole of what a server offers, for what is switched on again.
+    /// Keeps the complete offer, for tools that are enabled again.
     pub(super) fn keep(&self, last: Option<Sifted>) {
         self.disabled_tools.lock().unwrap_or_else(PoisonError::into_inner).last = last;
     }

@@ -1,18 +1,18 @@
-//! What becomes of servers: they run, change, ask and end, and everybody concerned hears of it.
+//! Handles the events of servers: they become ready, change, send requests and end, and clients are notified.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use catalog::{Offer, ServerState};
+use catalog::{Downtime, Offer, SIGN_IN_REQUIRED, ServerState};
 use protocol::reply::code;
 use protocol::{Envelope, Lifecycle};
-use upstream::failure::Cause;
 use upstream::{
-    Connection, ContainerHandle, Ending, Phase, ProcessInfo, Report, ResponseHandler, ServerRequest, Stop,
+    Cause, Connection, ContainerHandle, Ending, Phase, ProcessInfo, Report, ResponseHandler, ServerRequest, Stop,
     UpstreamObserver,
 };
 
-use super::{FAILURES, Fleet, UpstreamEvent, lock};
+use super::{FAILURES_TARGET, Fleet, UpstreamEvent, lock};
 use crate::responder::Responder;
 
 impl UpstreamObserver for Fleet {
@@ -24,12 +24,12 @@ impl UpstreamObserver for Fleet {
             server.offer = Arc::clone(&offer);
             *slot = Some(Arc::clone(connection));
         });
-        // The whole of it, and not what is left in the view: who keeps it must not forget what is switched off.
+        // The complete offer, not the one in the view: the supervisor stores it and must not lose disabled tools.
         self.slots.at(index).send_event(UpstreamEvent::Running(offer));
         if has_logs {
             self.set_level_of_new(connection);
         }
-        // It may have lived before, and been followed then.
+        // It may have run before, with subscriptions that must be renewed.
         if let Some(fleet) = self.itself.upgrade() {
             fleet.resubscribe(connection);
         }
@@ -39,7 +39,7 @@ impl UpstreamObserver for Fleet {
         let index = connection.index();
         let mut is_current = false;
         self.change(index, |server, slot| {
-            // It may have ended meanwhile, and another may be there.
+            // It may have ended meanwhile, and another connection may be there.
             is_current = slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection));
             if is_current {
                 server.offer = Arc::clone(&offer);
@@ -62,18 +62,22 @@ impl UpstreamObserver for Fleet {
     }
 
     fn on_server_request(&self, index: usize, request: ServerRequest) {
-        let of_task = self.client_of_task(index, &request.line, &request.envelope);
+        let of_task = self.client_of_task(index, &request.line, &request.envelope.params);
         let alone = || self.clients().into_iter().find(|client| client.is_alone());
         let Some(client) = of_task.or_else(alone) else {
-            let text = "No client is waiting for this server, so there is nobody to ask";
+            let text = "No client has a call on this server, so nobody can answer";
             return request.refuse(code::METHOD_NOT_FOUND, text);
         };
         let handler = Responder::to(&client, Arc::clone(client.sink())) as Arc<dyn ResponseHandler>;
         let server = Arc::clone(&request.server);
         if !server.remember_server_request(&request, &handler) {
-            return request.refuse(code::INVALID_REQUEST, "Too many questions, or one under that id, are open");
+            return request.refuse(code::INVALID_REQUEST, "Too many requests are pending, or one with this id is");
         }
         client.server_requests.send_when_ready(&client, request);
+    }
+
+    fn has_large_offer(&self, index: usize) -> bool {
+        self.is_large(index)
     }
 
     fn on_ended(&self, index: usize, ending: &Arc<Ending>) {
@@ -82,12 +86,15 @@ impl UpstreamObserver for Fleet {
         self.change(index, |server, slot| {
             *slot = None;
             if stays_on_offer && server.state.offers() {
-                // Whoever keeps it decides next; until then calls wait.
+                // The supervisor decides what happens next; until then calls wait.
                 server.state = ServerState::Waking;
                 return;
             }
             server.state = match &**ending {
                 Ending::Stopped => ServerState::Stopped,
+                Ending::Failed { cause: Cause::SignInRequired { why, command }, .. } => {
+                    ServerState::Down(waits_for_sign_in(why, command))
+                }
                 Ending::Failed { phase: phase @ (Phase::Startup | Phase::Initialization), cause } => {
                     ServerState::Failed(format!("{phase}: {cause}").into())
                 }
@@ -112,15 +119,27 @@ impl UpstreamObserver for Fleet {
 
     fn on_report(&self, index: usize, report: Report) {
         let view = self.view();
-        tracing::error!(target: FAILURES, "server `{}` {report}", view.snapshot.servers()[index].name);
+        tracing::error!(target: FAILURES_TARGET, "server `{}` {report}", view.snapshot.servers()[index].name);
         let report = Arc::new(report);
         lock(&self.reports).insert(index, Arc::clone(&report));
         self.slots.at(index).send_event(UpstreamEvent::Reported(report));
     }
 }
 
-/// Makes sure that a server whose task ends has ended for everybody. Usually it has, and there is nothing to do; if its
-/// task broke, its calls fail instead of waiting for ever.
+/// The state of a server until a person signs in to it.
+fn waits_for_sign_in(why: &str, command: &str) -> Arc<Downtime> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Arc::new(Downtime {
+        status: SIGN_IN_REQUIRED,
+        why: Some(why.into()),
+        command: Some(command.into()),
+        since,
+        retry_at: None,
+    })
+}
+
+/// Ensures that a server whose task ends is reported as ended. Usually it has been, and there is nothing to do; if its
+/// task panicked, its calls fail instead of waiting forever.
 pub(super) struct EndGuard {
     pub(super) fleet: Arc<Fleet>,
     pub(super) index: usize,

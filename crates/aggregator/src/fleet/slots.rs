@@ -1,5 +1,5 @@
-//! Where servers live. Each has a place, by whose number everybody knows it: it may start and end there many times, but
-//! when it is removed the place stays empty, so that whoever still remembers the number never meets somebody else.
+//! The slots of servers. A server is known by the index of its slot: it may start and end there many times. The slot
+//! of a removed server stays empty, so that a stored index never refers to another server.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,7 +10,8 @@ use catalog::{Offer, ServerEntry, ServerName, ServerSpec, ServerState};
 use protocol::{Lifecycle, reply};
 use tokio::sync::{Notify, mpsc, watch};
 use upstream::{
-    Connection, ContainerHandle, Ending, Handshake, ProcessInfo, Report, Stop, Upstream, UpstreamObserver, process_mark,
+    Connection, ContainerHandle, Ending, Handshake, INSTANCE_MARK_VARIABLE, ProcessInfo, Report, Stop, Upstream,
+    UpstreamObserver,
 };
 
 use super::disabled_tools::DisabledTools;
@@ -19,26 +20,26 @@ use super::{Fleet, View, lock};
 use crate::cycle;
 use crate::startup_queue::StartupQueue;
 
-/// What happens to a server while it lives, for who keeps it.
+/// An event of a running server, for its supervisor.
 #[derive(Debug, Clone)]
 pub enum UpstreamEvent {
     /// It is ready, and offers this.
     Running(Arc<Offer>),
     /// It offers something else now.
     Changed(Arc<Offer>),
-    /// It cannot start yet: says how far what has to be done before is.
+    /// It cannot start yet; the progress of the preparation.
     Preparing(String),
-    /// It lives in this container.
+    /// It runs in this container.
     ContainerStarted(Arc<dyn ContainerHandle>),
-    /// It is being started, and this can be seen of it.
+    /// It is being started, with this process information.
     ProcessStarted(ProcessInfo),
     /// It has ended.
     Ended(Arc<Ending>),
-    /// It failed, and this is all there is to know.
+    /// It failed, with this report.
     Reported(Arc<Report>),
 }
 
-/// One life of a server.
+/// One run of a server.
 #[derive(Debug)]
 pub struct UpstreamHandle {
     stop: watch::Sender<Stop>,
@@ -46,41 +47,43 @@ pub struct UpstreamHandle {
 }
 
 impl UpstreamHandle {
-    /// What happens next; nothing more when nothing of the server is left.
+    /// The next event; `None` when the server has ended completely.
     pub async fn next(&mut self) -> Option<UpstreamEvent> {
         self.events.recv().await
     }
 
-    /// Asks the server to end.
+    /// Requests the server to stop.
     pub fn stop(&self, how: Stop) {
         raise(&self.stop, how);
     }
 }
 
-/// All places, in order.
+/// All slots, in order.
 #[derive(Default)]
 pub(crate) struct ServerSlots(RwLock<Vec<Arc<ServerSlot>>>);
 
-/// The place of one server.
+/// The slot of one server.
 pub(crate) struct ServerSlot {
     /// Calls that wait until the server is up or down.
     pub(crate) waiting: StartupQueue,
-    /// Only one at a time may change what is subscribed to.
+    /// Serialises changes of subscriptions.
     pub(crate) subscribing: tokio::sync::Mutex<()>,
-    /// Somebody needs the server, which is dormant.
+    /// A dormant server is needed.
     needed: Notify,
     current: Mutex<CurrentRun>,
-    /// Tools that are not on offer.
+    /// A run has ended completely.
+    over: Notify,
+    /// Tools that are not listed.
     pub(super) disabled_tools: Mutex<DisabledTools>,
 }
 
-/// The life that is lived there now.
+/// The current run of the server.
 struct CurrentRun {
     stop: watch::Sender<Stop>,
     events: Option<mpsc::UnboundedSender<UpstreamEvent>>,
-    /// It is known from before, or will be needed again, so what it offers stays on offer.
+    /// The server was known before or will be needed again, so its offer stays listed.
     stays_on_offer: bool,
-    /// Everybody was told that it has ended.
+    /// The end of this run was reported.
     has_ended: bool,
 }
 
@@ -118,6 +121,7 @@ impl ServerSlot {
             subscribing: tokio::sync::Mutex::default(),
             needed: Notify::new(),
             current: Mutex::new(current),
+            over: Notify::new(),
             disabled_tools: Mutex::default(),
         }
     }
@@ -127,37 +131,50 @@ impl ServerSlot {
     }
 
     pub(super) fn send_event(&self, event: UpstreamEvent) {
-        if let Some(keeper) = &lock(&self.current).events {
-            // A keeper that does not listen does not want to know.
-            keeper.send(event).ok();
+        if let Some(supervisor) = &lock(&self.current).events {
+            // A supervisor that dropped its receiver does not need events.
+            supervisor.send(event).ok();
         }
     }
 
-    /// The life that is lived here has ended; whether what the server offers stays on offer.
+    /// Marks the current run as ended. Returns whether the server's offer stays listed.
     pub(super) fn end(&self) -> bool {
         let mut current = lock(&self.current);
         current.has_ended = true;
         current.stays_on_offer
     }
 
-    /// Whether everybody was told that the life lived here has ended.
+    /// Whether the end of the current run was reported.
     pub(super) fn has_ended(&self) -> bool {
         lock(&self.current).has_ended
     }
 
-    /// Whoever kept the server hears nothing more.
+    /// Closes the channel to the supervisor: the current run has ended completely.
     pub(super) fn close_events(&self) {
         lock(&self.current).events = None;
+        self.over.notify_waiters();
+    }
+
+    /// Waits until the current run has ended completely.
+    async fn run_over(&self) {
+        loop {
+            let mut over = std::pin::pin!(self.over.notified());
+            over.as_mut().enable();
+            if lock(&self.current).events.is_none() {
+                return;
+            }
+            over.await;
+        }
     }
 }
 
 impl Fleet {
-    /// Gives a place to a server that does not live yet.
+    /// Adds a slot for a server that is not running yet.
     pub fn register(&self, name: ServerName, state: ServerState, offer: Arc<Offer>) -> usize {
         self.register_as(vec![ServerEntry { name, state, offer }])
     }
 
-    /// Gives places to servers that are about to start.
+    /// Adds slots for servers that are about to start.
     pub(super) fn register_all(&self, names: Vec<ServerName>) {
         let nothing = Arc::new(Offer::new(Lifecycle::Session));
         let entry = |name| ServerEntry { name, state: ServerState::Initializing, offer: Arc::clone(&nothing) };
@@ -183,25 +200,48 @@ impl Fleet {
         first
     }
 
-    /// Starts the server at `index`, where nothing must live now. If what it offers is `known`, that is on offer until
-    /// it says otherwise.
-    pub fn begin(self: &Arc<Self>, index: usize, spec: ServerSpec, known: Option<Arc<Offer>>) -> UpstreamHandle {
+    /// Starts the server at `index`, which must not be running. If its offer is `known`, that is listed until the
+    /// server reports another.
+    pub async fn begin(self: &Arc<Self>, index: usize, spec: ServerSpec, known: Option<Arc<Offer>>) -> UpstreamHandle {
+        let (handle, stopping) = self.begin_run(index, known.is_some());
+        let next = known.clone();
+        let change = move |fleet: &Self| fleet.change(index, |server, _| mark_starting(server, known.as_ref()));
+        self.change_beside_calls(index, next.as_deref(), change).await;
+        self.spawn_server(index, spec, stopping);
+        handle
+    }
+
+    /// Starts the server at `index` again, once its last run is over. Nobody supervises it.
+    pub async fn restart(self: &Arc<Self>, index: usize, spec: ServerSpec) {
+        self.slots.at(index).run_over().await;
+        drop(self.begin(index, spec, None).await);
+    }
+
+    /// As [`begin`](Self::begin), for a server that has no offer yet.
+    pub(super) fn begin_unknown(self: &Arc<Self>, index: usize, spec: ServerSpec) {
+        let (_, stopping) = self.begin_run(index, false);
+        self.change(index, |server, _| mark_starting(server, None));
+        self.spawn_server(index, spec, stopping);
+    }
+
+    /// Prepares the slot for the next run.
+    fn begin_run(&self, index: usize, stays_on_offer: bool) -> (UpstreamHandle, watch::Receiver<Stop>) {
         let slot = self.slots.at(index);
-        let (keeper, events) = mpsc::unbounded_channel();
+        let (supervisor, events) = mpsc::unbounded_channel();
         let (stop, stopping) = watch::channel(Stop::Never);
         *lock(&slot.current) =
-            CurrentRun { stop: stop.clone(), events: Some(keeper), stays_on_offer: known.is_some(), has_ended: false };
+            CurrentRun { stop: stop.clone(), events: Some(supervisor), stays_on_offer, has_ended: false };
         raise(&stop, *self.stop.borrow());
-        self.change(index, move |server, _| match &known {
-            Some(offer) => (server.state, server.offer) = (ServerState::Waking, Arc::clone(offer)),
-            None => server.state = ServerState::Initializing,
-        });
+        (UpstreamHandle { stop, events }, stopping)
+    }
+
+    fn spawn_server(self: &Arc<Self>, index: usize, spec: ServerSpec, stopping: watch::Receiver<Stop>) {
         let start_timeout = spec.start_timeout.unwrap_or(self.options.start_timeout);
         let upstream = Upstream {
             index,
             spec,
             environment: vec![
-                (OsString::from(process_mark::VARIABLE), self.instance_mark.value_for(index).into()),
+                (OsString::from(INSTANCE_MARK_VARIABLE), self.instance_mark.value_for(index).into()),
                 (OsString::from(cycle::VARIABLE), self.chain.clone()),
             ],
             withheld: self.options.withheld,
@@ -219,27 +259,45 @@ impl Fleet {
             cleans_up_leftovers: self.options.is_growing,
         };
         let (observer, remote) = (Arc::clone(self) as Arc<dyn UpstreamObserver>, self.remote.clone());
-        let mourner = EndGuard { fleet: Arc::clone(self), index };
+        let end_guard = EndGuard { fleet: Arc::clone(self), index };
         let mut tasks_of_servers = lock(&self.tasks_of_servers);
-        // Those that are over need not be remembered.
+        // Finished tasks need not be kept.
         while tasks_of_servers.try_join_next().is_some() {}
         tasks_of_servers.spawn(async move {
-            let _mourner = mourner;
-            // Begun in here: a life that is brought along is kept twice, where it came from and where it is lived.
+            let _end_guard = end_guard;
+            // Started inside the task: the future of a connector would otherwise be stored twice, in the caller and in
+            // the task.
             upstream.run(observer, stopping, remote).await;
         });
-        drop(tasks_of_servers);
-        UpstreamHandle { stop, events }
     }
 
-    /// How a server stands that does not live now, and what is on offer nevertheless.
-    pub fn set_state(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) {
+    /// Sets the state of a server that is not running, and what is listed for it.
+    pub async fn set_state(self: &Arc<Self>, index: usize, state: ServerState, offer: Option<Arc<Offer>>) {
+        let next = offer.clone();
+        self.change_beside_calls(index, next.as_deref(), move |fleet| fleet.set_state_here(index, state, offer)).await;
+    }
+
+    /// The same on the current thread.
+    pub(super) fn set_state_here(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) {
         let next = (state, offer.unwrap_or_else(|| Arc::new(Offer::new(Lifecycle::Session))));
         self.change(index, |server, _| (server.state, server.offer) = next.clone());
     }
 
-    /// A server that still lives gets nothing more to do, and stands like this from now on. What it is doing goes on.
-    pub fn retire(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) -> Option<Arc<Connection>> {
+    /// Sets the state of a server that still runs and sends it no more requests. Pending ones continue.
+    pub async fn retire(
+        self: &Arc<Self>,
+        index: usize,
+        state: ServerState,
+        offer: Option<Arc<Offer>>,
+    ) -> Option<Arc<Connection>> {
+        let retired = Arc::new(Mutex::new(None));
+        let (next, result) = (offer.clone(), Arc::clone(&retired));
+        let retire = move |fleet: &Self| *lock(&result) = fleet.retire_here(index, state, offer);
+        self.change_beside_calls(index, next.as_deref(), retire).await;
+        lock(&retired).take()
+    }
+
+    fn retire_here(&self, index: usize, state: ServerState, offer: Option<Arc<Offer>>) -> Option<Arc<Connection>> {
         let mut connection = None;
         let next = (state, offer.unwrap_or_else(|| Arc::new(Offer::new(Lifecycle::Session))));
         self.change(index, |server, slot| {
@@ -253,54 +311,80 @@ impl Fleet {
         connection
     }
 
-    /// These tools of a server are not on offer from now on, and its others are: they are neither listed nor called.
-    pub fn set_disabled_tools(&self, index: usize, tools: BTreeSet<String>) {
+    /// Disables these tools of a server and enables its others: disabled tools are neither listed nor called.
+    pub async fn set_disabled_tools(self: &Arc<Self>, index: usize, tools: BTreeSet<String>) {
         self.slots.at(index).set_disabled_tools(tools);
-        self.change(index, |_, _| {});
+        self.change_beside_calls(index, None, move |fleet| fleet.change(index, |_, _| {})).await;
     }
 
-    /// What a server offers stays on offer when its present life ends, or does not.
+    /// Sets whether a server's offer stays listed when its current run ends.
     pub fn keep_offer(&self, index: usize, stays: bool) {
         lock(&self.slots.at(index).current).stays_on_offer = stays;
     }
 
-    /// From now on the server has another name, and so has everything it offers.
-    pub fn rename(&self, index: usize, name: &ServerName) {
+    /// Renames the server, and with it all its items.
+    pub async fn rename(self: &Arc<Self>, index: usize, name: &ServerName) {
         if let Some(connection) = &self.view().connections[index] {
             connection.rename(name.clone());
         }
-        self.change(index, |server, _| server.name = name.clone());
+        let name = name.clone();
+        self.change_beside_calls(index, None, move |fleet| fleet.change(index, |server, _| server.name = name.clone()))
+            .await;
     }
 
-    /// The server at `index`, which must not live now, is gone for good.
-    pub fn remove(&self, index: usize) {
-        self.set_state(index, ServerState::Removed, None);
+    /// Removes the server at `index`, which must not be running, for good.
+    pub async fn remove(self: &Arc<Self>, index: usize) {
+        self.set_state(index, ServerState::Removed, None).await;
         lock(&self.reports).remove(&index);
         self.levels().forget(index);
     }
 
-    /// Somebody needs the server at `index`.
+    /// Makes a change of one server: on a thread that serves no calls, if many items are listed for it or will be.
+    async fn change_beside_calls(
+        self: &Arc<Self>,
+        index: usize,
+        next: Option<&Offer>,
+        change: impl FnOnce(&Self) + Send + 'static,
+    ) {
+        let is_large = self.is_large(index) || next.is_some_and(upstream::is_large);
+        let fleet = Arc::clone(self);
+        upstream::beside_calls(is_large, move || change(&fleet)).await;
+    }
+
+    /// Whether many items are listed for a server, or would be if none of its tools were disabled.
+    pub(super) fn is_large(&self, index: usize) -> bool {
+        self.slots.at(index).is_large(&self.view().snapshot.servers()[index].offer)
+    }
+
+    /// Reports that the server at `index` is needed.
     pub(crate) fn need(&self, index: usize) {
         self.slots.at(index).needed.notify_one();
     }
 
-    /// Whether anybody waits for the server at `index`.
+    /// Whether calls wait for the server at `index`.
     pub fn is_awaited(&self, index: usize) -> bool {
         !self.slots.at(index).waiting.is_empty()
     }
 
-    /// Waits until somebody needs the server at `index`, or needed it while it was on its way.
+    /// Waits until the server at `index` is needed, or was needed while it was starting.
     pub async fn needed(&self, index: usize) {
         self.slots.at(index).needed.notified().await;
     }
 
-    /// How we introduce ourselves to servers.
+    /// The client info that servers receive.
     fn client_info(&self) -> Bytes {
         let info = reply::object([
             ("name", reply::string(&self.options.name)),
             ("version", reply::string(&self.options.version)),
         ]);
         Bytes::from(info)
+    }
+}
+
+fn mark_starting(server: &mut ServerEntry, known: Option<&Arc<Offer>>) {
+    match known {
+        Some(offer) => (server.state, server.offer) = (ServerState::Waking, Arc::clone(offer)),
+        None => server.state = ServerState::Initializing,
     }
 }
 

@@ -1,27 +1,27 @@
-//! Tools that a client has found, and that are on its list from then on.
+//! Tools that a client has found, which are added to its list.
 
 use super::Found;
 
-/// So many of them are on the list; the newest stay. About what a task needs, and less than any client copes with.
+/// How many of them are listed; the newest stay. About what a task needs, and less than any client's limit.
 const MAX_DISCOVERED: usize = 20;
 
-/// What a client has found, newest last.
+/// The tools a client has found, newest last.
 #[derive(Debug, Default)]
 pub(crate) struct DiscoveredTools(Vec<Found>);
 
 impl DiscoveredTools {
-    /// Takes what was found, the best first; whether the list is another one now.
+    /// Adds found tools, best first. Returns whether the list has changed.
     pub(crate) fn add(&mut self, found: Vec<Found>) -> bool {
         let is_same = |one: &Found, other: &Found| one.server == other.server && one.tool == other.tool;
         let is_news = found.iter().take(MAX_DISCOVERED).any(|new| !self.0.iter().any(|known| is_same(known, new)));
         self.0.retain(|known| !found.iter().any(|new| is_same(known, new)));
-        // The best of what was just found is the last to go.
+        // The best of the new results is the last to be dropped.
         self.0.extend(found.into_iter().take(MAX_DISCOVERED).rev());
         self.0.drain(..self.0.len().saturating_sub(MAX_DISCOVERED));
         is_news
     }
 
-    /// All of it, newest first.
+    /// All of them, newest first.
     pub(crate) fn tools(&self) -> Vec<Found> {
         self.0.iter().rev().cloned().collect()
     }
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_stay_and_what_is_found_again_is_no_news() {
+    fn the_newest_stay_and_rediscovered_tools_are_not_new() {
         let mut discovered = DiscoveredTools::default();
         assert!(discovered.add(found(0..15)));
         assert!(!discovered.add(found(0..3)), "they are there already");

@@ -1,4 +1,4 @@
-//! Calls on the small surface: those of our own tools are answered here, all others go their way.
+//! Calls on the small surface: meta tools are answered here, all other calls are routed to their server.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,54 +7,54 @@ use bytes::Bytes;
 use catalog::{Kind, Missing, Scope};
 use protocol::reply;
 use protocol::scan::{Span, elements, member};
-use protocol::splice::{Edit, Piece, in_order, splice};
-use protocol::{Envelope, Lifecycle, text};
+use protocol::splice::{Edit, in_order, spliced};
+use protocol::{Envelope, Lifecycle, RequestEnvelope, text};
 
 use super::meta_tools::{self, one_line};
 use super::{Found, Surface, ToolQuery, render};
-use crate::call::{self, id_of};
+use crate::call;
 use crate::client::{Client, lifecycle_of};
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::View;
 use crate::lists::client_name;
 use crate::responder::Responder;
 
-/// How many tools are told of, if nobody says.
+/// How many tools a search returns by default.
 const DEFAULT_RESULTS: usize = 8;
 const MAX_RESULTS: usize = 50;
-/// How many are offered in place of one that does not exist, and how well they must fit.
+/// How many alternatives an error for an unknown tool suggests, and the score they need.
 const MAX_SUGGESTIONS: usize = 3;
 const MIN_SUGGESTION_SCORE: f32 = 0.05;
-/// What fits so much less than the best is no answer to the same question, but only the next in the index.
+/// Results this far below the best score are not relevant, but only next in the index.
 const FADING: f32 = 0.4;
-/// If even the best fits less than this, that is said.
+/// If even the best score is lower than this, the response mentions it.
 const FITTING: f32 = 0.25;
 
-/// Takes a call of a tool: one of ours, if this client has them, or one of a server's.
-pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope) {
+/// Handles a tool call: of a meta tool, if this client has them, or of a server's tool.
+pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope) {
     let name = match aggregator.tool_finder() {
-        Some(_) if message.client.surface() != Surface::Full => own_name(aggregator, &message, envelope),
+        Some(_) if message.client.surface() != Surface::Full => own_name(aggregator, &message, request),
         _ => None,
     };
     match name {
-        Some(meta_tools::CALL) => pass_on(aggregator, message, envelope),
-        Some(meta_tools::SEARCH) => search(aggregator, &message, envelope),
-        Some(_) => describe(aggregator, &message, envelope),
-        None => call::route(aggregator, message, envelope, Kind::Tool),
+        Some(meta_tools::CALL) => pass_on(aggregator, message, request),
+        Some(meta_tools::SEARCH) => search(aggregator, &message, request),
+        Some(_) => describe(aggregator, &message, request),
+        None => call::route(aggregator, message, request, Kind::Tool),
     }
 }
 
-/// Which tool of ours is meant, if one is. A server alone has tools under their own names, which may be ours: then those
-/// are meant that are on the list.
-fn own_name(aggregator: &Aggregator, message: &Incoming<'_>, envelope: &Envelope) -> Option<&'static str> {
-    let name = text::decode(envelope.params.name?.of(message.line))?;
+/// The meta tool that is called, if any. A server alone in its scope has tools under their own names, which may equal
+/// ours: then the listed ones are called.
+fn own_name(aggregator: &Aggregator, message: &Incoming<'_>, request: &RequestEnvelope) -> Option<&'static str> {
+    let name = text::decode(request.params.name?.of(message.line))?;
     let own = [meta_tools::SEARCH, meta_tools::DESCRIBE, meta_tools::CALL].into_iter().find(|own| *own == name)?;
     let (view, client) = (aggregator.fleet.view(), message.client);
     let is_servers = || view.snapshot.resolve(client.scope(), Kind::Tool, &name).is_some();
     (super::is_small(aggregator, client, &view) || !is_servers()).then_some(own)
 }
 
-/// The request of one of our tools, apart from the line it came in.
+/// The request of a meta tool, without the line it arrived in.
 struct MetaToolCall {
     client: Arc<Client>,
     to: Arc<Responder>,
@@ -63,11 +63,11 @@ struct MetaToolCall {
 }
 
 impl MetaToolCall {
-    fn of(message: &Incoming<'_>, envelope: &Envelope) -> Self {
-        let id = id_of(envelope);
-        let lifecycle = lifecycle_of(&envelope.params);
+    fn of(message: &Incoming<'_>, request: &RequestEnvelope) -> Self {
+        let id = request.id;
+        let lifecycle = lifecycle_of(&request.params);
         if lifecycle == Lifecycle::SelfContained {
-            message.client.named(&client_name(message.line, &envelope.params).unwrap_or_default());
+            message.client.named(&client_name(message.line, &request.params).unwrap_or_default());
         }
         Self {
             client: Arc::clone(message.client),
@@ -81,7 +81,7 @@ impl MetaToolCall {
         self.respond(text, false);
     }
 
-    /// What went wrong, for the model to do better.
+    /// Responds with an error text that helps the model to correct the call.
     fn fail(&self, text: &str) {
         self.respond(text, true);
     }
@@ -98,36 +98,36 @@ impl MetaToolCall {
 }
 
 /// `params.arguments`, if it is an object.
-fn arguments(line: &[u8], envelope: &Envelope) -> Option<Span> {
-    let arguments = member(line, envelope.params.span?, "arguments")?;
+fn arguments(line: &[u8], request: &RequestEnvelope) -> Option<Span> {
+    let arguments = member(line, request.params.span?, "arguments")?;
     (line[arguments.start] == b'{').then_some(arguments)
 }
 
-/// A text among the arguments.
+/// A string argument.
 fn text_argument<'l>(line: &'l [u8], arguments: Option<Span>, name: &str) -> Option<Cow<'l, str>> {
     text::decode(member(line, arguments?, name)?.of(line))
 }
 
-fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envelope) {
-    let asked = MetaToolCall::of(message, envelope);
-    let (line, arguments) = (message.line, arguments(message.line, envelope));
+fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &RequestEnvelope) {
+    let meta_call = MetaToolCall::of(message, request);
+    let (line, arguments) = (message.line, arguments(message.line, request));
     let Some(query) = text_argument(line, arguments, "query").filter(|query| !query.trim().is_empty()) else {
-        return asked.fail("search_tools needs `query`: what you want to do, in plain words");
+        return meta_call.fail("search_tools needs `query`: what you want to do, in plain words");
     };
     let limit = arguments.and_then(|arguments| member(line, arguments, "limit"));
-    // Some models write numbers as texts.
+    // Some models write numbers as strings.
     let limit = limit.map(|limit| limit.of(line).trim_ascii()).map(|limit| match limit {
         [b'"', inner @ .., b'"'] => inner,
         number => number,
     });
     let limit = limit.and_then(|limit| std::str::from_utf8(limit).ok()?.parse().ok());
     let view = aggregator.fleet.view();
-    let server = match (text_argument(line, arguments, "server"), asked.client.scope()) {
+    let server = match (text_argument(line, arguments, "server"), meta_call.client.scope()) {
         (_, Scope::One(server)) => Some(server),
         (None, Scope::All) => None,
         (Some(name), Scope::All) => match view.snapshot.server_named(&name) {
             Some(server) => Some(server),
-            None => return asked.fail(&format!("There is no server `{}`", one_line(&name, 100))),
+            None => return meta_call.fail(&format!("There is no server `{}`", one_line(&name, 100))),
         },
     };
     let tool_query = ToolQuery {
@@ -138,103 +138,104 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envel
         skill: text_argument(line, arguments, "skill").map(Cow::into_owned),
     };
     let query = tool_query.query.clone();
-    later(aggregator, asked, tool_query, move |view, asked, mut found| {
+    later(aggregator, meta_call, tool_query, move |view, meta_call, mut found| {
         let best = found.first().map_or(0.0, |best| best.score);
         found.retain(|hit| hit.score >= best * FADING);
-        let routes = render::usable(view, &asked.client, &found);
-        let among = render::among(view, &asked.client, server);
-        asked.answer(&render::findings(view, &asked.client, &query, &routes, among, best >= FITTING));
-        // One of the modern lifecycle hears of changes on a stream that knows nothing of what it asked here.
-        if asked.client.surface() == Surface::Grow && asked.lifecycle == Lifecycle::Session {
-            asked.client.found(render::found(view, &routes));
+        let routes = render::usable(view, &meta_call.client, &found);
+        let among = render::among(view, &meta_call.client, server);
+        meta_call.answer(&render::findings(view, &meta_call.client, &query, &routes, among, best >= FITTING));
+        // A modern client receives changes on a listen stream, which is independent of this request.
+        if meta_call.client.surface() == Surface::Grow && meta_call.lifecycle == Lifecycle::Session {
+            meta_call.client.found(render::found(view, &routes));
         }
     });
 }
 
-/// Looks for what is wished, and goes on with what was found.
+/// Runs the search, and continues with the result.
 fn later(
     aggregator: &Arc<Aggregator>,
-    asked: MetaToolCall,
+    meta_call: MetaToolCall,
     tool_query: ToolQuery,
     go_on: impl FnOnce(&View, &MetaToolCall, Vec<Found>) + Send + 'static,
 ) {
     let Some(tool_finder) = aggregator.tool_finder() else {
-        return go_on(&aggregator.fleet.view(), &asked, Vec::new());
+        return go_on(&aggregator.fleet.view(), &meta_call, Vec::new());
     };
     let finding = tool_finder.find(tool_query);
     let aggregator = Arc::clone(aggregator);
-    let (client, to, id) = (Arc::clone(&asked.client), Arc::clone(&asked.to), asked.id.clone());
+    let (client, to, id) = (Arc::clone(&meta_call.client), Arc::clone(&meta_call.to), meta_call.id.clone());
     client.defer(id, &to, async move {
         match finding.await {
             Ok(found) => {
-                go_on(&aggregator.fleet.view(), &asked, found);
+                go_on(&aggregator.fleet.view(), &meta_call, found);
             }
-            Err(why) => asked.fail(&format!("The search failed: {why}")),
+            Err(why) => meta_call.fail(&format!("The search failed: {why}")),
         }
-        asked.to.flush();
+        meta_call.to.flush();
     });
 }
 
-fn describe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, envelope: &Envelope) {
-    let asked = MetaToolCall::of(message, envelope);
-    let Some(name) = text_argument(message.line, arguments(message.line, envelope), "name") else {
-        return asked.fail("describe_tool needs `name`: a tool's name as search_tools gives it");
+fn describe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &RequestEnvelope) {
+    let meta_call = MetaToolCall::of(message, request);
+    let Some(name) = text_argument(message.line, arguments(message.line, request), "name") else {
+        return meta_call.fail("describe_tool needs `name`: a tool's name as search_tools gives it");
     };
     let view = aggregator.fleet.view();
-    match view.snapshot.resolve(asked.client.scope(), Kind::Tool, &name) {
-        Some(route) => asked.answer(&render::definition(&view, &asked.client, asked.lifecycle, route)),
-        None => suggest(aggregator, asked, name.into_owned()),
+    match view.snapshot.resolve(meta_call.client.scope(), Kind::Tool, &name) {
+        Some(route) => meta_call.answer(&render::definition(&view, &meta_call.client, meta_call.lifecycle, route)),
+        None => suggest(aggregator, meta_call, name.into_owned()),
     }
 }
 
-/// Says that there is no such tool, and which might have been meant.
-fn suggest(aggregator: &Arc<Aggregator>, asked: MetaToolCall, name: String) {
-    let server = asked.client.scope().only();
+/// Responds that the tool does not exist, with similar ones.
+fn suggest(aggregator: &Arc<Aggregator>, meta_call: MetaToolCall, name: String) {
+    let server = meta_call.client.scope().only();
     let tool_query =
         ToolQuery { query: name.clone(), limit: MAX_SUGGESTIONS, least: MIN_SUGGESTION_SCORE, server, skill: None };
-    later(aggregator, asked, tool_query, move |view, asked, found| {
+    later(aggregator, meta_call, tool_query, move |view, meta_call, found| {
         let mut text = format!("There is no tool `{}`.", one_line(&name, 200));
-        let routes = render::usable(view, &asked.client, &found);
+        let routes = render::usable(view, &meta_call.client, &found);
         let names: Vec<_> =
-            routes.iter().map(|&route| format!("`{}`", render::name(view, &asked.client, route))).collect();
+            routes.iter().map(|&route| format!("`{}`", render::name(view, &meta_call.client, route))).collect();
         if !names.is_empty() {
             text += &format!(" Did you mean {}?", names.join(" or "));
         }
-        asked.fail(&(text + " search_tools finds names."));
+        meta_call.fail(&(text + " search_tools finds names."));
     });
 }
 
-/// Makes the call that is asked for inside another: what stands there as name and arguments becomes the call's own.
-fn pass_on(aggregator: &Arc<Aggregator>, message: Incoming<'_>, envelope: &Envelope) {
+/// Makes the inner call: its `name` and `arguments` become those of the request.
+fn pass_on(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope) {
     let Incoming { client, to, line, flush_set } = message;
-    let whole = arguments(line, envelope);
+    let whole = arguments(line, request);
     let inner = |name: &str| whole.and_then(|whole| member(line, whole, name));
     let name_at = inner("name").filter(|name| line[name.start] == b'"');
     let message = Incoming { client, to, line, flush_set };
     let (Some(whole), Some(name_at), Some(name)) =
         (whole, name_at, name_at.and_then(|name_at| text::decode(name_at.of(line))))
     else {
-        return MetaToolCall::of(&message, envelope)
+        return MetaToolCall::of(&message, request)
             .fail("call_tool needs `name`: a tool's name as search_tools gives it; and `arguments`: the tool's own");
     };
     let view = aggregator.fleet.view();
     let is_there = view.snapshot.resolve(client.scope(), Kind::Tool, &name).is_some();
     let why = || view.snapshot.why_missing(client.scope(), Kind::Tool, &name, client.style());
     if !is_there && (meta_tools::is_own(&name) || !matches!(why(), Missing::Starting(_) | Missing::Down(_))) {
-        return suggest(aggregator, MetaToolCall::of(&message, envelope), name.into_owned());
+        return suggest(aggregator, MetaToolCall::of(&message, request), name.into_owned());
     }
     let Some(arguments) = inner_arguments(line, inner("arguments")) else {
-        return MetaToolCall::of(&message, envelope)
+        return MetaToolCall::of(&message, request)
             .fail("`arguments` of call_tool must be an object: the tool's own arguments");
     };
-    let outer_name = envelope.params.name.expect("a call without a name is none of ours");
+    let outer_name = request.params.name.expect("a call without a name is none of ours");
     let mut edits = [Edit { span: outer_name, with: name_at.of(line) }, Edit { span: whole, with: &arguments }];
     let line = Bytes::from(spliced(line, in_order(&mut edits)));
-    let scanned = Envelope::scan(&line).expect("values were put in the place of values");
-    call::route(aggregator, Incoming { line: &line, ..message }, &scanned, Kind::Tool);
+    let request = Envelope::scan(&line).ok().and_then(Envelope::into_request);
+    let request = request.expect("a request with values in the place of values is a request");
+    call::route(aggregator, Incoming { line: &line, ..message }, &request, Kind::Tool);
 }
 
-/// The arguments for the server. Some models write them as a text; what that says is meant.
+/// The arguments for the server. Some models write them as a JSON string, which is decoded.
 fn inner_arguments(line: &Bytes, at: Option<Span>) -> Option<Cow<'_, [u8]>> {
     let token = match at.map(|at| at.of(line)) {
         None | Some(b"null") => return Some(Cow::Borrowed(b"{}")),
@@ -244,21 +245,12 @@ fn inner_arguments(line: &Bytes, at: Option<Span>) -> Option<Cow<'_, [u8]>> {
         return Some(Cow::Borrowed(token));
     }
     let text = text::decode(token)?;
-    // Only one whole value may come in: it is checked as the single element of a list.
+    // It must be a single value: it is checked as the only element of a list.
     let wrapped = format!(r#"{{"jsonrpc":"2.0","method":"x","params":[{}]}}"#, text.trim());
     let envelope = Envelope::scan(wrapped.as_bytes()).ok()?;
     let list = elements(wrapped.as_bytes(), envelope.params.span?)?;
     let is_one = list.len() == 1 && text.trim_start().starts_with('{') && !text.contains('\n');
     is_one.then(|| Cow::Owned(text.trim().as_bytes().to_vec()))
-}
-
-fn spliced(line: &[u8], edits: &[Edit<'_>]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(line.len());
-    splice(line.len(), edits, |piece| match piece {
-        Piece::Kept(span) => out.extend_from_slice(span.of(line)),
-        Piece::New(bytes) => out.extend_from_slice(bytes),
-    });
-    out
 }
 
 #[cfg(test)]
@@ -272,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_pass_as_they_are_and_texts_as_what_they_say() {
+    fn structured_arguments_pass_verbatim_and_texts_by_value() {
         assert_eq!(arguments_of(r#"{"a": 1.0 }"#).unwrap(), r#"{"a": 1.0 }"#);
         assert_eq!(arguments_of(r#""{\"a\":1.0}""#).unwrap(), r#"{"a":1.0}"#);
         assert_eq!(arguments_of("null").unwrap(), "{}");

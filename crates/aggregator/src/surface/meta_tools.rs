@@ -1,4 +1,4 @@
-//! Our own tools: what they are called, how they are described, and the short list they make.
+//! The meta tools: their names, descriptions, and the short list they form.
 
 use bytes::Bytes;
 use catalog::{Kind, Route, Scope};
@@ -13,15 +13,15 @@ pub(super) const SEARCH: &str = "search_tools";
 pub(super) const DESCRIBE: &str = "describe_tool";
 pub(super) const CALL: &str = "call_tool";
 
-/// So many of the largest servers, and of the skills, are named; of the rest, their number.
+/// How many of the largest servers and skills are named; of the rest, only the number.
 const NAMED: usize = 12;
 
-/// Whether a tool of that name is one of ours.
+/// Whether a name is that of a meta tool.
 pub(super) fn is_own(name: &str) -> bool {
     [SEARCH, DESCRIBE, CALL].contains(&name)
 }
 
-/// The short list: our own tools, then what is pinned, then what was found and is kept there.
+/// The short list: meta tools, then pinned tools, then discovered tools.
 pub(super) fn page(view: &View, client: &Client, tool_finder: &dyn ToolFinder, lifecycle: Lifecycle) -> Bytes {
     let mut page = br#"{"tools":["#.to_vec();
     page.extend_from_slice(&search_definition(&paragraph(view, client, tool_finder)));
@@ -47,7 +47,7 @@ pub(super) fn page(view: &View, client: &Client, tool_finder: &dyn ToolFinder, l
 fn pinned(view: &View, client: &Client, tool_finder: &dyn ToolFinder) -> Vec<Route> {
     let mut routes = Vec::new();
     for name in &*tool_finder.pinned() {
-        // Pinned by its full name: towards a client of one server it has its own.
+        // Pinned by its full name: a client of one server sees the tool's own name.
         let found = view.snapshot.resolve(Scope::All, Kind::Tool, name);
         let is_seen = |route: &Route| client.scope().sees(route.server) && !routes.contains(route);
         routes.extend(found.filter(is_seen));
@@ -68,7 +68,7 @@ const DESCRIBE_DEFINITION: &str = r#"{"name":"describe_tool","title":"Describe a
 
 const CALL_DEFINITION: &str = r#"{"name":"call_tool","title":"Call a tool","description":"Calls a tool that search_tools found and returns its result.","inputSchema":{"type":"object","properties":{"name":{"type":"string","description":"The tool's name as search_tools gives it"},"arguments":{"type":"object","description":"The tool's own arguments, as its signature says"}},"required":["name"]}}"#;
 
-/// What is behind the search, in one paragraph.
+/// A paragraph on the tools that can be searched.
 fn paragraph(view: &View, client: &Client, tool_finder: &dyn ToolFinder) -> String {
     let mut servers: Vec<(String, usize)> = Vec::new();
     let mut last = None;
@@ -102,7 +102,7 @@ fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// `name (count)` of the first, and how many more there are.
+/// `name (count)` of the first ones, and the number of the rest.
 fn enumeration(counted: &[(String, usize)]) -> String {
     let mut parts: Vec<String> =
         counted.iter().take(NAMED).map(|(name, count)| format!("{} ({count})", one_line(name, 40))).collect();
@@ -112,7 +112,7 @@ fn enumeration(counted: &[(String, usize)]) -> String {
     parts.join(", ")
 }
 
-/// Words of others in a text of ours: one line of them, and not too long.
+/// Foreign text within our own: one line, truncated.
 pub(super) fn one_line(text: &str, most: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let clean: String = words.chars().filter(|char| !char.is_control()).collect();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_others_take_one_line() {
+    fn text_of_others_is_escaped_to_one_line() {
         assert_eq!(one_line("a\n\n  b\tc\u{7}", 10), "a b c");
         assert_eq!(one_line("äöüß and more", 5), "äöüß…");
     }

@@ -1,4 +1,4 @@
-//! What a client of the small surface is told of the tools of servers.
+//! The text about servers' tools on the small surface.
 
 use catalog::{Kind, Route, Scope};
 use protocol::scan::{Span, member};
@@ -10,12 +10,12 @@ use super::{Found, count};
 use crate::client::Client;
 use crate::fleet::View;
 
-/// What a result of a search may cost a model, in tokens of about four bytes each.
+/// The budget of a search result, in tokens of about four bytes each.
 const BUDGET: usize = 2000;
 const BYTES_PER_TOKEN: usize = 4;
-/// What a whole definition may cost, in tokens as well: few of those that people write are longer.
+/// The budget of a complete definition, in tokens as well: few hand-written ones are longer.
 const DEFINITION: usize = 8000;
-/// So much of a description stands beside a name.
+/// Characters of a description shown beside a name.
 const DESCRIPTION: usize = 200;
 
 /// Every tool this client could use.
@@ -29,7 +29,7 @@ pub(super) fn routes<'v>(view: &'v View, client: &Client) -> Box<dyn Iterator<It
     }
 }
 
-/// What this client calls a tool.
+/// The name of a tool for this client.
 pub(super) fn name(view: &View, client: &Client, route: Route) -> String {
     match client.scope() {
         Scope::All => view.snapshot.listed_name(Kind::Tool, route, client.style()),
@@ -37,7 +37,7 @@ pub(super) fn name(view: &View, client: &Client, route: Route) -> String {
     }
 }
 
-/// Those of the found tools that this client may use now, as they are called here, best first.
+/// The found tools that this client may use now, as routes, best first.
 pub(super) fn usable(view: &View, client: &Client, found: &[Found]) -> Vec<Route> {
     let mut routes = Vec::new();
     for hit in found {
@@ -50,13 +50,13 @@ pub(super) fn usable(view: &View, client: &Client, found: &[Found]) -> Vec<Route
     routes
 }
 
-/// The other way round: what these are to those who find.
+/// The reverse: these routes as results of a tool finder.
 pub(super) fn found(view: &View, routes: &[Route]) -> Vec<Found> {
     let tool = |route: Route| view.snapshot.item(Kind::Tool, route).id.to_string();
     routes.iter().map(|&route| Found { server: route.server, tool: tool(route), score: 0.0 }).collect()
 }
 
-/// How many tools a search looks through, of this server or of all.
+/// How many tools a search covers, of this server or of all.
 pub(super) fn among(view: &View, client: &Client, server: Option<usize>) -> usize {
     match (client.scope(), server) {
         (Scope::All, Some(server)) => routes(view, client).filter(|route| route.server == server).count(),
@@ -64,7 +64,7 @@ pub(super) fn among(view: &View, client: &Client, server: Option<usize>) -> usiz
     }
 }
 
-/// The answer to a search among `total` tools.
+/// The response to a search among `total` tools.
 pub(super) fn findings(
     view: &View,
     client: &Client,
@@ -77,24 +77,24 @@ pub(super) fn findings(
         return format!("None of the {total} tools fits \"{}\". Try other words.", one_line(query, 200));
     }
     let mut text = String::new();
-    let mut told = 0;
+    let mut rendered = 0;
     for &route in routes {
         let entry = entry(view, client, route);
-        if told > 0 && text.len() + entry.len() > BUDGET * BYTES_PER_TOKEN {
+        if rendered > 0 && text.len() + entry.len() > BUDGET * BYTES_PER_TOKEN {
             break;
         }
         text += &entry;
-        told += 1;
+        rendered += 1;
     }
-    let left_out = match routes.len() - told {
+    let left_out = match routes.len() - rendered {
         0 => String::new(),
         more => format!(" ({more} more were found; search more precisely)"),
     };
     let how_well = if do_they_fit { "best first" } else { "none of which fits well; try other words" };
-    format!("{told} of {total} tools, {how_well}{left_out}:\n\n{text}")
+    format!("{rendered} of {total} tools, {how_well}{left_out}:\n\n{text}")
 }
 
-/// One tool: name, what it takes, what it does.
+/// One tool: name, parameters, description.
 fn entry(view: &View, client: &Client, route: Route) -> String {
     let definition = &view.snapshot.item(Kind::Tool, route).definition;
     let whole = Span { start: 0, end: definition.len() };
@@ -107,7 +107,7 @@ fn entry(view: &View, client: &Client, route: Route) -> String {
     entry
 }
 
-/// A tool's whole definition, as it stands in the full list; one that is huge is cut.
+/// A tool's complete definition, as in the full list; a huge one is truncated.
 pub(super) fn definition(view: &View, client: &Client, lifecycle: Lifecycle, route: Route) -> String {
     let mut definition = Vec::new();
     view.snapshot.write_tool(client.scope(), client.style(), lifecycle, route, &mut definition);

@@ -1,18 +1,18 @@
-//! What a tool takes, in one line: `(path: string, head?: integer)`.
+//! A tool's parameters in one line: `(path: string, head?: integer)`.
 
 use std::collections::HashSet;
 
 use protocol::scan::{Span, member, members};
 use protocol::text;
 
-/// So many parameters are told; whoever needs more looks at the definition.
+/// How many parameters are shown; the definition has the rest.
 const PARAMETERS: usize = 12;
-/// So many lists within each other.
+/// How many levels of nested lists are shown.
 const LISTS: usize = 4;
-/// So many of the values a parameter can have.
+/// How many of a parameter's possible values are shown.
 const VALUES: usize = 6;
 
-/// The parameters of a tool with this definition, those that must be given first.
+/// The parameters of a tool with this definition, required ones first.
 pub(super) fn signature(definition: &[u8]) -> String {
     let whole = Span { start: 0, end: definition.len() };
     let Some(schema) = member(definition, whole, "inputSchema") else { return "()".to_owned() };
@@ -28,7 +28,7 @@ pub(super) fn signature(definition: &[u8]) -> String {
     }
     // Stable: each group stays in the server's order.
     parameters.sort_by_key(|(is_required, ..)| !is_required);
-    let mut told: Vec<String> = parameters
+    let mut parts: Vec<String> = parameters
         .iter()
         .take(PARAMETERS)
         .map(|(is_required, name, value)| {
@@ -37,20 +37,20 @@ pub(super) fn signature(definition: &[u8]) -> String {
         })
         .collect();
     if parameters.len() > PARAMETERS {
-        told.push(format!("… {} more", parameters.len() - PARAMETERS));
+        parts.push(format!("… {} more", parameters.len() - PARAMETERS));
     }
-    format!("({})", told.join(", "))
+    format!("({})", parts.join(", "))
 }
 
-/// `lists` is how many lists within each other are still told.
+/// `lists` is how many levels of nested lists are still shown.
 fn type_of(text: &[u8], schema: Span, lists: usize) -> String {
     let values = elements(text, member(text, schema, "enum"));
     if !values.is_empty() {
-        let mut told: Vec<String> = values.iter().take(VALUES).map(|&value| token(text, value)).collect();
+        let mut parts: Vec<String> = values.iter().take(VALUES).map(|&value| token(text, value)).collect();
         if values.len() > VALUES {
-            told.push("…".to_owned());
+            parts.push("…".to_owned());
         }
-        return told.join("|");
+        return parts.join("|");
     }
     let Some(kind) = member(text, schema, "type") else { return "any".to_owned() };
     let kinds = match text::decode(kind.of(text)) {
@@ -58,7 +58,7 @@ fn type_of(text: &[u8], schema: Span, lists: usize) -> String {
         None => strings(text, Some(kind)),
     };
     let mut seen = HashSet::new();
-    // Each type once: of a list of types that repeats one, each would be told with all that is in it.
+    // Each type once: in a list that repeats a type, each occurrence would be expanded completely.
     let kinds: Vec<_> = kinds.into_iter().filter(|kind| seen.insert(kind.clone())).take(VALUES).collect();
     let one = |kind: &String| match kind.as_str() {
         "array" if lists > 0 => {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_must_be_given_comes_first_with_its_type() {
+    fn required_arguments_come_first_with_their_types() {
         let definition = br#"{"name":"x","inputSchema":{"type":"object","properties":{
             "head":{"type":"integer"},"path":{"type":"string"},"mode":{"enum":["a","b"]},
             "tags":{"type":"array","items":{"type":"string"}},"any":{},"n":{"type":["number","null"]}
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_nothing_or_says_nothing_has_an_empty_one() {
+    fn tools_without_arguments_or_schema_have_an_empty_form() {
         assert_eq!(signature(br#"{"name":"x"}"#), "()");
         assert_eq!(signature(br#"{"name":"x","inputSchema":{"type":"object"}}"#), "()");
         assert_eq!(signature(br#"{"name":"x","inputSchema":7}"#), "()");

@@ -1,4 +1,4 @@
-//! News of a document on disk, for pages that show it: told when the file is another than before, whoever wrote it.
+//! Events about a document on disk, for pages that show it: sent when the content changes, no matter who wrote it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{not_found, run_blocking};
 use crate::sse_job::{EventSender, SseJob};
 
-/// How often a file is looked at while somebody looks at its page.
+/// How often a file is checked while its page is open.
 const PERIOD: Duration = Duration::from_millis(700);
 
-/// An event `document.changed` each time the file is another, until nobody listens or `closing` turns true.
+/// Sends `document.changed` each time the file changes, until nobody listens or `closing` becomes true.
 pub(crate) async fn change_events(
     folder: Arc<Folder>,
     path: String,
     mut closing: watch::Receiver<bool>,
 ) -> Result<SseJob, Error> {
-    // Whoever asks for news of nothing is told so at once.
+    // A client that follows a missing document gets the error at once.
     let looked = (Arc::clone(&folder), path.clone());
     let first = run_blocking(move || looked.0.stamp(&looked.1).map_err(|error| not_found(&looked.1, &error))).await?;
     Ok(SseJob::of(|event_sender| async move {
         tokio::select! {
-            // The sender goes away only when everything does.
+            // The sender is dropped only when the program ends.
             _ = closing.wait_for(|is_closing| *is_closing) => {}
             () = watch_file(&folder, &path, first, &event_sender) => {}
         }
@@ -40,7 +40,7 @@ async fn watch_file(folder: &Arc<Folder>, path: &str, first: Stamp, event_sender
     loop {
         looks.tick().await;
         let (folder, looked) = (Arc::clone(folder), path.to_owned());
-        // A file that is gone for a moment, or for good, is news as well.
+        // A file that disappears is a change, too.
         let Ok(now) = run_blocking(move || Ok(folder.stamp(&looked).ok())).await else { return };
         if now != last {
             last = now;

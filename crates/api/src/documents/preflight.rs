@@ -1,5 +1,4 @@
-//! A document with its map, and what would keep its blocks from being run: found out beforehand, as a dry run does, so
-//! that nobody has to press a button to learn of it.
+//! A document with its outline, and what would keep its blocks from running. It is found in advance by a dry run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +14,10 @@ use super::tools::tool_table;
 use super::{DocumentContext, RequestedDocument, compute};
 use crate::assistant::NO_MODEL;
 
-/// So long the blocks of one document are looked at; a page with more of them opens without what was not found out yet.
+/// How long the blocks of one document are checked. A page with more blocks opens without the remaining checks.
 const PREFLIGHT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A document of a folder, and its map: sections, blocks, the server of each and why, and what stands in the way.
+/// A document of a folder, and its outline: sections, blocks, the server of each and why, and problems.
 pub async fn open_document(
     service: &Service,
     folder: &Arc<Folder>,
@@ -38,13 +37,13 @@ pub async fn open_document(
     let Some(plan) = plan else { return Ok((document, outline)) };
     let known = KnownTools { service, servers, has_assistant };
     let dry = RunOptions { is_dry: true, ..RunOptions::default() };
-    // It asks no server, so it waits for nothing but the registry and the checks of parameters.
+    // A dry run contacts no server, so it waits only for the registry and for the checks of parameters.
     let report = notebook::run(&plan, &known, dry, tokio::time::sleep(PREFLIGHT_TIMEOUT), |_| {}).await;
     let mut finished: HashMap<usize, _> = report.finished.into_iter().map(|over| (over.number, over)).collect();
     for block in outline.sections.iter_mut().flat_map(|section| &mut section.blocks) {
         let Some(over) = finished.remove(&block.number) else { continue };
         if over.status == Status::Stopped {
-            block.not_checked = Some("the other blocks of this document took too long to check".to_owned());
+            block.not_checked = Some("checking the other blocks of this document took too long".to_owned());
             continue;
         }
         (block.problem, block.not_checked) = (over.problem, over.not_checked);
@@ -52,7 +51,7 @@ pub async fn open_document(
     Ok((document, outline))
 }
 
-/// What is known of tools, and nobody who calls any.
+/// A toolbox that knows tools but calls none.
 struct KnownTools<'a> {
     service: &'a Service,
     servers: Vec<Server>,
@@ -69,7 +68,7 @@ impl Toolbox for KnownTools<'_> {
     }
 
     async fn call(&self, _: &Request) -> Result<String, Failure> {
-        Err(Failure::new("a look at a document calls nothing"))
+        Err(Failure::new("the preflight check does not call tools"))
     }
 
     async fn assistant_unavailable(&self) -> Option<String> {

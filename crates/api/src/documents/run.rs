@@ -1,4 +1,4 @@
-//! A run of a document: its answer in one piece, or how far it is as events and the answer as the last of them.
+//! A run of a document, answered in one piece or as events that end with the result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::error;
 use crate::request::refuse;
 use crate::sse_job::SseJob;
 
-/// What is sent of the new text.
+/// How the new text is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
     Text,
@@ -29,7 +29,7 @@ pub(crate) enum Output {
     Nothing,
 }
 
-/// A run that was asked for.
+/// A planned run.
 pub(crate) struct Run {
     pub(crate) requested: RequestedDocument,
     pub(crate) plan: Plan,
@@ -37,22 +37,22 @@ pub(crate) struct Run {
     pub(crate) options: RunOptions,
     pub(crate) force: bool,
     pub(crate) output: Output,
-    /// Where the results are written, if they are.
+    /// The folder to write the results into, if they are saved.
     pub(crate) folder: Option<Arc<Folder>>,
-    /// Turns true when we stop.
+    /// Becomes true when the service stops.
     pub(crate) closing: watch::Receiver<bool>,
 }
 
-/// What is to be run of a document.
+/// Which part of a document to run, and how.
 pub(crate) struct RunRequest {
     pub(crate) selection: Selection,
-    /// Whether results that somebody edited are replaced.
+    /// Whether results that were edited by hand are replaced.
     pub(crate) force: bool,
-    /// The version of the document that was looked at, if only that one is to be run.
+    /// The version of the document that the client saw, if only that one may run.
     pub(crate) version: Option<String>,
 }
 
-/// Finds out what is to be run and whether that can be written, before anything is run.
+/// Plans a run and checks that its results can be written, before any block runs.
 pub(crate) async fn planned(
     requested: &RequestedDocument,
     folder: Option<&Arc<Folder>>,
@@ -68,7 +68,7 @@ pub(crate) async fn planned(
         let DocumentContext { servers, registered } = document_context;
         let document = Document::parse(text);
         let bindings = Bindings::of(&document, &registered);
-        // Blocks are named by number, and a number is worth nothing in another text.
+        // Blocks are selected by number, and the numbers are only valid in the same text.
         if let Some(version) = wanted.version
             && outline(&document, &servers, &bindings).version != version
         {
@@ -88,11 +88,11 @@ pub(crate) async fn planned(
 }
 
 impl Run {
-    /// Runs it; what is to be answered. Whoever drops this cancels the calls.
+    /// Runs the document and returns the response. Dropping the future cancels the calls.
     pub(crate) async fn execute(self, progress: impl FnMut(Progress<'_>) + Send) -> Result<Value, Error> {
         let mut closing = self.closing.clone();
         let stop = async move {
-            // The sender goes away only when everything does.
+            // The sender is dropped only when the program ends.
             closing.wait_for(|is_closing| *is_closing).await.ok();
         };
         let report = notebook::run(&self.plan, &self.tools, self.options, stop, progress).await;
@@ -104,7 +104,7 @@ impl Run {
         .await
     }
 
-    /// Puts the results into the text, and the text into its file if that is wanted.
+    /// Inserts the results into the text, and saves the text if requested.
     fn apply(self, report: &Report) -> Result<Done, Error> {
         let assets = self.requested.assets_folder();
         if let (Some(folder), Some(file)) = (&self.folder, &self.requested.file) {
@@ -116,7 +116,7 @@ impl Run {
         Ok(Done { before: self.requested.text, applied, assets, is_saved: false })
     }
 
-    /// The same as events, as it happens.
+    /// The same, as a stream of events.
     pub(crate) fn stream(mut self) -> SseJob {
         SseJob::of(|event_sender| async move {
             self.tools.event_sender = Some(event_sender.clone());
@@ -137,7 +137,7 @@ fn about(step: &notebook::Step) -> Value {
     json!({ "number": step.number, "line": step.fence.first_line, "title": step.title() })
 }
 
-/// What a run did to a text.
+/// The effect of a run on the text.
 struct Done {
     before: String,
     applied: Applied,
@@ -145,7 +145,7 @@ struct Done {
     is_saved: bool,
 }
 
-/// An edit, counted for every editor: in bytes of UTF-8 and in units of UTF-16.
+/// An edit with positions for every editor: in UTF-8 bytes and in UTF-16 code units.
 #[derive(Serialize)]
 struct EditView<'a> {
     #[serde(flatten)]
@@ -184,7 +184,7 @@ fn described(report: &Report, done: Option<&Done>, output: Output) -> Value {
 }
 
 fn edit_views<'a>(text: &str, edits: &'a [Edit]) -> Vec<EditView<'a>> {
-    // Edits come from the top, so the text before each is counted once.
+    // Edits are ordered from top to bottom, so the text before each is counted once.
     let (mut at, mut units) = (0, 0);
     let mut units_at = |byte: usize| {
         units += text.get(at..byte).map_or(0, |between| between.encode_utf16().count());

@@ -1,52 +1,51 @@
-//! Calls of a document through the service that we are: its limits hold, and its account has them.
+//! Calls of a document through this service, with its limits and its records.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use assistant::{DialogueEnd, DialogueLimits};
+use executions::{Call, Error as CallError};
 use models::Model;
 use notebook::{Answer, Failure, Question, Request, Server, ToolSchema, ToolTable, Toolbox, WantedTools};
-use registry::{RawJson, Source, Status, Timestamp, ToolRecord};
-use service::calls::Call;
-use service::{Actor, Error, Service};
+use registry::{Actor, RawJson, Source, Status, Timestamp, ToolRecord};
+use service::{Error, Service};
 
 use crate::assistant::{AssistantContext, NO_MODEL, dialogue, event};
 use crate::sse_job::EventSender;
 
-/// The servers of the service.
+/// The toolbox of the service.
 pub(crate) struct ServiceTools {
     pub(crate) service: Arc<Service>,
     pub(crate) actor: Actor,
     pub(crate) servers: Vec<Server>,
-    /// Where the document is, if that was said.
+    /// The path of the document, if the client sent one.
     pub(crate) path: Option<String>,
-    /// What the calls count for.
+    /// The session that the calls belong to.
     pub(crate) session: String,
-    /// What `assistant` blocks need.
     pub(crate) assistant_options: AssistantOptions,
-    /// Who is told of what the assistant does meanwhile.
+    /// Receives events about the work of the assistant.
     pub(crate) event_sender: Option<EventSender>,
 }
 
-/// What `assistant` blocks need.
+/// Options of `assistant` blocks.
 pub(crate) struct AssistantOptions {
-    /// Nothing, if none is configured.
+    /// None if no model is configured.
     pub(crate) model: Option<Arc<Model>>,
-    /// Whether tools that may destroy something may be called.
+    /// Whether destructive tools may be called.
     pub(crate) may_destroy: bool,
-    /// The document.
+    /// The text of the document.
     pub(crate) text: String,
 }
 
-/// A session of its own for a run: no two have the same, also after a restart.
+/// A new session id for a run, unique across restarts.
 pub(crate) fn own_session() -> String {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     format!("run {} {}", RUNS.fetch_add(1, Ordering::Relaxed), Timestamp::now())
 }
 
-/// What the service knows of the tools of a server.
+/// The tools of a server that the service knows.
 pub(super) async fn tool_table(service: &Service, server: &str, wanted: &WantedTools) -> Option<ToolTable> {
-    // If nobody can tell now, the call will say why.
+    // If the tools are unknown now, the call will report why.
     let tools = service.tools(Some(server)).await.ok()?;
     let is_connected = service.server(server).await.is_ok_and(|view| view.record.status.is_up());
     let mut table = ToolTable::new(wanted, is_connected);
@@ -69,8 +68,9 @@ impl Toolbox for ServiceTools {
     async fn out_of_reach(&self, server: &str) -> Option<String> {
         let view = self.service.server(server).await.ok()?;
         let status = view.record.status;
-        // A call wakes a server that sleeps, and waits for one that starts.
-        let is_down = status == Status::Error || status == Status::Disconnected && !view.lazy;
+        // A call starts a server that is asleep, and waits for one that is starting.
+        let is_down =
+            matches!(status, Status::Error | Status::SignInRequired) || status == Status::Disconnected && !view.lazy;
         is_down.then(|| view.record.error_message.unwrap_or_else(|| format!("it is {status}")))
     }
 
@@ -79,7 +79,8 @@ impl Toolbox for ServiceTools {
         let call = Call {
             name: request.tool.clone(),
             server: Some(request.server.clone()),
-            arguments: arguments.map_err(|error| Failure::new(format!("the parameters are no JSON: {error}")))?,
+            arguments: arguments
+                .map_err(|error| Failure::new(format!("the parameters are not valid JSON: {error}")))?,
             source: Source::UserCodeblock,
             actor: self.actor.clone(),
             document: self.path.clone().map(|path| (path, u32::try_from(request.line).ok())),
@@ -89,16 +90,20 @@ impl Toolbox for ServiceTools {
         };
         match self.service.call(call).await {
             Ok(outcome) => Ok(outcome.result.get().to_owned()),
-            Err(error @ (Error::ExecutionCancelled { .. } | Error::ExecutionStopped)) => {
+            Err(error @ Error::Call(CallError::ExecutionCancelled { .. } | CallError::ExecutionStopped)) => {
                 Err(Failure::stopped(error.to_string()))
             }
-            Err(Error::LimitReached { message, context })
+            Err(Error::Call(CallError::LimitReached { message, context }))
                 if context.get("limit").is_some_and(|it| it == "session_limit") =>
             {
                 Err(Failure::run_over(message))
             }
             Err(
-                error @ (Error::LimitReached { .. } | Error::ServerUnavailable { .. } | Error::ServerNotFound { .. }),
+                error @ Error::Call(
+                    CallError::LimitReached { .. }
+                    | CallError::ServerUnavailable { .. }
+                    | CallError::ServerNotFound { .. },
+                ),
             ) => Err(Failure::not_tried(error.to_string())),
             Err(error) => Err(Failure::new(error.to_string())),
         }
@@ -125,15 +130,15 @@ impl Toolbox for ServiceTools {
         let dialogue = dialogue(&question.words, text, question.line, &tools, DialogueLimits::default()).await;
         let (mut dialogue, unread) = dialogue.map_err(|error| Failure::new(error.to_string()))?;
         if let Some(remark) = unread {
-            tracing::warn!(%remark, "an assistant is not told what some tools take");
+            tracing::warn!(%remark, "the assistant does not get the schemas of some tools");
         }
-        let mut tell = |told: assistant::DialogueEvent<'_>| {
-            if let (Some(event_sender), Some((name, mut data))) = (&self.event_sender, event(told)) {
+        let mut on_event = |dialogue_event: assistant::DialogueEvent<'_>| {
+            if let (Some(event_sender), Some((name, mut data))) = (&self.event_sender, event(dialogue_event)) {
                 data["line"] = question.line.into();
                 event_sender.event(name, &data);
             }
         };
-        let outcome = assistant_context.converse(&mut dialogue, &tools, question.line, &mut tell).await;
+        let outcome = assistant_context.converse(&mut dialogue, &tools, question.line, &mut on_event).await;
         let outcome = outcome.map_err(|failure| Failure::new(failure.to_string()))?;
         match outcome.ended {
             DialogueEnd::Answered => {

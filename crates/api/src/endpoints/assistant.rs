@@ -1,20 +1,22 @@
-//! What an assistant may use: the tools of enabled servers, narrowed, and in the form that its provider takes; and
-//! questions to the one that the service has.
+//! Endpoints of the assistant: the tools it may use, also in the format of a provider, and questions to it.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assistant::{Dialogue, DialogueEnd, DialogueEvent, DialogueLimits};
+use executions::Error as CallError;
 use models::{Format, Forms, SafeNames};
-use notebook::Place;
-use registry::ToolRecord;
+use notebook::LineContext;
+use registry::{RawJson, ServerId, ToolRecord};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use service::{Error, Service};
 use tokio::sync::watch;
 
 use super::documents::{Context, wants_events};
-use crate::assistant::{AssistantContext, Hints, NO_MODEL, dialogue, event, model_tools, word};
+use crate::assistant::{AssistantContext, Hints, NO_MODEL, UnreadSchemas, dialogue, end_code, event, model_tool};
 use crate::documents::{RequestedDocument, compute_until, own_session};
 use crate::endpoint::Endpoint;
 use crate::error;
@@ -24,62 +26,78 @@ use crate::schema::Schema;
 use crate::schemas::documents as shapes;
 use crate::sse_job::SseJob;
 
-/// How long it may take to describe the tools of one request.
+/// The time limit for describing the tools of one request.
 const LIST_DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of the definitions of the tools of one request.
+/// The limit for the size of all definitions in one response.
 const MOST_LISTED_BYTES: usize = 64 * 1024 * 1024;
-/// So many tools are named in a remark.
+/// How many tools a remark names.
 const MOST_NAMED: usize = 10;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let format = || {
-        Schema::word(Format::ALL.map(Format::as_str)).about("Also give them as this provider wants them in a request.")
+        Schema::one_of(Format::ALL.map(Format::as_str))
+            .about("Also return the tools in the format that this provider expects in a request.")
     };
     let fails = ["DOCUMENT_NOT_FOUND", "SERVER_NOT_FOUND", "SKILL_NOT_FOUND", "VALIDATION_ERROR"];
     vec![
-        Endpoint::get("/assistant/tools", "What an assistant may use", |request| Box::pin(by_query(request)))
+        Endpoint::get("/assistant/tools", "List the tools an assistant may use", |request| Box::pin(by_query(request)))
             .about(
-                "The tools of enabled servers that can be called now; in a line of a document that is bound to a server, \
-                 those of that server alone. The document must be below the folder of `serve --documents`; the text of \
-                 another is sent by POST.",
+                "Returns the tools of enabled servers that can be called now. On a line of a document that is bound to \
+                 a server, only the tools of that server. The document must be in the folder of `serve --documents`; \
+                 for any other document, send its text with POST.",
             )
-            .asks("format", format())
-            .asks("servers", Schema::kept_text().about("Only of these, by id or name, with commas between them."))
-            .asks("skills", Schema::kept_text().about("Only with one of these, by id or name, with commas between."))
-            .asks("path", shapes::path())
-            .asks("line", shapes::line())
+            .optional_query("format", format())
+            .optional_query(
+                "servers",
+                Schema::storable_text().about("Only tools of these servers, by id or name, separated by commas."),
+            )
+            .optional_query(
+                "skills",
+                Schema::storable_text()
+                    .about("Only tools with one of these skills, by id or name, separated by commas."),
+            )
+            .optional_query("path", shapes::path())
+            .optional_query("line", shapes::line())
             .answers(200, "The tools.", Schema::named("AssistantTools"))
             .fails(&fails),
-        Endpoint::post("/assistant/tools", "The same for a text that is sent", |request| Box::pin(by_body(request)))
-            .ends_with_client()
-            .takes(
-                shapes::requested()
-                    .with_optional("line", shapes::line())
-                    .with_optional("format", format())
-                    .with_optional("servers", Schema::list(Schema::kept_text()).about("Only of these, by id or name."))
-                    .with_optional("skills", Schema::list(Schema::kept_text()).about("Only with one of these.")),
-            )
-            .answers(200, "The tools.", Schema::named("AssistantTools"))
-            .fails(&fails),
+        Endpoint::post("/assistant/tools", "List the tools an assistant may use in a given text", |request| {
+            Box::pin(by_body(request))
+        })
+        .ends_with_client()
+        .takes(
+            shapes::requested()
+                .with_optional("line", shapes::line())
+                .with_optional("format", format())
+                .with_optional(
+                    "servers",
+                    Schema::list(Schema::storable_text()).about("Only tools of these servers, by id or name."),
+                )
+                .with_optional(
+                    "skills",
+                    Schema::list(Schema::storable_text()).about("Only tools with one of these skills, by id or name."),
+                ),
+        )
+        .answers(200, "The tools.", Schema::named("AssistantTools"))
+        .fails(&fails),
         Endpoint::post("/assistant/ask", "Ask the assistant", |request| Box::pin(ask(request)))
             .ends_with_client()
             .about(
-                "The model of `serve --assistant-model` answers, and may use the tools that `/assistant/tools` would offer \
-                 for the same document, line, servers and skills. Its calls have the source `ai-autonomous`; all of one \
-                 question count for one session. A request that is given up cancels them. With \
-                 `Accept: text/event-stream` its words come as they are said as events `assistant.words`, its calls as \
-                 `assistant.calling` and `assistant.called`, and the answer as the last one, `assistant.finished` (or \
-                 `assistant.failed`, with an Error).",
+                "The model of `serve --assistant-model` answers. It may call the tools that `/assistant/tools` returns \
+                 for the same document, line, servers and skills. Its calls have the source `ai-autonomous` and all \
+                 belong to one session. Closing the connection cancels them. With `Accept: text/event-stream`, the \
+                 response is a stream: text arrives as `assistant.words` while the model produces it, calls as \
+                 `assistant.calling` and `assistant.called`, and the answer as the last event, `assistant.finished` \
+                 (or `assistant.failed`, with an Error).",
             )
             .takes(shapes::question())
-            .answers(200, "What came of it.", Schema::named("AssistantAnswer"))
-            .answers_with(200, "The same, as it happens.", "text/event-stream", Some(Schema::text()))
+            .answers(200, "The answer and the calls that were made for it.", Schema::named("AssistantAnswer"))
+            .answers_with(200, "The same, as a stream of events.", "text/event-stream", Some(Schema::text()))
             .fails(&fails)
             .fails(&["ASSISTANT_UNAVAILABLE", "MODEL_FAILED", "EXECUTION_STOPPED"]),
     ]
 }
 
-/// What is to be left out.
+/// Which tools to keep.
 struct ToolNarrowing {
     servers: Vec<String>,
     skills: Vec<String>,
@@ -107,7 +125,7 @@ async fn by_body(request: ApiRequest) -> Result<ApiResponse, Error> {
     offered(&request.service, requested, line, &ToolNarrowing::by_body(&request.body)).await
 }
 
-/// The document that a body has or names, if it does.
+/// The document that a body contains or names, if any.
 async fn meant_by_body(request: &ApiRequest) -> Result<Option<RequestedDocument>, Error> {
     let has_document = request.body.raw("text").is_some() || request.body.raw("path").is_some();
     Ok(if has_document { Some(RequestedDocument::by_body(request).await?) } else { None })
@@ -138,61 +156,114 @@ async fn offered(
     let format = narrowing.format;
     compute_until(move |interrupt| {
         let begun = Instant::now();
-        described(narrowed, format, &|| interrupt.is_set() || begun.elapsed() >= LIST_DEADLINE)
+        described(&narrowed, format, &|| interrupt.is_set() || begun.elapsed() >= LIST_DEADLINE)
     })
     .await
 }
 
-/// The tools that are left, and in the form of a provider. The work ends when `is_over` says so.
-fn described(narrowed: Narrowed, format: Option<Format>, is_over: &dyn Fn() -> bool) -> Result<ApiResponse, Error> {
-    let Narrowed { place, tools, servers } = narrowed;
+/// The response with the tools that are left, also in the format of a provider. Stops when `is_over` returns true.
+///
+/// No tree of all tools is made: it would take many times the bytes of their definitions.
+fn described(narrowed: &Narrowed, format: Option<Format>, is_over: &dyn Fn() -> bool) -> Result<ApiResponse, Error> {
+    let Narrowed { context, tools, servers } = narrowed;
     let names = SafeNames::of(tools.iter().map(|tool| tool.name.as_str()));
-    let mut remarks = place.remarks;
-    let mut forms = None;
+    let mut remarks = context.remarks.clone();
+    let mut provider_tools = None;
     if let Some(format) = format {
-        let (tools, unread) = model_tools(&tools);
-        let Forms { tools, cut } = format.tools_until(&tools, &names, is_over).map_err(|error| too_slow(&error))?;
-        remarks.extend(unread);
+        let mut unread = UnreadSchemas::default();
+        let models = tools.iter().map(|tool| model_tool(tool, &mut unread));
+        let Forms { tools, cut } = format.json_until(models, &names, is_over).map_err(|error| too_slow(&error))?;
+        remarks.extend(unread.remark());
         remarks.extend(cut_remark(&cut));
-        forms = Some(tools);
+        provider_tools = Some(RawValue::from_string(tools).expect("trees are written as JSON"));
     }
-    let mut described = Vec::with_capacity(tools.len());
-    for tool in &tools {
+    let mut shown = Vec::with_capacity(tools.len());
+    for tool in tools {
         if is_over() {
-            return Err(too_slow(&"the tools were not all described in time"));
+            return Err(too_slow(&"describing the tools took too long"));
         }
-        described.push(shown(tool, &names));
+        shown.push(AssistantTool::new(tool, &names));
     }
-    let enabled = place.allowed_servers.iter().filter(|name| servers.is_empty() || servers.contains(name));
-    Ok(ApiResponse::ok(&json!({
-        "tools": described,
-        "enabled_servers": enabled.collect::<Vec<_>>(),
-        "section_binding": place.bound.as_ref().map(|bound| &bound.binding.server),
-        "why": place.why,
-        "remarks": remarks,
-        "format": format.map(Format::as_str),
-        "provider_tools": forms,
-    })))
+    let enabled = context.allowed_servers.iter().filter(|name| servers.is_empty() || servers.contains(name));
+    Ok(ApiResponse::ok(&AssistantTools {
+        tools: shown,
+        enabled_servers: enabled.collect(),
+        section_binding: context.bound.as_ref().map(|bound| bound.binding.server.as_str()),
+        why: json!(context.why),
+        remarks,
+        format: format.map(Format::as_str),
+        provider_tools,
+    }))
+}
+
+/// The answer to `/assistant/tools`.
+#[derive(Serialize)]
+struct AssistantTools<'a> {
+    tools: Vec<AssistantTool<'a>>,
+    enabled_servers: Vec<&'a String>,
+    section_binding: Option<&'a str>,
+    why: Value,
+    remarks: Vec<String>,
+    format: Option<&'static str>,
+    provider_tools: Option<Box<RawValue>>,
+}
+
+/// One tool of it.
+#[derive(Serialize)]
+struct AssistantTool<'a> {
+    server_id: ServerId,
+    server_name: &'a str,
+    tool_name: &'a str,
+    name: &'a str,
+    safe_name: Option<&'a str>,
+    description: Option<&'a str>,
+    input_schema: Option<&'a RawJson>,
+    definition_bytes: usize,
+    is_read_only: bool,
+    is_idempotent: bool,
+    is_destructive: bool,
+    skill_ids: &'a [String],
+}
+
+impl<'a> AssistantTool<'a> {
+    fn new(tool: &'a ToolRecord, names: &'a SafeNames) -> Self {
+        let Hints { is_read_only, is_idempotent, is_destructive } = Hints::of(&tool.definition);
+        Self {
+            server_id: tool.source_server_id,
+            server_name: &tool.server_name,
+            tool_name: &tool.original_name,
+            name: &tool.name,
+            safe_name: names.safe(&tool.name),
+            description: tool.description.as_deref(),
+            input_schema: tool.input_schema.as_ref(),
+            definition_bytes: tool.definition.get().len(),
+            is_read_only,
+            is_idempotent,
+            is_destructive,
+            skill_ids: &tool.skills,
+        }
+    }
 }
 
 fn too_slow(why: &dyn fmt::Display) -> Error {
-    let message = format!("{why}, which is {LIST_DEADLINE:?}; name `servers` or `skills` to get fewer of them");
-    Error::LimitReached { message, context: serde_json::Map::new() }
+    let message = format!("{why} (the limit is {LIST_DEADLINE:?}); pass `servers` or `skills` to get fewer tools");
+    Error::Call(CallError::LimitReached { message, context: serde_json::Map::new() })
 }
 
-/// Which tools a model is not told all parameters of.
+/// A remark about tools whose parameters a model does not get completely.
 fn cut_remark(cut: &[String]) -> Option<String> {
     let some = cut.iter().take(MOST_NAMED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let more = if cut.len() > MOST_NAMED { format!(" and {} more", cut.len() - MOST_NAMED) } else { String::new() };
-    (!cut.is_empty())
-        .then(|| format!("the schemas of {some}{more} are too large for this form, so not all parameters are in it"))
+    (!cut.is_empty()).then(|| {
+        format!("the schemas of {some}{more} are too large for this format, so some of their parameters are left out")
+    })
 }
 
-/// What is left.
+/// The tools that are left.
 struct Narrowed {
-    place: Place,
+    context: LineContext,
     tools: Vec<ToolRecord>,
-    /// The servers that were named, by name.
+    /// The names of the requested servers.
     servers: Vec<String>,
 }
 
@@ -203,9 +274,9 @@ impl Narrowed {
         line: u64,
         narrowing: &ToolNarrowing,
     ) -> Result<Self, Error> {
-        // Without a document, every line of no text at all: bound to nothing.
+        // Without a document, use an empty text: nothing is bound.
         let requested = requested.unwrap_or_else(|| RequestedDocument { text: String::new(), path: None, file: None });
-        let Context { place, mut tools, .. } = Context::of(service, requested, line).await?;
+        let Context { context, mut tools, .. } = Context::of(service, requested, line).await?;
         let servers = server_names(service, &narrowing.servers).await?;
         let skills = skill_ids(service, &narrowing.skills)?;
         tools.retain(|tool| servers.is_empty() || servers.contains(&tool.server_name));
@@ -213,13 +284,13 @@ impl Narrowed {
         let bytes: usize = tools.iter().map(|tool| tool.definition.get().len()).sum();
         if bytes > MOST_LISTED_BYTES {
             let message = format!(
-                "{} tools have definitions of {bytes} bytes; at most {MOST_LISTED_BYTES} are given at once: name \
-                 `servers` or `skills` to get fewer of them",
+                "the definitions of {} tools have {bytes} bytes; the limit is {MOST_LISTED_BYTES}: pass `servers` or \
+                 `skills` to get fewer tools",
                 tools.len()
             );
-            return Err(Error::LimitReached { message, context: serde_json::Map::new() });
+            return Err(Error::Call(CallError::LimitReached { message, context: serde_json::Map::new() }));
         }
-        Ok(Self { place, tools, servers })
+        Ok(Self { context, tools, servers })
     }
 }
 
@@ -227,8 +298,8 @@ async fn ask(request: ApiRequest) -> Result<ApiResponse, Error> {
     let question = Question::of(&request).await?;
     if wants_events(&request) {
         return Ok(ApiResponse::events(SseJob::of(|event_sender| async move {
-            let tell = |name: &str, data: &Value| event_sender.event(name, data);
-            match Box::pin(question.execute(tell)).await {
+            let report = |name: &str, data: &Value| event_sender.event(name, data);
+            match Box::pin(question.execute(report)).await {
                 Ok(answer) => event_sender.event("assistant.finished", &answer),
                 Err(error) => event_sender.event("assistant.failed", &error::to_value(&error)),
             }
@@ -237,7 +308,7 @@ async fn ask(request: ApiRequest) -> Result<ApiResponse, Error> {
     Ok(ApiResponse::ok(&Box::pin(question.execute(|_, _| {})).await?))
 }
 
-/// A question, ready to be asked.
+/// A question that is ready to run.
 struct Question {
     assistant_context: AssistantContext,
     dialogue: Dialogue,
@@ -245,7 +316,7 @@ struct Question {
     line: usize,
     remarks: Vec<String>,
     with_transcript: bool,
-    /// Turns true when we stop.
+    /// Becomes true when the service stops.
     closing: watch::Receiver<bool>,
 }
 
@@ -258,7 +329,7 @@ impl Question {
         let (text, document) =
             requested.as_ref().map(|requested| (requested.text.clone(), requested.path.clone())).unzip();
         let line = body.number("line").unwrap_or(1);
-        let Narrowed { place, tools, .. } = Narrowed::of(&request.service, requested, line, &narrowing).await?;
+        let Narrowed { context, tools, .. } = Narrowed::of(&request.service, requested, line, &narrowing).await?;
         let rounds = body.number("max_rounds").and_then(|rounds| usize::try_from(rounds).ok());
         let bounds = rounds
             .map_or_else(DialogueLimits::default, |rounds| DialogueLimits { rounds, ..DialogueLimits::default() });
@@ -266,7 +337,7 @@ impl Question {
         let words = body.text("question").unwrap_or_default();
         let tools: Arc<[ToolRecord]> = tools.into();
         let (dialogue, unread) = dialogue(&words, text.as_deref(), line, &tools, bounds).await?;
-        let remarks = place.remarks.into_iter().chain(unread).collect();
+        let remarks = context.remarks.into_iter().chain(unread).collect();
         Ok(Self {
             assistant_context: AssistantContext {
                 model,
@@ -274,37 +345,37 @@ impl Question {
                 actor: request.actor.clone(),
                 document: document.flatten(),
                 session: body.text("session").unwrap_or_else(own_session),
-                may_destroy: request.says("confirm_destructive"),
+                may_destroy: request.flag("confirm_destructive"),
             },
             dialogue,
             tools,
             line,
             remarks,
-            with_transcript: request.says("transcript"),
+            with_transcript: request.flag("transcript"),
             closing: request.closing.clone(),
         })
     }
 
-    /// Asks, and tells what happens; what is to be answered. Whoever drops this cancels the calls.
-    async fn execute(mut self, mut tell: impl FnMut(&str, &Value) + Send) -> Result<Value, Error> {
+    /// Runs the dialogue, reports its events, and returns the response. Dropping the future cancels the calls.
+    async fn execute(mut self, mut report: impl FnMut(&str, &Value) + Send) -> Result<Value, Error> {
         let mut calls: Vec<Value> = Vec::new();
         let mut closing = self.closing.clone();
-        let mut hear = |told: DialogueEvent<'_>| {
-            let Some((name, data)) = event(told) else { return };
+        let mut on_event = |dialogue_event: DialogueEvent<'_>| {
+            let Some((name, data)) = event(dialogue_event) else { return };
             note_call(&mut calls, name, &data);
-            tell(name, &data);
+            report(name, &data);
         };
         let outcome = tokio::select! {
-            outcome = self.assistant_context.converse(&mut self.dialogue, &self.tools, self.line, &mut hear) => outcome,
-            // The sender goes away only when everything does.
-            _ = closing.wait_for(|is_closing| *is_closing) => return Err(Error::ExecutionStopped),
+            outcome = self.assistant_context.converse(&mut self.dialogue, &self.tools, self.line, &mut on_event) => outcome,
+            // The sender is dropped only when the program ends.
+            _ = closing.wait_for(|is_closing| *is_closing) => return Err(Error::Call(CallError::ExecutionStopped)),
         };
         let outcome = outcome.map_err(|failure| Error::ModelFailed { message: failure.to_string() })?;
         let model = &self.assistant_context.model.provider().model;
         let mut answer = json!({
             "ok": outcome.ended == DialogueEnd::Answered,
             "answer": outcome.answer,
-            "ended": word(&outcome.ended),
+            "ended": end_code(&outcome.ended),
             "message": outcome.ended.to_string(),
             "calls": calls,
             "model": model,
@@ -319,7 +390,7 @@ impl Question {
     }
 }
 
-/// Keeps what is told of calls: one that is over is the first of its name that is not.
+/// Records a call. The end of a call belongs to the first unfinished call of the same tool.
 fn note_call(calls: &mut Vec<Value>, name: &str, data: &Value) {
     match name {
         "assistant.calling" => {
@@ -352,22 +423,4 @@ fn skill_ids(service: &Service, wanted: &[String]) -> Result<Vec<String>, Error>
         known.map(|skill| skill.id.clone()).ok_or_else(|| Error::SkillNotFound { key: key.clone() })
     };
     wanted.iter().map(found).collect()
-}
-
-fn shown(tool: &ToolRecord, names: &SafeNames) -> Value {
-    let Hints { is_read_only, is_idempotent, is_destructive } = Hints::of(&tool.definition);
-    json!({
-        "server_id": tool.source_server_id,
-        "server_name": tool.server_name,
-        "tool_name": tool.original_name,
-        "name": tool.name,
-        "safe_name": names.safe(&tool.name),
-        "description": tool.description,
-        "input_schema": tool.input_schema.as_ref().map(registry::RawJson::to_value),
-        "definition_bytes": tool.definition.get().len(),
-        "is_read_only": is_read_only,
-        "is_idempotent": is_idempotent,
-        "is_destructive": is_destructive,
-        "skill_ids": tool.skills,
-    })
 }

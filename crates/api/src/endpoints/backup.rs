@@ -1,4 +1,4 @@
-//! The whole registry in one piece, out and in.
+//! Export and import of the registry.
 
 use registry::Secrets;
 use serde_json::Value;
@@ -11,28 +11,31 @@ use crate::schema::Schema;
 use crate::schemas;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
-    let secrets = Schema::truth().by_default(false).about("With credentials as they are. Who has the export has them.");
+    let secrets = Schema::truth()
+        .by_default(false)
+        .about("Include credentials in plain text. Anyone who has the export can read them.");
     vec![
-        Endpoint::get("/export", "The whole registry in one piece", |request| Box::pin(export(request)))
+        Endpoint::get("/export", "Export the registry", |request| Box::pin(export(request)))
             .about(
-                "Registered servers, settings and bindings. What the config file says and what happened is not in it.",
+                "Returns registered servers, settings, skills, bindings and disabled tools. Servers of the config \
+                 file, executions and the audit log are not included.",
             )
-            .asks("secrets", secrets)
-            .answers(200, "What `/import` takes.", Schema::named("Registry"))
+            .optional_query("secrets", secrets)
+            .answers(200, "A document that `/import` accepts.", Schema::named("Registry"))
             .fails(&["VALIDATION_ERROR"]),
-        Endpoint::post("/import", "Take in what was exported", |request| Box::pin(import(request)))
+        Endpoint::post("/import", "Import an exported registry", |request| Box::pin(import(request)))
             .about(
-                "All or nothing. Servers that are there stay as they are; new ones are connected, unless their secrets \
-                 are masked: those are switched off until they have them again.",
+                "Imports everything or nothing. Existing servers stay as they are. New servers are connected, except \
+                 those whose secrets are masked: they stay disabled until you set their secrets.",
             )
             .takes(schemas::backup())
-            .answers(200, "What was done.", Schema::named("ImportReport"))
+            .answers(200, "What was imported.", Schema::named("ImportReport"))
             .fails(&["CONFLICT"]),
     ]
 }
 
 async fn export(request: ApiRequest) -> Result<ApiResponse, Error> {
-    let secrets = if request.says("secrets") { Secrets::Revealed } else { Secrets::Masked };
+    let secrets = if request.flag("secrets") { Secrets::Revealed } else { Secrets::Masked };
     Ok(ApiResponse::ok(&request.service.export(&request.actor, secrets).await?))
 }
 

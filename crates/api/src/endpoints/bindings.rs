@@ -2,8 +2,7 @@
 
 use http::StatusCode;
 use registry::{BindingId, Section};
-use service::Error;
-use service::bindings::Binding;
+use service::{Binding, Error};
 
 use crate::endpoint::Endpoint;
 use crate::request::{ApiRequest, refuse};
@@ -14,21 +13,25 @@ use crate::schemas;
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/bindings", "List bindings", |request| Box::pin(list(request)))
-            .about("Those that documents make themselves are not here.")
-            .asks("document", Schema::kept_text().about("Only those made for exactly this path or pattern."))
-            .asks("server_id", Schema::kept_text().about("Only those to this server, by id or name."))
-            .pages("Bindings by document, the oldest first.", Schema::named("Binding"))
+            .about("Only bindings of the registry. Bindings that a document declares itself are not listed.")
+            .optional_query(
+                "document",
+                Schema::storable_text().about("Only bindings with exactly this path or pattern."),
+            )
+            .optional_query("server_id", Schema::storable_text().about("Only bindings to this server, by id or name."))
+            .pages("Bindings ordered by document, the oldest first.", Schema::named("Binding"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::post("/bindings", "Bind a part of documents to a server", |request| Box::pin(add(request)))
+        Endpoint::post("/bindings", "Bind a part of a document to a server", |request| Box::pin(add(request)))
             .about(
-                "Only tools of that server may run there. The part is a heading, a block or a range of lines: exactly \
-                 one of them. What a document says itself about the same part counts first.",
+                "Only tools of that server may run in that part, which is exactly one of: a heading, a block, a range \
+                 of lines. A binding in the document itself takes precedence over a binding of the registry for the \
+                 same part.",
             )
             .takes(schemas::new_binding())
-            .answers(201, "The binding as it is kept.", Schema::named("Binding"))
+            .answers(201, "The new binding.", Schema::named("Binding"))
             .fails(&["SERVER_NOT_FOUND"]),
         Endpoint::delete("/bindings/{binding}", "Remove a binding", |request| Box::pin(remove(request)))
-            .answers_nothing(204, "It is gone.")
+            .answers_nothing(204, "The binding is removed.")
             .fails(&["BINDING_NOT_FOUND"]),
     ]
 }
@@ -57,7 +60,7 @@ async fn remove(request: ApiRequest) -> Result<ApiResponse, Error> {
     Ok(ApiResponse::nothing(StatusCode::NO_CONTENT))
 }
 
-/// The part that is meant; exactly one must be.
+/// The section of a binding; the request must name exactly one.
 fn section(request: &ApiRequest) -> Result<Section, Error> {
     let body = &request.body;
     let line = |name: &str| body.number(name).and_then(|line| u32::try_from(line).ok());
@@ -68,7 +71,7 @@ fn section(request: &ApiRequest) -> Result<Section, Error> {
         (None, None, Some(start_line), Some(end_line)) if start_line < end_line => {
             Ok(Section::Range { start_line, end_line })
         }
-        (None, None, Some(_), Some(_)) => wrong("end_line", "a range must end after its first line"),
-        _ => wrong("section_type", "name a heading_text, a block_id, or a start_line and an end_line: exactly one"),
+        (None, None, Some(_), Some(_)) => wrong("end_line", "the last line of a range must come after its first line"),
+        _ => wrong("section_type", "set exactly one of: heading_text, block_id, or start_line with end_line"),
     }
 }

@@ -1,9 +1,11 @@
-//! Documents that run tools: listed, looked at and run, for editors and for the console.
+//! Endpoints of documents that run tools: list, read, map, run and follow them, for editors and the console.
 
 use std::sync::Arc;
 
 use http::header::ACCEPT;
-use notebook::{Bindings, Document, Fault, Outline, OutlineSection, Place, RunOptions, Section, Selection, outline};
+use notebook::{
+    Bindings, Document, Fault, LineContext, Outline, OutlineSection, RunOptions, Section, Selection, outline,
+};
 use registry::ToolRecord;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,67 +24,76 @@ use crate::schemas::documents as shapes;
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/documents", "List documents", |request| Box::pin(list(request)))
-            .about("The Markdown files below the folder of `serve --documents`; none without it.")
-            .parts("Documents by path.", Schema::named("Document"))
+            .about(
+                "Lists the Markdown files in the folder of `serve --documents`. Without that option, the list is empty.",
+            )
+            .parts("Documents ordered by path.", Schema::named("Document"))
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::get("/documents/text", "Read a document", |request| Box::pin(text(request)))
-            .needs("path", shapes::path())
-            .answers(200, "Its text.", Schema::object().with("path", Schema::text()).with("text", Schema::text()))
+            .required_query("path", shapes::path())
+            .answers(
+                200,
+                "The text of the document.",
+                Schema::object().with("path", Schema::text()).with("text", Schema::text()),
+            )
             .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::post("/documents/map", "Draw the map of a document", |request| Box::pin(map(request)))
+        Endpoint::post("/documents/map", "Map a document", |request| Box::pin(map(request)))
             .ends_with_client()
             .about(
-                "Its sections and blocks, the server of each, and why it is that one. Nothing is called. Send `text`; or \
-                 only the `path` of a document below the folder of `serve --documents`.",
+                "Returns the sections and blocks of a document, the server of each, and why it is that server. Calls \
+                 no tool. Send the `text`, or only the `path` of a document in the folder of `serve --documents`.",
             )
             .takes(shapes::requested())
             .answers(200, "The map.", Schema::named("DocumentMap"))
             .fails(&["DOCUMENT_NOT_FOUND"]),
-        Endpoint::post("/documents/run", "Run the tools that a document names", |request| Box::pin(run(request)))
+        Endpoint::post("/documents/run", "Run the tool calls of a document", |request| Box::pin(run(request)))
             .ends_with_client()
             .about(
-                "Blocks are called one after the other, or `jobs` at once, with the source `user-codeblock`; all of one \
-                 run count for one session. An `assistant` block is answered by the model of `serve --assistant-model`, \
-                 whose calls have the source `ai-autonomous`; without one it is left as it is. A request that is given \
-                 up cancels its calls. With `Accept: text/event-stream` how far it is comes as events `block.pending`, \
-                 `block.executing` and `block.finished`, what an assistant does as `assistant.words`, \
-                 `assistant.calling` and `assistant.called` with the `line` of its block, and the answer as the last \
-                 one, `document.finished` (or `document.failed`, with an Error).",
+                "Runs blocks one after the other, or up to `jobs` at a time, with the source `user-codeblock`. All \
+                 calls of a run belong to one session. The model of `serve --assistant-model` answers `assistant` \
+                 blocks; its calls have the source `ai-autonomous`. Without a model, these blocks stay as they are. \
+                 Closing the connection cancels the calls. With `Accept: text/event-stream`, the response is a stream: \
+                 progress arrives as `block.pending`, `block.executing` and `block.finished`, the work of an assistant \
+                 as `assistant.words`, `assistant.calling` and `assistant.called` with the `line` of its block, and \
+                 the result as the last event, `document.finished` (or `document.failed`, with an Error).",
             )
             .takes(shapes::run())
-            .answers(200, "What became of every block, and the new text.", Schema::named("DocumentRun"))
-            .answers_with(200, "The same, as it happens.", "text/event-stream", Some(Schema::text()))
+            .answers(200, "The outcome of each block, and the new text.", Schema::named("DocumentRun"))
+            .answers_with(200, "The same, as a stream of events.", "text/event-stream", Some(Schema::text()))
             .fails(&["DOCUMENT_NOT_FOUND", "DOCUMENT_CHANGED", "DOCUMENT_NOT_WRITABLE"]),
-        Endpoint::get("/documents/changes", "Hear of changes of a document", |request| Box::pin(changes(request)))
-            .about("Server-sent events `document.changed`, each time the file is another than before, whoever wrote it.")
-            .needs("path", shapes::path())
+        Endpoint::get("/documents/changes", "Follow changes of a document", |request| Box::pin(changes(request)))
+            .about(
+                "A stream of server-sent events. Sends `document.changed` each time the content of the file \
+                 changes, no matter which program wrote it.",
+            )
+            .required_query("path", shapes::path())
             .answers_with(200, "Events.", "text/event-stream", Some(Schema::text()))
             .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::get("/documents/context", "What may be used in a line of a document", |request| {
+        Endpoint::get("/documents/context", "Show what can be used on a line of a document", |request| {
             Box::pin(context(request))
         })
         .about(
-            "The server that the line is bound to and why, the block there, and the tools that may be used. The text is \
-             read below the folder of `serve --documents`; of other documents only what the registry binds by lines is \
-             known, unless their text is sent by POST.",
+            "Returns the server that the line is bound to and why, the block on that line, and the tools that may be \
+             used there. The document is read from the folder of `serve --documents`. For any other document, only \
+             bindings by line are known; send its text with POST to get all of them.",
         )
-        .needs("path", shapes::path())
-        .needs("line", shapes::line())
-        .answers(200, "What holds there.", Schema::named("DocumentContext"))
+        .required_query("path", shapes::path())
+        .required_query("line", shapes::line())
+        .answers(200, "The binding, the block and the tools.", Schema::named("DocumentContext"))
         .fails(&["VALIDATION_ERROR"]),
-        Endpoint::post("/documents/context", "The same for a text that is sent", |request| {
+        Endpoint::post("/documents/context", "Show what can be used on a line of a given text", |request| {
             Box::pin(context_of_text(request))
         })
         .ends_with_client()
         .takes(shapes::requested().with("line", shapes::line()))
-        .answers(200, "What holds there.", Schema::named("DocumentContext"))
+        .answers(200, "The binding, the block and the tools.", Schema::named("DocumentContext"))
         .fails(&["DOCUMENT_NOT_FOUND"]),
     ]
 }
 
 async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
     let Some(folder) = request.documents.clone() else { return Ok(ApiResponse::page(&[(); 0], 0)) };
-    let failed = |error: std::io::Error| Error::Internal { what: format!("documents cannot be listed: {error}") };
+    let failed = |error: std::io::Error| Error::Internal { what: format!("failed to list documents: {error}") };
     let listed = run_blocking(move || folder.list().map_err(failed)).await?;
     let page = request.page();
     let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
@@ -100,7 +111,7 @@ async fn text(request: ApiRequest) -> Result<ApiResponse, Error> {
 async fn changes(request: ApiRequest) -> Result<ApiResponse, Error> {
     let path = request.text("path").unwrap_or_default().to_owned();
     let Some(folder) = request.documents.clone() else {
-        return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
+        return Err(Error::DocumentNotFound { path, why: "no documents folder is configured".to_owned() });
     };
     Ok(ApiResponse::events(change_events(folder, path, request.closing.clone()).await?))
 }
@@ -117,7 +128,7 @@ async fn map(request: ApiRequest) -> Result<ApiResponse, Error> {
     .await
 }
 
-/// A map as it is sent. It is written as it stands: a tree of it would take many times the memory.
+/// A map as it is sent. It is serialized directly, because a tree of values would need several times the memory.
 #[derive(Serialize)]
 struct ShownMap<'a> {
     sections: Vec<ShownSection<'a>>,
@@ -148,7 +159,7 @@ async fn run(request: ApiRequest) -> Result<ApiResponse, Error> {
     Ok(ApiResponse::ok(&Box::pin(run.execute(|_| {})).await?))
 }
 
-/// The same for who is here already and waits until it is over.
+/// Runs a document for a caller in this process that waits for the end.
 pub(crate) async fn run_to_the_end(request: ApiRequest) -> Result<Value, Error> {
     let run = prepared(&request).await?;
     Box::pin(run.execute(|_| {})).await
@@ -159,7 +170,7 @@ async fn prepared(request: &ApiRequest) -> Result<Run, Error> {
     let body = &request.body;
     let folder = match body.truth("save") {
         Some(true) if requested.file.is_none() => {
-            let why = "only a document below the folder of `serve --documents` can be written: send its `path` alone";
+            let why = "`save` needs a document in the folder of `serve --documents`: send its `path` without `text`";
             return Err(refuse(&["body", "save"], "value_error", why));
         }
         Some(true) => request.documents.clone(),
@@ -175,7 +186,7 @@ async fn prepared(request: &ApiRequest) -> Result<Run, Error> {
             section: body.text("section"),
             line: body.get("line").as_ref().and_then(number),
         },
-        force: request.says("force"),
+        force: request.flag("force"),
         version: body.text("version"),
     };
     let plan = planned(&requested, folder.as_ref(), document_context, wanted).await?;
@@ -189,16 +200,16 @@ async fn prepared(request: &ApiRequest) -> Result<Run, Error> {
             session: body.text("session").unwrap_or_else(own_session),
             assistant_options: AssistantOptions {
                 model: request.model.clone(),
-                may_destroy: request.says("confirm_destructive"),
+                may_destroy: request.flag("confirm_destructive"),
                 text: requested.text.clone(),
             },
             event_sender: None,
         },
         options: RunOptions {
             jobs: body.get("jobs").as_ref().and_then(number).unwrap_or(1),
-            is_dry: request.says("dry_run"),
+            is_dry: request.flag("dry_run"),
         },
-        force: request.says("force"),
+        force: request.flag("force"),
         output: output(body.text("output").as_deref()),
         closing: request.closing.clone(),
         requested,
@@ -215,7 +226,7 @@ fn output(word: Option<&str>) -> Output {
     }
 }
 
-/// Whether events are accepted, and not JSON before them.
+/// Whether the client accepts events, and does not prefer JSON.
 pub(super) fn wants_events(request: &ApiRequest) -> bool {
     let accepted = request.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let kinds = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
@@ -243,14 +254,14 @@ async fn context_of_text(request: ApiRequest) -> Result<ApiResponse, Error> {
     Ok(ApiResponse::ok(&Context::of(&request.service, requested, line).await?.described()))
 }
 
-/// What holds in a line of a document.
+/// The context of a line of a document.
 pub(super) struct Context {
     path: Option<String>,
-    pub(super) place: Place,
+    pub(super) context: LineContext,
     pub(super) tools: Vec<ToolRecord>,
     /// Whether the text is known.
     is_read: bool,
-    /// How many bindings of the registry are for headings or blocks of it.
+    /// The number of registry bindings that name headings or blocks.
     needs_text: usize,
 }
 
@@ -260,31 +271,30 @@ impl Context {
         let DocumentContext { servers, registered } = DocumentContext::of(service, requested.path.as_deref()).await?;
         let needs_text = registered.iter().filter(|it| !matches!(it.section, Section::Range { .. })).count();
         let text = requested.text;
-        let place = compute(move || {
+        let context = compute(move || {
             let document = Document::parse(text);
-            Ok(notebook::place(&document, &servers, &Bindings::of(&document, &registered), line))
+            Ok(notebook::line_context(&document, &servers, &Bindings::of(&document, &registered), line))
         });
-        let place = place.await?;
-        let tools = allowed_tools(service, &place).await?;
-        Ok(Self { path: requested.path, place, tools, is_read: true, needs_text })
+        let context = context.await?;
+        let tools = allowed_tools(service, &context).await?;
+        Ok(Self { path: requested.path, context, tools, is_read: true, needs_text })
     }
 
     fn described(&self) -> Value {
-        let mut shown = json!(self.place);
+        let mut shown = json!(self.context);
         shown["path"] = json!(self.path);
         shown["text_is_known"] = json!(self.is_read);
-        let remark = (!self.is_read && self.needs_text > 0).then_some(
-            "the text is not known here, so what the registry binds by heading or block could not be placed; send the text",
-        );
-        shown["remarks"] = json!(self.place.remarks.iter().map(String::as_str).chain(remark).collect::<Vec<_>>());
+        let remark = (!self.is_read && self.needs_text > 0)
+            .then_some("the text is unknown, so bindings by heading or block were ignored; send the text");
+        shown["remarks"] = json!(self.context.remarks.iter().map(String::as_str).chain(remark).collect::<Vec<_>>());
         shown["tools"] = self.tools.iter().map(ToolRecord::to_value).collect();
         shown
     }
 }
 
 /// The tools that may be used at a place.
-async fn allowed_tools(service: &Service, place: &Place) -> Result<Vec<ToolRecord>, Error> {
-    let tools = match (&place.bound, place.allowed_servers.as_slice()) {
+async fn allowed_tools(service: &Service, context: &LineContext) -> Result<Vec<ToolRecord>, Error> {
+    let tools = match (&context.bound, context.allowed_servers.as_slice()) {
         (_, []) => Vec::new(),
         (Some(_), [only, ..]) => service.tools(Some(only)).await?,
         (None, _) => service.tools(None).await?,
@@ -297,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_of_the_text_is_the_text_unless_said_otherwise() {
+    fn the_text_is_passed_verbatim_by_default() {
         assert_eq!(output(None), Output::Text);
         assert_eq!(output(Some("Edits")), Output::Edits);
         assert_eq!(output(Some("none")), Output::Nothing);

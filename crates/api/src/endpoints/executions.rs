@@ -1,5 +1,6 @@
-//! Executions: the account of all calls.
+//! Executions: the records of all calls.
 
+use executions::Error as CallError;
 use registry::{ExecutionFilter, ExecutionId, ExecutionStatus, Source, Timestamp};
 use service::Error;
 
@@ -14,30 +15,40 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let sources = Source::ALL.iter().map(|source| source.as_str());
     vec![
         Endpoint::get("/executions", "List executions", |request| Box::pin(list(request)))
-            .asks("status", Schema::word(statuses).about("Only those that got so far."))
-            .asks("source", Schema::word(sources).about("Only those that came this way."))
-            .asks("server_id", Schema::kept_text().about("Only those of this server, by id or name."))
-            .asks("tool_name", Schema::kept_text().about("Only those of tools that their servers call so."))
-            .asks("document_path", Schema::kept_text().about("Only those made from this document."))
-            .asks("since", Schema::formatted("date-time").about("Only those asked for at this time or later."))
-            .asks("until", Schema::formatted("date-time").about("Only those asked for before this time."))
+            .optional_query("status", Schema::one_of(statuses).about("Only executions with this status."))
+            .optional_query("source", Schema::one_of(sources).about("Only executions with this source."))
+            .optional_query(
+                "server_id",
+                Schema::storable_text().about("Only executions on this server, by id or name."),
+            )
+            .optional_query(
+                "tool_name",
+                Schema::storable_text().about("Only executions of tools with this name, without the server."),
+            )
+            .optional_query(
+                "document_path",
+                Schema::storable_text().about("Only executions started from this document."),
+            )
+            .optional_query(
+                "since",
+                Schema::formatted("date-time").about("Only executions started at this time or later."),
+            )
+            .optional_query("until", Schema::formatted("date-time").about("Only executions started before this time."))
             .pages("Executions, newest first.", execution())
             .fails(&["VALIDATION_ERROR"]),
-        of_execution(Endpoint::get("/executions/{execution}", "Look at an execution", |request| {
-            Box::pin(show(request))
-        }))
-        .answers(200, "The execution.", execution()),
+        of_execution(Endpoint::get("/executions/{execution}", "Show an execution", |request| Box::pin(show(request))))
+            .answers(200, "The execution.", execution()),
         of_execution(Endpoint::delete("/executions/{execution}", "Cancel an execution", |request| {
             Box::pin(cancel(request))
         }))
-        .about("One that is over stays as it is.")
-        .answers(200, "The execution as it is then.", execution()),
-        Endpoint::post("/executions/stop", "Cancel every call and refuse new ones", |request| Box::pin(stop(request)))
-            .about("Whatever way they come in, until they are allowed again.")
-            .answers(200, "What that came to.", Schema::named("Stopped")),
-        Endpoint::post("/executions/reset", "Allow calls again", |request| Box::pin(reset(request)))
-            .about("And begin to count sessions anew.")
-            .answers(200, "What that came to.", Schema::named("Stopped")),
+        .about("Cancelling a finished execution changes nothing.")
+        .answers(200, "The execution after the cancellation.", execution()),
+        Endpoint::post("/executions/stop", "Stop all executions", |request| Box::pin(stop(request)))
+            .about("Cancels every running call and refuses new ones from all sources, until `/executions/reset`.")
+            .answers(200, "The new state, and how many calls were cancelled.", Schema::named("Stopped")),
+        Endpoint::post("/executions/reset", "Allow executions again", |request| Box::pin(reset(request)))
+            .about("Ends the stop and resets the call counters of all sessions.")
+            .answers(200, "The new state.", Schema::named("Stopped")),
     ]
 }
 
@@ -46,7 +57,7 @@ fn of_execution(endpoint: Endpoint) -> Endpoint {
 }
 
 async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
-    // A server may have had another name, so one that is there is found by its id; one that is gone, by the name it had.
+    // A server may have been renamed, so an existing one is found by its id and a removed one by its name.
     let server = request.text("server_id");
     let there = match server {
         Some(server) => request.service.server(server).await.ok(),
@@ -57,8 +68,8 @@ async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
         server_id,
         server_name: server.filter(|_| server_id.is_none()).map(str::to_owned),
         tool_name: request.text("tool_name").map(str::to_owned),
-        status: request.word("status").into_iter().collect(),
-        source: request.word("source"),
+        status: request.parsed("status").into_iter().collect(),
+        source: request.parsed("source"),
         document_path: request.text("document_path").map(str::to_owned),
         since: moment(&request, "since")?,
         until: moment(&request, "until")?,
@@ -81,10 +92,10 @@ async fn cancel(request: ApiRequest) -> Result<ApiResponse, Error> {
     Ok(ApiResponse::ok(&request.service.cancel_execution(&request.actor, id(&request)?).await?))
 }
 
-/// What is no id is nobody's id.
+/// Parses the id. An invalid id is an unknown one.
 fn id(request: &ApiRequest) -> Result<ExecutionId, Error> {
     let text = request.path_parameter("execution");
-    text.parse().map_err(|_| Error::ExecutionNotFound { id: text.to_owned() })
+    text.parse().map_err(|_| Error::Call(CallError::ExecutionNotFound { id: text.to_owned() }))
 }
 
 async fn stop(request: ApiRequest) -> Result<ApiResponse, Error> {

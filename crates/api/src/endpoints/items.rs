@@ -10,40 +10,40 @@ use crate::response::ApiResponse;
 use crate::schema::Schema;
 use crate::schemas;
 
-/// What can go wrong where a server is asked.
+/// Errors of endpoints that send a request to a server.
 const ASKING: &[&str] = &["SERVER_UNAVAILABLE", "EXECUTION_FAILED", "EXECUTION_TIMEOUT"];
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
-    let of_server = || Schema::kept_text().about("Only those of this server, by id or name.");
+    let of_server = || Schema::storable_text().about("Only those of this server, by id or name.");
     vec![
         Endpoint::get("/prompts", "List prompts", |request| Box::pin(prompts(request)))
-            .asks("server_id", of_server())
+            .optional_query("server_id", of_server())
             .parts("The prompts of connected servers.", Schema::named("Prompt"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::post("/prompts/get", "Fill in a prompt", |request| Box::pin(prompt(request)))
+        Endpoint::post("/prompts/get", "Get a prompt", |request| Box::pin(prompt(request)))
             .ends_with_client()
             .about(
-                "By its full name `server.prompt`, or by its own name alone if no other server has a prompt of that \
-                 name. The result is what the server sent, byte for byte. The time-out is that of calls (`timeout_ms`).",
+                "Takes the full name `server.prompt`, or the prompt's own name if only one server has a prompt of that \
+                 name. Returns the server's result byte for byte. The timeout is that of calls (`timeout_ms`).",
             )
             .takes(schemas::prompt_request())
             .answers(200, "The result.", Schema::any_object())
             .fails(&["PROMPT_NOT_FOUND", "PROMPT_AMBIGUOUS"])
             .fails(ASKING),
         Endpoint::get("/resources", "List resources", |request| Box::pin(resources(request)))
-            .asks("server_id", of_server())
+            .optional_query("server_id", of_server())
             .parts("The resources of connected servers.", Schema::named("Resource"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::get("/resources/templates", "List families of resources", |request| Box::pin(templates(request)))
-            .about("`uri` is the pattern of their addresses.")
-            .asks("server_id", of_server())
+        Endpoint::get("/resources/templates", "List resource templates", |request| Box::pin(templates(request)))
+            .about("`uri` is the URI template.")
+            .optional_query("server_id", of_server())
             .parts("The resource templates of connected servers.", Schema::named("Resource"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/resources/read", "Read a resource", |request| Box::pin(read(request)))
             .ends_with_client()
             .about(
-                "The server that lists the address is asked, or else those that may have it. The result is what the \
-                 server sent, byte for byte. The time-out is that of calls (`timeout_ms`).",
+                "Asks the server that lists the URI, or else those whose templates match it. Returns the server's \
+                 result byte for byte. The timeout is that of calls (`timeout_ms`).",
             )
             .takes(schemas::resource_request())
             .answers(200, "The result.", Schema::any_object())

@@ -1,11 +1,11 @@
-//! The service itself: how it stands, what happens, what is set, who changed what.
+//! The service itself: state, health, events, clients, settings, audit log and metrics.
 
+use executions::Error as CallError;
 use http::StatusCode;
 use http::header::HeaderName;
 use registry::{AuditFilter, Page, Status};
 use serde_json::{Map, Value, json};
-use service::Error;
-use service::servers::ServerView;
+use service::{Error, ServerView, login_command};
 
 use super::executions::moment;
 use crate::endpoint::Endpoint;
@@ -20,48 +20,60 @@ static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/state", "How everything stands", |request| Box::pin(state(request)))
-            .about("From memory: it needs neither the database nor a server.")
+        Endpoint::get("/state", "Show the state of the service", |request| Box::pin(state(request)))
+            .about("Answered from memory; needs neither the database nor a server.")
             .answers(200, "Numbers.", Schema::named("State")),
-        Endpoint::get("/health", "How well everything is", |request| Box::pin(health(request)))
-            .about("`degraded` if a server that should be connected is not well, the database is not there, calls are stopped, vectors are not compared where they should be, or the model that makes them cannot be asked.")
-            .answers(200, "Numbers, what was looked at, and what is wrong.", Schema::named("ServiceHealth")),
-        Endpoint::get("/events", "What happens, as it happens", |request| Box::pin(events(request)))
+        Endpoint::get("/health", "Check the health of the service", |request| Box::pin(health(request)))
             .about(
-                "Server-sent events, each with an id: `server.registered`, `server.updated`, `server.removed`, \
-                 `server.status_changed`, `server.progress`, `tools.changed`, `skills.changed`, \
-                 `execution.pending`, `execution.executing`, \
-                 `execution.success`, `execution.error`, `execution.timeout`, `execution.cancelled` and `notice`, \
-                 something that a person should see. Who reads too slowly, or comes back, gets `events.missed` and \
-                 should read anew what they follow: events are not kept.",
+                "The status is `degraded` if a server that should be connected is unhealthy, the database is \
+                 unreachable, executions are stopped, the configured vector store is unreachable, or the embedding \
+                 model is unreachable. A server that waits for a sign-in does not change it; `action_required` lists \
+                 such servers.",
             )
-            .answers_with(200, "A stream without an end.", "text/event-stream", Some(Schema::text())),
-        Endpoint::get("/clients", "List the MCP clients that are connected", |request| Box::pin(clients(request)))
+            .answers(
+                200,
+                "Counts, the checks that were made, and the problems they found.",
+                Schema::named("ServiceHealth"),
+            ),
+        Endpoint::get("/events", "Follow events", |request| Box::pin(events(request)))
             .about(
-                "Clients of revisions before 2026-07-28 while their session lasts. Later ones have no session: they are \
-                 listed for 15 minutes after their last request.",
+                "A stream of server-sent events, each with an id: `server.registered`, `server.updated`, \
+                 `server.removed`, `server.status_changed`, `server.sign_in_required`, `server.signed_in`, \
+                 `server.signed_out`, `server.progress`, `tools.changed`, `skills.changed`, `execution.pending`, `execution.executing`, `execution.success`, `execution.error`, \
+                 `execution.timeout`, `execution.cancelled` and `notice`, which is meant for a person. Events are not \
+                 stored: a client that reads too slowly or reconnects gets `events.missed` and should fetch the \
+                 current state again.",
             )
-            .parts("The clients, in the order in which they came.", Schema::named("Client"))
+            .answers_with(200, "A stream that does not end.", "text/event-stream", Some(Schema::text())),
+        Endpoint::get("/clients", "List connected MCP clients", |request| Box::pin(clients(request)))
+            .about(
+                "Clients of revisions before 2026-07-28 are listed while their session lasts. Clients of later \
+                 revisions have no session: they are listed for 15 minutes after their last request.",
+            )
+            .parts("Clients in the order in which they connected.", Schema::named("Client"))
             .fails(&["VALIDATION_ERROR"]),
-        Endpoint::get("/settings", "What is set", |request| Box::pin(settings(request))).answers(
+        Endpoint::get("/settings", "Show the settings", |request| Box::pin(settings(request))).answers(
             200,
             "All settings.",
             Schema::named("Settings"),
         ),
         Endpoint::patch("/settings", "Change settings", |request| Box::pin(change_settings(request)))
-            .about("What is not named stays; null takes a setting back to its default. If anything is wrong, nothing is changed. It takes effect at once.")
+            .about(
+                "Settings that are not in the body keep their value; null resets a setting to its default. If one \
+                 value is invalid, nothing changes. Changes take effect immediately.",
+            )
             .takes(schemas::changed_settings())
-            .answers(200, "All settings as they are then.", Schema::named("Settings")),
-        Endpoint::get("/audit", "Who changed what", |request| Box::pin(audit(request)))
-            .asks("who", Schema::kept_text().about("Only what was done with the token of this name."))
-            .asks("action", Schema::kept_text().about("Only this, such as `server.register`."))
-            .asks("target", Schema::kept_text().about("Only what was done to this."))
-            .asks("since", Schema::formatted("date-time").about("Only at this time or later."))
+            .answers(200, "All settings after the change.", Schema::named("Settings")),
+        Endpoint::get("/audit", "Show the audit log", |request| Box::pin(audit(request)))
+            .optional_query("who", Schema::storable_text().about("Only changes made with the token of this name."))
+            .optional_query("action", Schema::storable_text().about("Only this action, such as `server.register`."))
+            .optional_query("target", Schema::storable_text().about("Only changes of this object."))
+            .optional_query("since", Schema::formatted("date-time").about("Only changes at this time or later."))
             .pages("Changes, newest first.", Schema::named("AuditRecord"))
             .fails(&["VALIDATION_ERROR"]),
-        Endpoint::get("", "Numbers for Prometheus", |request| Box::pin(metrics(request))).at("/metrics").answers_with(
+        Endpoint::get("", "Metrics for Prometheus", |request| Box::pin(metrics(request))).at("/metrics").answers_with(
             200,
-            "The text format of Prometheus.",
+            "Metrics in the text format of Prometheus.",
             metrics::CONTENT_TYPE,
             Some(Schema::text()),
         ),
@@ -78,13 +90,15 @@ async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
     let database = reached.and_then(|()| request.service.write_error().map_or(Ok(()), Err)).map_err(|message| {
         issues.push(json!({"component": "database", "message": message}));
     });
-    // What is kept cannot be read without the database; then only the numbers tell of servers.
+    // Without the database only the counters describe the servers.
+    let mut action_required: Vec<Value> = Vec::new();
     if let Ok(listed) = request.service.servers(None, false, Page::ALL).await {
         issues.extend(listed.items.iter().filter_map(ailing));
+        action_required.extend(listed.items.iter().filter_map(sign_in_required));
     }
     let state = request.service.state();
     if state.executions_stopped {
-        issues.push(json!({"component": "executions", "message": Error::ExecutionStopped.to_string()}));
+        issues.push(json!({"component": "executions", "message": CallError::ExecutionStopped.to_string()}));
     }
     let config = request.service.config_error();
     issues.extend(config.iter().map(|message| json!({"component": "config", "message": message})));
@@ -93,14 +107,14 @@ async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
     let settings = request.service.settings_error();
     issues.extend(settings.iter().map(|message| json!({"component": "settings", "message": message})));
     let vectors = request.service.vectors();
-    if let Some(trouble) = &vectors.trouble {
-        let message = format!("vectors are compared here, not where they should be: {trouble}");
+    if let Some(problem) = &vectors.problem {
+        let message =
+            format!("the configured vector store is not in use, vectors are compared in the program: {problem}");
         issues.push(json!({"component": "vectors", "message": message}));
     }
     let embeddings = request.service.embedding_error();
-    issues.extend(embeddings.iter().map(|trouble| {
-        let message =
-            format!("tools are found by words alone, because the model that makes vectors cannot be asked: {trouble}");
+    issues.extend(embeddings.iter().map(|problem| {
+        let message = format!("the embedding model is unreachable, so search compares words only: {problem}");
         json!({"component": "embeddings", "message": message})
     }));
     let servers_are_well = state.error_servers == 0 && !issues.iter().any(|issue| issue["component"] == "server");
@@ -110,31 +124,32 @@ async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
         && config.is_none()
         && tokens.is_none()
         && settings.is_none()
-        && vectors.trouble.is_none()
+        && vectors.problem.is_none()
         && embeddings.is_none()
         && !state.executions_stopped;
-    let mut told = Map::new();
-    told.insert("status".to_owned(), json!(if is_well { "healthy" } else { "degraded" }));
+    let mut health = Map::new();
+    health.insert("status".to_owned(), json!(if is_well { "healthy" } else { "degraded" }));
     if let Value::Object(numbers) = json!(state) {
-        told.extend(numbers);
+        health.extend(numbers);
     }
     let checks = json!({
         "database": {"status": word(database.is_ok())},
         "servers": {"status": word(servers_are_well)},
         "embeddings": {"status": word(embeddings.is_none())},
         "vectors": {
-            "status": word(vectors.trouble.is_none()),
+            "status": word(vectors.problem.is_none()),
             "in_use": vectors.in_use,
             "address": vectors.address,
             "points": vectors.points,
         },
     });
-    told.insert("checks".to_owned(), checks);
-    told.insert("issues".to_owned(), Value::Array(issues));
-    Ok(ApiResponse::ok(&told))
+    health.insert("checks".to_owned(), checks);
+    health.insert("issues".to_owned(), Value::Array(issues));
+    health.insert("action_required".to_owned(), Value::Array(action_required));
+    Ok(ApiResponse::ok(&health))
 }
 
-/// What is wrong with a server, if something is that nobody wanted.
+/// The problem of a server, unless its state is intended.
 fn ailing(server: &ServerView) -> Option<Value> {
     let record = &server.record;
     let is_ailing = matches!(record.status, Status::Error | Status::Degraded) || record.auto_disabled;
@@ -142,6 +157,23 @@ fn ailing(server: &ServerView) -> Option<Value> {
         let why = record.error_message.clone().unwrap_or_else(|| format!("it is {}", record.status));
         let message = format!("server `{}`: {why}", record.name);
         json!({"component": "server", "server_id": record.id, "server_name": record.name, "message": message})
+    })
+}
+
+/// What a person has to do about a server that works otherwise. It is no issue of the service.
+fn sign_in_required(server: &ServerView) -> Option<Value> {
+    let record = &server.record;
+    (record.status == Status::SignInRequired).then(|| {
+        let command = login_command(&record.name);
+        let message = format!("server `{}` requires a sign-in: run `{command}`", record.name);
+        json!({
+            "component": "server",
+            "server_id": record.id,
+            "server_name": record.name,
+            "reason": record.status,
+            "message": message,
+            "command": command,
+        })
     })
 }
 

@@ -1,4 +1,4 @@
-//! The document of all this, and the page that shows it.
+//! The OpenAPI document, and the page that shows it.
 
 use http::header::HeaderName;
 use http::{HeaderValue, StatusCode};
@@ -10,21 +10,21 @@ use crate::request::ApiRequest;
 use crate::response::ApiResponse;
 use crate::schema::Schema;
 
-/// Needs nothing from anywhere else: no fonts, no scripts, no styles.
+/// The page loads nothing from elsewhere: no fonts, scripts or styles.
 const PAGE: &str = include_str!("../page.html");
 
 static CONTENT_SECURITY: HeaderName = HeaderName::from_static("content-security-policy");
-/// Nothing but what is in the page itself, and requests to us.
+/// Allows only the contents of the page itself, and requests to this service.
 const OWN_ONLY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("", "This document", |request| Box::pin(document(request)))
+        Endpoint::get("", "The OpenAPI document", |request| Box::pin(document(request)))
             .at("/api/v1/openapi.json")
-            .answers(200, "OpenAPI 3.1, made from the code that answers.", Schema::any_object())
+            .answers(200, "The OpenAPI 3.1 document, generated from the code of the endpoints.", Schema::any_object())
             .public(),
-        Endpoint::get("", "This document for people", |request| Box::pin(page(request)))
+        Endpoint::get("", "The documentation page of the API", |request| Box::pin(page(request)))
             .at("/api/docs")
             .answers_with(200, "A page.", "text/html; charset=utf-8", Some(Schema::text()))
             .public(),

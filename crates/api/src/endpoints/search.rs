@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use service::Error;
-use service::tool_search::{DEFAULT_SKILL_THRESHOLD, SearchRequest, SearchResults};
+use tool_search::{DEFAULT_SKILL_THRESHOLD, SearchRequest, SearchResults};
 
 use crate::endpoint::Endpoint;
 use crate::request::ApiRequest;
@@ -16,21 +16,21 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         searching(Endpoint::post("/search", "Search tools", |request| Box::pin(list(request)))).answers(
             200,
-            "The tools that fit best, best first.",
+            "The best matches, best first.",
             Schema::list(Schema::named("FoundTool")),
         ),
-        searching(Endpoint::post("", "Search tools, and tell how it was done", |request| Box::pin(whole(request))))
+        searching(Endpoint::post("", "Search tools with details", |request| Box::pin(whole(request))))
             .at("/api/v1/search")
-            .answers(200, "The tools that fit best, best first, and how they were found.", Schema::named("Findings")),
+            .answers(200, "The best matches, best first, and how they were found.", Schema::named("Findings")),
     ]
 }
 
 fn searching(endpoint: Endpoint) -> Endpoint {
     endpoint
         .about(
-            "Among the tools of connected servers, by words and by meaning. While the vectors of new tools are still \
-             being made, those tools are found by words alone. The strategy `hierarchical` looks for skills first and \
-             then among their tools and those without known skills; where that leads nowhere, among all.",
+            "Searches the tools of connected servers by words and by meaning. A new tool is found by words only until \
+             its vector is computed. The strategy `hierarchical` first searches skills, then their tools and the tools \
+             without a skill; if no skill matches, it searches all tools.",
         )
         .ends_with_client()
         .takes(schemas::search())

@@ -1,14 +1,13 @@
-//! Servers: registered, looked at, changed, connected, tried, removed.
+//! Servers: register, list, change, connect, test and remove them.
 
 use http::StatusCode;
 use registry::{Status, Transport};
 use serde_json::{Value, json};
-use service::servers::{Registration, Update};
-use service::{Error, Problem};
+use service::{Error, Problem, Registration, Update};
 
 use crate::endpoint::Endpoint;
 use crate::endpoints::documents::wants_events;
-use crate::log::{LogStream, told};
+use crate::log::{LogStream, lines_to_json};
 use crate::request::{ApiRequest, Members, refuse};
 use crate::response::ApiResponse;
 use crate::schema::Schema;
@@ -18,91 +17,178 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let server = || Schema::named("Server");
     vec![
         Endpoint::post("/servers", "Register a server", |request| Box::pin(register(request)))
-            .about("Connects it, unless told otherwise, and waits up to 1.5 s for its tools. What takes longer is answered as `connecting`.")
+            .about(
+                "Connects the server unless `auto_connect` or `enabled` is false, and waits up to 1.5 s for its \
+                 tools. If that takes longer, the status in the response is `connecting`.",
+            )
             .takes(schemas::registration())
             .with_extra_checks(problems_with_config)
-            .answers(201, "The server as it is kept.", server())
+            .answers(201, "The registered server.", server())
             .fails(&["SERVER_ALREADY_EXISTS"]),
         Endpoint::get("/servers", "List servers", |request| Box::pin(list(request)))
-            .asks("status", Schema::word(Status::ALL.iter().map(|status| status.as_str())).about("Only those. Any case is read."))
-            .asks("include_tools", Schema::truth().by_default(false).about("With their tools."))
-            .asks("include_usage", Schema::truth().by_default(false).about("With what their processes use, and their containers as far as the engine says so within 3 s."))
-            .pages("Servers in the order of their names.", server())
+            .optional_query(
+                "status",
+                Schema::one_of(Status::ALL.iter().map(|status| status.as_str()))
+                    .about("Only servers with this status, in any case."),
+            )
+            .optional_query(
+                "include_tools",
+                Schema::truth().by_default(false).about("Include the tools of each server."),
+            )
+            .optional_query(
+                "include_usage",
+                Schema::truth().by_default(false).about(
+                    "Include CPU and memory use of each \
+                 server's process or container. Containers that the engine does not report within 3 s are left out.",
+                ),
+            )
+            .pages("Servers ordered by name.", server())
             .fails(&["VALIDATION_ERROR"]),
-        Endpoint::post("/servers/test", "Try a connection without registering it", |request| Box::pin(test_unregistered(request)))
-            .ends_with_client()
-            .about("Nothing is kept. That it did not work is an answer, too: `success` is false then.")
-            .takes(schemas::test_request())
-            .with_extra_checks(problems_with_config)
-            .answers(200, "What the try showed.", Schema::named("TestReport")),
-        of_server(Endpoint::get("/servers/{server}", "Look at a server", |request| Box::pin(show(request))))
-            .answers(200, "The server.", server()),
+        Endpoint::post("/servers/test", "Test a connection without registering it", |request| {
+            Box::pin(test_unregistered(request))
+        })
+        .ends_with_client()
+        .about("Stores nothing. A failed connection is not an HTTP error: `success` is false.")
+        .takes(schemas::test_request())
+        .with_extra_checks(problems_with_config)
+        .answers(200, "The result of the test.", Schema::named("TestReport")),
+        of_server(Endpoint::get("/servers/{server}", "Show a server", |request| Box::pin(show(request)))).answers(
+            200,
+            "The server.",
+            server(),
+        ),
         of_server(Endpoint::patch("/servers/{server}", "Change a server", |request| Box::pin(change(request))))
-            .about("What is not named stays. Null takes a description or a health address away. It is connected anew only if that is needed.")
+            .about(
+                "Members that are not in the body keep their value. Null removes the description or the health \
+                 check URL. The server reconnects only if the change requires it.",
+            )
             .takes(schemas::update())
             .with_extra_checks(problems_with_other_config)
-            .answers(200, "The server as it is now.", server())
+            .answers(200, "The changed server.", server())
             .fails(&["SERVER_ALREADY_EXISTS", "SERVER_READ_ONLY"]),
         of_server(Endpoint::delete("/servers/{server}", "Remove a server", |request| Box::pin(remove(request))))
-            .about("With its tools and its history.")
-            .asks("force", schemas::force())
-            .answers_nothing(204, "It is gone.")
+            .about("Also removes its tools and its history.")
+            .optional_query("force", schemas::force())
+            .answers_nothing(204, "The server is removed.")
             .fails(&["SERVER_READ_ONLY", "VALIDATION_ERROR"]),
-        of_server(Endpoint::post("/servers/{server}/connect", "Connect a server", |request| Box::pin(connect(request))))
-            .about("Waits for how that goes. Doing it again is fine.")
-            .answers(200, "The server, connected.", server())
-            .fails(&["SERVER_UNAVAILABLE", "SERVER_CONNECTION_FAILED"]),
-        of_server(Endpoint::post("/servers/{server}/disconnect", "Disconnect a server", |request| Box::pin(disconnect(request))))
-            .about("Waits up to 30 s for calls in flight, or cancels them by `force`, which may stand in the query or in the body. Doing it again is fine.")
-            .asks("force", schemas::force())
-            .takes_optional(Schema::object().with_optional("force", schemas::force()).and_no_more())
-            .answers(200, "The server, disconnected.", server()),
-        of_server(Endpoint::post("/servers/{server}/restart", "Restart a server", |request| Box::pin(restart(request))))
-            .about("Disconnects it as `disconnect` does, connects it again, and waits for how that goes.")
-            .asks("force", schemas::force())
-            .takes_optional(Schema::object().with_optional("force", schemas::force()).and_no_more())
-            .answers(200, "The server, connected.", server())
-            .fails(&["SERVER_UNAVAILABLE", "SERVER_CONNECTION_FAILED"]),
-        of_server(Endpoint::post("/servers/{server}/enable", "Allow a server to be connected", |request| Box::pin(enable(request))))
-            .about("Forgets its failures and connects it.")
+        of_server(Endpoint::post("/servers/{server}/connect", "Connect a server", |request| {
+            Box::pin(connect(request))
+        }))
+        .about(
+            "Waits until the server is connected or the attempt fails. Connecting a connected server changes nothing.",
+        )
+        .answers(200, "The connected server.", server())
+        .fails(&["SERVER_UNAVAILABLE", "SERVER_CONNECTION_FAILED"]),
+        of_server(Endpoint::post("/servers/{server}/disconnect", "Disconnect a server", |request| {
+            Box::pin(disconnect(request))
+        }))
+        .about(
+            "Waits up to 30 s for running calls; with `force`, in the query or in the body, cancels them. \
+                 Disconnecting a disconnected server changes nothing.",
+        )
+        .optional_query("force", schemas::force())
+        .takes_optional(Schema::object().with_optional("force", schemas::force()).and_no_more())
+        .answers(200, "The disconnected server.", server()),
+        of_server(Endpoint::post("/servers/{server}/restart", "Restart a server", |request| {
+            Box::pin(restart(request))
+        }))
+        .about("Disconnects the server as `disconnect` does, connects it again, and waits for the outcome.")
+        .optional_query("force", schemas::force())
+        .takes_optional(Schema::object().with_optional("force", schemas::force()).and_no_more())
+        .answers(200, "The connected server.", server())
+        .fails(&["SERVER_UNAVAILABLE", "SERVER_CONNECTION_FAILED"]),
+        of_server(Endpoint::post("/servers/{server}/enable", "Enable a server", |request| Box::pin(enable(request))))
+            .about("Resets its failure count and connects it.")
             .answers(200, "The server.", server())
             .fails(&["SERVER_READ_ONLY", "SERVER_CONNECTION_FAILED"]),
-        of_server(Endpoint::post("/servers/{server}/disable", "Disconnect a server and keep it so", |request| Box::pin(disable(request))))
-            .answers(200, "The server.", server())
-            .fails(&["SERVER_READ_ONLY"]),
-        of_server(Endpoint::post("/servers/{server}/test", "Try the connection of a server", |request| Box::pin(test(request))))
-            .ends_with_client()
-            .about("By a connection of its own, beside the one there may be.")
-            .answers(200, "What the try showed.", Schema::named("TestReport")),
-        of_server(Endpoint::get("/servers/{server}/health", "How well a server is", |request| Box::pin(health(request))))
-            .answers(200, "How well it is.", Schema::named("Health")),
-        of_server(Endpoint::get("/servers/{server}/log", "What a server writes to stderr", |request| Box::pin(log(request))))
-            .about(
-                "The last 200 lines of a server that we start, without its secrets. With `Accept: text/event-stream` they \
-                 come as an event `log.tail`, and what follows as it is written, as events `log.lines`; `missed` says how \
-                 many lines came too fast to be kept.",
-            )
-            .answers(200, "The lines.", Schema::object().with("lines", Schema::list(Schema::text())).with("missed", Schema::count()))
-            .answers_with(200, "The same, and what follows.", "text/event-stream", Some(Schema::text())),
-        of_server(Endpoint::get("/servers/{server}/history", "What happened to its connection", |request| Box::pin(history(request))))
-            .pages("What happened, newest first.", Schema::named("HistoryEvent"))
-            .fails(&["VALIDATION_ERROR"]),
+        of_server(Endpoint::post("/servers/{server}/disable", "Disable a server", |request| {
+            Box::pin(disable(request))
+        }))
+        .answers(200, "The server.", server())
+        .fails(&["SERVER_READ_ONLY"]),
+        of_server(Endpoint::post("/servers/{server}/test", "Test the connection of a server", |request| {
+            Box::pin(test(request))
+        }))
+        .ends_with_client()
+        .about("Opens a second connection; the existing one is not affected.")
+        .answers(200, "The result of the test.", Schema::named("TestReport")),
+        of_server(Endpoint::post("/servers/{server}/login", "Start a sign-in to a server", |request| {
+            Box::pin(start_sign_in(request))
+        }))
+        .about(
+            "For servers over HTTP that require OAuth. Open `authorization_url` in a browser; the redirect comes back \
+             to `/oauth/callback` of this service, which completes the sign-in and connects the server. An attempt \
+             works once, for ten minutes.",
+        )
+        .takes_optional(schemas::sign_in_request())
+        .answers(200, "Where the user continues.", Schema::named("SignInAttempt"))
+        .fails(&["SIGN_IN_NOT_SUPPORTED", "SIGN_IN_FAILED"]),
+        of_server(Endpoint::get("/servers/{server}/login", "Show the sign-in of a server", |request| {
+            Box::pin(sign_in_state(request))
+        }))
+        .answers(200, "How far the sign-in is.", Schema::named("SignInState"))
+        .fails(&["SIGN_IN_FAILED"]),
+        of_server(Endpoint::delete("/servers/{server}/login", "Sign out of a server", |request| {
+            Box::pin(sign_out(request))
+        }))
+        .about(
+            "Revokes the tokens if the authorization server offers that, and forgets them. The status of the server \
+             becomes `sign_in_required`. Signing out twice changes nothing.",
+        )
+        .answers(
+            200,
+            "Nobody is signed in any more.",
+            Schema::object().with(
+                "warning",
+                Schema::text().or_null().about("Why the tokens could not be revoked; they are forgotten here."),
+            ),
+        )
+        .fails(&["SIGN_IN_NOT_SUPPORTED", "SIGN_IN_FAILED"]),
+        of_server(Endpoint::get("/servers/{server}/health", "Check the health of a server", |request| {
+            Box::pin(health(request))
+        }))
+        .answers(200, "The health of the server.", Schema::named("Health")),
+        of_server(Endpoint::get("/servers/{server}/log", "Read the stderr of a server", |request| {
+            Box::pin(log(request))
+        }))
+        .about(
+            "Returns the last 200 lines of a server that mcp-aggregator starts, with secrets masked. With `Accept: \
+                 text/event-stream`, the response is a stream: the last lines arrive as an event `log.tail`, new lines \
+                 as events `log.lines`. `missed` is the number of lines that were dropped because they arrived too \
+                 fast.",
+        )
+        .answers(
+            200,
+            "The lines.",
+            Schema::object().with("lines", Schema::list(Schema::text())).with("missed", Schema::count()),
+        )
+        .answers_with(
+            200,
+            "The same, as a stream that continues with new lines.",
+            "text/event-stream",
+            Some(Schema::text()),
+        ),
+        of_server(Endpoint::get("/servers/{server}/history", "Show the connection history of a server", |request| {
+            Box::pin(history(request))
+        }))
+        .pages("Events, newest first.", Schema::named("HistoryEvent"))
+        .fails(&["VALIDATION_ERROR"]),
     ]
 }
 
-/// Every endpoint of one server can miss it.
+/// Adds the error of an unknown server.
 pub(super) fn of_server(endpoint: Endpoint) -> Endpoint {
     endpoint.fails(&["SERVER_NOT_FOUND"])
 }
 
-/// What is wrong with how a server is to be reached, where both parts of that are given.
+/// Problems of the connection config, if the transport is given, too.
 fn problems_with_config(body: &Members) -> Vec<Problem> {
     let transport = body.text("transport_type").and_then(|word| word.parse().ok());
     let given = transport.zip(body.object("connection_config"));
-    given.map(|(transport, config)| service::servers::problems_with_config(transport, &config)).unwrap_or_default()
+    given.map(|(transport, config)| service::problems_with_config(transport, &config)).unwrap_or_default()
 }
 
-/// The same for a change: what stays as it was cannot be looked at here.
+/// The same for a change: values that stay as they are cannot be checked here.
 fn problems_with_other_config(body: &Members) -> Vec<Problem> {
     let is_masked = |config| registry::ConnectionConfig::from(config).is_masked();
     if body.object("connection_config").is_some_and(is_masked) { Vec::new() } else { problems_with_config(body) }
@@ -120,8 +206,8 @@ fn registration(body: serde_json::Map<String, Value>) -> Result<Registration, Er
 
 async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
     let mut listed =
-        request.service.servers(request.word("status"), request.says("include_tools"), request.page()).await?;
-    if request.says("include_usage") {
+        request.service.servers(request.parsed("status"), request.flag("include_tools"), request.page()).await?;
+    if request.flag("include_usage") {
         request.service.measure(&mut listed.items).await;
     }
     Ok(ApiResponse::page(&listed.items, listed.total))
@@ -132,7 +218,7 @@ async fn log(request: ApiRequest) -> Result<ApiResponse, Error> {
     if wants_events(&request) {
         return Ok(ApiResponse::events(LogStream::new(reader, request.closing)));
     }
-    Ok(ApiResponse::ok(&told(&reader.now())))
+    Ok(ApiResponse::ok(&lines_to_json(&reader.now())))
 }
 
 async fn test_unregistered(request: ApiRequest) -> Result<ApiResponse, Error> {
@@ -163,7 +249,7 @@ async fn change(request: ApiRequest) -> Result<ApiResponse, Error> {
 }
 
 async fn remove(request: ApiRequest) -> Result<ApiResponse, Error> {
-    request.service.remove(&request.actor, request.server(), request.says("force")).await?;
+    request.service.remove(&request.actor, request.server(), request.flag("force")).await?;
     Ok(ApiResponse::nothing(StatusCode::NO_CONTENT))
 }
 
@@ -172,11 +258,11 @@ async fn connect(request: ApiRequest) -> Result<ApiResponse, Error> {
 }
 
 async fn disconnect(request: ApiRequest) -> Result<ApiResponse, Error> {
-    Ok(ApiResponse::ok(&request.service.disconnect(&request.actor, request.server(), request.says("force")).await?))
+    Ok(ApiResponse::ok(&request.service.disconnect(&request.actor, request.server(), request.flag("force")).await?))
 }
 
 async fn restart(request: ApiRequest) -> Result<ApiResponse, Error> {
-    Ok(ApiResponse::ok(&request.service.restart(&request.actor, request.server(), request.says("force")).await?))
+    Ok(ApiResponse::ok(&request.service.restart(&request.actor, request.server(), request.flag("force")).await?))
 }
 
 async fn enable(request: ApiRequest) -> Result<ApiResponse, Error> {
@@ -189,6 +275,21 @@ async fn disable(request: ApiRequest) -> Result<ApiResponse, Error> {
 
 async fn test(request: ApiRequest) -> Result<ApiResponse, Error> {
     Ok(ApiResponse::ok(&request.service.test(request.server()).await?))
+}
+
+async fn start_sign_in(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let redirect_uri = request.body.text("redirect_uri");
+    let attempt = request.service.begin_sign_in(&request.actor, request.server(), redirect_uri).await?;
+    Ok(ApiResponse::ok(&attempt))
+}
+
+async fn sign_in_state(request: ApiRequest) -> Result<ApiResponse, Error> {
+    Ok(ApiResponse::ok(&request.service.sign_in_state(request.server()).await?))
+}
+
+async fn sign_out(request: ApiRequest) -> Result<ApiResponse, Error> {
+    let warning = request.service.sign_out(&request.actor, request.server()).await?;
+    Ok(ApiResponse::ok(&json!({ "warning": warning })))
 }
 
 async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {

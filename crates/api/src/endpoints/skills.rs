@@ -1,11 +1,11 @@
-//! Skills: what tools can be for.
+//! Skills: what tools are good for.
 
 use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::Value;
 use service::Error;
-use service::tool_search::SkillChange;
+use tool_search::SkillChange;
 
 use crate::endpoint::Endpoint;
 use crate::request::ApiRequest;
@@ -17,35 +17,45 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let skill = || Schema::named("Skill");
     vec![
         Endpoint::get("/skills", "List skills", |request| Box::pin(list(request)))
-            .about("Those that come along first. Each tool has up to three, told by what it says it does.")
-            .parts("Skills, with how many tools have them.", skill())
+            .about("Built-in skills come first. Each tool has up to three skills, derived from its description.")
+            .parts("Skills, and how many tools have each.", skill())
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::get("/skills/{skill}", "Show a skill", |request| Box::pin(show(request)))
             .answers(200, "The skill.", skill())
             .fails(&["SKILL_NOT_FOUND"]),
-        Endpoint::put("/skills/{skill}", "Change a skill, or make one", |request| Box::pin(put(request)))
+        Endpoint::put("/skills/{skill}", "Create or change a skill", |request| Box::pin(put(request)))
             .about(
-                "What is not named stays as it is; a new skill needs a name and a description. One that comes along can \
-                 be changed and switched off, too. All tools are then classified anew in the background.",
+                "Members that are not in the body keep their value; a new skill needs a name and a description. \
+                 Built-in skills can be changed and disabled, too. Afterwards all tools are classified again in the \
+                 background.",
             )
             .takes(schemas::changed_skill())
-            .answers(200, "The skill as it is now.", skill())
-            .answers(201, "The skill is new.", skill()),
-        Endpoint::delete("/skills/{skill}", "Take back what was changed about a skill", |request| Box::pin(delete(request)))
-            .about("One that comes along, or from a file, is as it was; one that was made here is gone.")
-            .answers_nothing(204, "It was taken back, or there was nothing to take back.")
+            .answers(200, "The changed skill.", skill())
+            .answers(201, "The new skill.", skill()),
+        Endpoint::delete("/skills/{skill}", "Undo the changes of a skill", |request| Box::pin(delete(request)))
+            .about(
+                "A built-in skill, or one from a file, gets its original values back; a skill created here is removed.",
+            )
+            .answers_nothing(204, "The changes are undone, or there were none.")
             .fails(&["SKILL_NOT_FOUND"]),
-        Endpoint::get("/skills/suggestions", "List skills that a classifier missed", |request| Box::pin(suggestions(request)))
-            .about("Its words are what a language model made of what tools say of themselves: read them before you accept.")
-            .answers(200, "What waits for somebody who knows.", Schema::list(schemas::suggestion())),
-        Endpoint::post("/skills/suggestions/{skill}/accept", "Make a suggestion a skill", |request| Box::pin(accept(request)))
-            .about("All tools are then classified anew in the background.")
-            .answers(201, "The skill.", skill())
-            .fails(&["SKILL_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::post("/skills/suggestions/{skill}/reject", "Say no to a suggestion", |request| Box::pin(reject(request)))
-            .about("It is not made again.")
-            .answers_nothing(204, "It is gone.")
-            .fails(&["SKILL_NOT_FOUND"]),
+        Endpoint::get("/skills/suggestions", "List suggested skills", |request| Box::pin(suggestions(request)))
+            .about(
+                "A language model wrote the names and descriptions, based on the descriptions of tools: read them \
+                 before you accept one.",
+            )
+            .answers(200, "Suggestions that wait for a decision.", Schema::list(schemas::suggestion())),
+        Endpoint::post("/skills/suggestions/{skill}/accept", "Accept a suggested skill", |request| {
+            Box::pin(accept(request))
+        })
+        .about("Afterwards all tools are classified again in the background.")
+        .answers(201, "The new skill.", skill())
+        .fails(&["SKILL_NOT_FOUND", "VALIDATION_ERROR"]),
+        Endpoint::post("/skills/suggestions/{skill}/reject", "Reject a suggested skill", |request| {
+            Box::pin(reject(request))
+        })
+        .about("The skill is not suggested again.")
+        .answers_nothing(204, "The suggestion is rejected.")
+        .fails(&["SKILL_NOT_FOUND"]),
     ]
 }
 

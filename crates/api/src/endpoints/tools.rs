@@ -1,11 +1,11 @@
-//! Tools: what there is, and calls of them.
+//! Tools: list, enable, disable and call them.
 
+use executions::Call;
+use executions::traces::{TRACEPARENT, TRACESTATE, TraceContext};
 use http::{HeaderMap, StatusCode};
 use registry::{RawJson, Source};
 use serde_json::json;
 use service::Error;
-use service::calls::Call;
-use service::traces::{TRACEPARENT, TRACESTATE, TraceContext};
 
 use super::servers::of_server;
 use crate::endpoint::Endpoint;
@@ -19,51 +19,51 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let tool = || Schema::named("Tool");
     vec![
         Endpoint::get("/tools", "List tools", |request| Box::pin(list(request)))
-            .about("Those of connected servers; of one server, those it is known to have.")
-            .asks("server_id", Schema::kept_text().about("Only those of this server, by id or name."))
-            .parts("Tools, server by server in its own order.", tool())
+            .about("Returns the tools of connected servers; with `server_id`, the known tools of that server.")
+            .optional_query("server_id", Schema::storable_text().about("Only tools of this server, by id or name."))
+            .parts("Tools, grouped by server, in the order of each server's list.", tool())
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         of_server(Endpoint::get("/servers/{server}/tools", "List the tools of a server", |request| {
             Box::pin(of_one(request))
         }))
-        .parts("Its tools in its own order.", tool())
+        .parts("The tools in the order of the server's list.", tool())
         .fails(&["VALIDATION_ERROR"]),
-        of_server(Endpoint::post("/servers/{server}/tools/refresh", "Ask a server for its tools anew", |request| {
+        of_server(Endpoint::post("/servers/{server}/tools/refresh", "Refresh the tools of a server", |request| {
             Box::pin(refresh(request))
         }))
-        .about("In the background; `tools.changed` tells if something is different.")
-        .answers(202, "It will be asked.", Schema::object().with("status", Schema::word(["refreshing"])))
+        .about("Runs in the background; if the list changes, the event `tools.changed` follows.")
+        .answers(202, "The refresh is scheduled.", Schema::object().with("status", Schema::one_of(["refreshing"])))
         .fails(&["SERVER_UNAVAILABLE"]),
-        Endpoint::post("/tools/switch", "Switch tools on or off", |request| Box::pin(switch(request)))
+        Endpoint::post("/tools/switch", "Enable or disable tools", |request| Box::pin(switch(request)))
             .about(
-                "Those in `names` (`server.tool`), and all of `server_id`. Tools that are off are neither listed nor found \
-                 nor called over MCP, and stay off when their server lists them again. If one is not there, none is \
-                 touched.",
+                "Applies to the tools in `names` (`server.tool`) and to all tools of `server_id`. Disabled tools \
+                 cannot be listed, found or called over MCP, and stay disabled when their server lists them again. If \
+                 one of the tools does not exist, nothing changes.",
             )
             .takes(schemas::switched())
-            .answers(200, "How many are different now.", Schema::object().with("changed", Schema::count()))
+            .answers(200, "The number of tools that changed.", Schema::object().with("changed", Schema::count()))
             .fails(&["TOOL_NOT_FOUND", "SERVER_NOT_FOUND"]),
-        Endpoint::get("/tools/{tool}", "Look at a tool", |request| Box::pin(look(request)))
-            .about("By its full name, whether it is on or off.")
+        Endpoint::get("/tools/{tool}", "Show a tool", |request| Box::pin(look(request)))
+            .about("Takes the full name. Disabled tools are returned, too.")
             .answers(200, "The tool.", tool())
             .fails(&["TOOL_NOT_FOUND"]),
-        Endpoint::patch("/tools/{tool}", "Switch a tool on or off", |request| Box::pin(switch_one(request)))
+        Endpoint::patch("/tools/{tool}", "Enable or disable a tool", |request| Box::pin(switch_one(request)))
             .takes(Schema::object().with("enabled", Schema::truth()).and_no_more())
-            .answers(200, "The tool as it is now.", tool())
+            .answers(200, "The changed tool.", tool())
             .fails(&["TOOL_NOT_FOUND"]),
         calling(Endpoint::post("/tools/call", "Call a tool", |request| Box::pin(call(request)))),
-        calling(Endpoint::post("/execute", "Call a tool (the same)", |request| Box::pin(call(request)))),
+        calling(Endpoint::post("/execute", "Call a tool (alias of `/tools/call`)", |request| Box::pin(call(request)))),
     ]
 }
 
 fn calling(endpoint: Endpoint) -> Endpoint {
     endpoint
         .about(
-            "By its full name `server.tool`, by its own name and `server_id`, or by its own name alone if no other \
-             server has a tool of that name. The result is what the server sent, byte for byte, and `metadata` tells \
-             how it got there; if the server's result has a `metadata` of its own, ours is called `_aggregator`. \
-             A tool that says itself that it failed (`isError`) is a result like any other. A trace that the headers \
-             `traceparent` and `tracestate` name is passed on to the server in `_meta`.",
+            "Takes the full name `server.tool`, the tool's own name with `server_id`, or the tool's own name alone if \
+             only one server has a tool of that name. Returns the server's result byte for byte, plus `metadata` about \
+             the call; if the result already has a member `metadata`, ours is called `_aggregator`. A tool that \
+             reports a failure (`isError`) still returns a result with status 200. The trace in the headers \
+             `traceparent` and `tracestate` is passed on to the server in `_meta`.",
         )
         .ends_with_client()
         .takes(schemas::call())
@@ -89,7 +89,7 @@ async fn switch(request: ApiRequest) -> Result<ApiResponse, Error> {
     if let Some(server) = request.body.text("server_id") {
         names.extend(request.service.tools(Some(&server)).await?.into_iter().map(|tool| tool.name));
     }
-    let changed = request.service.set_tools_enabled(&request.actor, &names, request.says("enabled")).await?;
+    let changed = request.service.set_tools_enabled(&request.actor, &names, request.flag("enabled")).await?;
     Ok(ApiResponse::ok(&json!({ "changed": changed })))
 }
 
@@ -100,7 +100,7 @@ async fn look(request: ApiRequest) -> Result<ApiResponse, Error> {
 
 async fn switch_one(request: ApiRequest) -> Result<ApiResponse, Error> {
     let name = request.path_parameter("tool").to_owned();
-    request.service.set_tools_enabled(&request.actor, std::slice::from_ref(&name), request.says("enabled")).await?;
+    request.service.set_tools_enabled(&request.actor, std::slice::from_ref(&name), request.flag("enabled")).await?;
     let tool = request.service.tool_by_name(&name).await?;
     Ok(ApiResponse::ok(&request.service.with_states(vec![tool]).first()))
 }
@@ -113,7 +113,7 @@ async fn of_one(request: ApiRequest) -> Result<ApiResponse, Error> {
     tools(&request, Some(request.server())).await
 }
 
-/// All tools, or the part that is asked for: the others are not even read then.
+/// All tools, or one page: then the others are not even read.
 async fn tools(request: &ApiRequest, server: Option<&str>) -> Result<ApiResponse, Error> {
     if request.has_limit() {
         let part = request.service.tools_page(server, request.page()).await?;
@@ -131,7 +131,7 @@ async fn call(request: ApiRequest) -> Result<ApiResponse, Error> {
     let body = &request.body;
     let (name, tool_name) = (body.text("name"), body.text("tool_name"));
     if name.is_some() && tool_name.is_some() && name != tool_name {
-        return Err(refuse(&["body", "tool_name"], "value_error", "`name` and `tool_name` say different things"));
+        return Err(refuse(&["body", "tool_name"], "value_error", "`name` and `tool_name` differ"));
     }
     let line = body.number("section_line").and_then(|line| u32::try_from(line).ok());
     let call = Call {
@@ -149,17 +149,17 @@ async fn call(request: ApiRequest) -> Result<ApiResponse, Error> {
     Ok(ApiResponse::text(StatusCode::OK, "application/json", result::with_metadata(&outcome)))
 }
 
-/// The trace that a request says it belongs to.
+/// The trace context of a request.
 fn trace(headers: &HeaderMap) -> Option<TraceContext> {
     let mut parents = headers.get_all(TRACEPARENT).iter();
     let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
-    // It may come in several headers, which are then one list.
+    // Several `tracestate` headers form one list.
     let states: Vec<&str> = headers.get_all(TRACESTATE).iter().filter_map(|state| state.to_str().ok()).collect();
     TraceContext::parse(parent.to_str().ok()?.trim(), Some(&states.join(",")))
 }
 
-/// The arguments as they were written, but in one line: between two tokens a blank does as well as a line end, and
-/// servers over stdio are sent lines.
+/// The arguments as they were sent, but on one line: messages over stdio are single lines, and between two JSON tokens
+/// a space is as good as a line break.
 fn arguments(request: &ApiRequest) -> Result<RawJson, Error> {
     let written = request.body.raw("arguments").map_or("{}", |arguments| arguments.get());
     let text = written.replace(['\n', '\r'], " ");

@@ -1,29 +1,29 @@
-//! The text format of Prometheus: families of numbers, each with its help, its type and its labels.
+//! The text format of Prometheus: metric families with help, type and labels.
 
 use std::fmt::Write;
 
-use service::metrics::{BOUNDS, HistogramReading};
+use executions::metrics::{BOUNDS, HistogramReading};
 
-/// Numbers, as far as they are written.
+/// The text so far.
 #[derive(Debug, Default)]
 pub(super) struct Exposition {
     text: String,
-    /// The family that is being written.
+    /// The current metric family.
     family: &'static str,
 }
 
 impl Exposition {
-    /// What follows goes up and down.
+    /// Starts a gauge.
     pub(super) fn gauge(&mut self, family: &'static str, help: &str) {
         self.begin(family, help, "gauge");
     }
 
-    /// What follows only goes up.
+    /// Starts a counter.
     pub(super) fn counter(&mut self, family: &'static str, help: &str) {
         self.begin(family, help, "counter");
     }
 
-    /// What follows are distributions.
+    /// Starts a histogram.
     pub(super) fn histogram(&mut self, family: &'static str, help: &str) {
         self.begin(family, help, "histogram");
     }
@@ -34,7 +34,7 @@ impl Exposition {
         self.line(format_args!("# TYPE {family} {kind}"));
     }
 
-    /// One number of the family.
+    /// Adds one sample to the family.
     pub(super) fn number(&mut self, suffix: &str, labels: &[(&str, &str)], value: f64) {
         let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
@@ -42,7 +42,7 @@ impl Exposition {
         self.line(format_args!("{family}{suffix}{labels} {value}"));
     }
 
-    /// How often something of a server took how long, in seconds.
+    /// Adds the buckets of one server, in seconds.
     pub(super) fn distribution(&mut self, server: &str, reading: &HistogramReading) {
         let mut so_far = 0;
         for (bound, count) in BOUNDS.iter().zip(reading.buckets) {
@@ -56,7 +56,7 @@ impl Exposition {
         self.number("_count", &[("server", server)], count);
     }
 
-    /// All of it.
+    /// Returns the text.
     pub(super) fn finish(self) -> String {
         self.text
     }
@@ -66,7 +66,7 @@ impl Exposition {
     }
 }
 
-/// A label's value as it is written between quotes.
+/// A label value, escaped for quotes.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a value: all of it at once, each with the place where it is.
+//! Validates a value, and reports all problems at once with their locations.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -6,14 +6,14 @@ use service::Problem;
 
 use super::{Kind, Member, Schema};
 
-/// Where in a request something is, as in `body`, `connection_config`, `command`.
-pub(crate) type Place = Vec<String>;
+/// The location of a value in a request, such as `body`, `connection_config`, `command`.
+pub(crate) type Location = Vec<String>;
 
 impl Schema {
-    /// Checks an object whose members were only cut apart: those that may be anything are not looked into.
+    /// Checks an object that was only split into members: members that may be anything are not parsed.
     pub(crate) fn check_members(
         &self,
-        place: &[String],
+        location: &[String],
         given: &[(String, Box<RawValue>)],
         problems: &mut Vec<Problem>,
     ) {
@@ -21,54 +21,56 @@ impl Schema {
         let find = |name: &str| given.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value);
         for Member { name, schema, is_required } in members {
             match find(name) {
-                None if *is_required => problems.push(missing(inside(place, name))),
+                None if *is_required => problems.push(missing(inside(location, name))),
                 None => {}
-                Some(value) => schema.check_raw(&inside(place, name), value, problems),
+                Some(value) => schema.check_raw(&inside(location, name), value, problems),
             }
         }
         if let [first, ..] = either_of[..]
             && !either_of.iter().any(|name| find(name).is_some())
         {
-            problems.push(missing(inside(place, first)));
+            problems.push(missing(inside(location, first)));
         }
         if !is_open {
-            refuse_unknown(members, given.iter().map(|(name, _)| name.as_str()), place, problems);
+            refuse_unknown(members, given.iter().map(|(name, _)| name.as_str()), location, problems);
         }
     }
 
-    fn check_raw(&self, place: &[String], value: &RawValue, problems: &mut Vec<Problem>) {
-        // What goes to a server as it came is not taken apart: it may hold numbers that no program of ours can. Where
-        // members are described we read them ourselves, so what cannot be read is refused.
-        if matches!(&self.kind, Kind::AnyObject { told, .. } if told.is_empty()) && value.get().starts_with('{') {
+    fn check_raw(&self, location: &[String], value: &RawValue, problems: &mut Vec<Problem>) {
+        // Values that are passed on to a server are not parsed: they may contain numbers that we cannot represent.
+        // Objects with described members are read by us, so they must be readable.
+        if matches!(&self.kind, Kind::AnyObject { documented, .. } if documented.is_empty())
+            && value.get().starts_with('{')
+        {
             return;
         }
         match serde_json::from_str(value.get()) {
-            Ok(value) => self.check(place, &value, problems),
-            Err(error) => problems.push(problem(place.to_vec(), "json_invalid", error.to_string())),
+            Ok(value) => self.check(location, &value, problems),
+            Err(error) => problems.push(problem(location.to_vec(), "json_invalid", error.to_string())),
         }
     }
 
-    /// Adds what is wrong with `value` to `problems`.
-    pub(crate) fn check(&self, place: &[String], value: &Value, problems: &mut Vec<Problem>) {
+    /// Adds the problems of `value` to `problems`.
+    pub(crate) fn check(&self, location: &[String], value: &Value, problems: &mut Vec<Problem>) {
         if self.is_nullable && value.is_null() {
             return;
         }
-        let mut say = |kind, msg: String| problems.push(problem(place.to_vec(), kind, msg));
+        let mut say = |kind, msg: String| problems.push(problem(location.to_vec(), kind, msg));
         match (&self.kind, value) {
             (Kind::Anything | Kind::Named(_) | Kind::Either(_), _)
             | (Kind::Truth, Value::Bool(_))
             | (Kind::Number, Value::Number(_))
             | (Kind::AnyObject { .. }, Value::Object(_)) => {}
-            (Kind::Text { shape, longest, .. }, Value::String(text)) => {
+            (Kind::Text { pattern, longest, .. }, Value::String(text)) => {
                 if let Some(longest) = longest.filter(|&longest| text.chars().count() > longest) {
                     say("string_too_long", format!("at most {longest} characters"));
-                } else if let Some(shape) = shape.filter(|shape| !(shape.fits)(text)) {
-                    say("string_pattern_mismatch", shape.says.to_owned());
+                } else if let Some(pattern) = pattern.filter(|pattern| !(pattern.fits)(text)) {
+                    say("string_pattern_mismatch", pattern.message.to_owned());
                 }
             }
-            (Kind::Word(words), Value::String(text)) => {
+            (Kind::Enum(words), Value::String(text)) => {
                 if !words.iter().any(|word| word.eq_ignore_ascii_case(text.trim())) {
-                    say("enum", format!("`{text}` is none of {}", words.join(", ")));
+                    say("enum", format!("`{text}` is not one of {}", words.join(", ")));
                 }
             }
             (Kind::Integer { least, most }, Value::Number(number)) => {
@@ -91,21 +93,21 @@ impl Schema {
             (Kind::Object { members, is_open, .. }, Value::Object(given)) => {
                 for Member { name, schema, is_required } in members {
                     match given.get(*name) {
-                        None if *is_required => problems.push(missing(inside(place, name))),
+                        None if *is_required => problems.push(missing(inside(location, name))),
                         None => {}
-                        Some(value) => schema.check(&inside(place, name), value, problems),
+                        Some(value) => schema.check(&inside(location, name), value, problems),
                     }
                 }
                 if !is_open {
-                    refuse_unknown(members, given.keys().map(String::as_str), place, problems);
+                    refuse_unknown(members, given.keys().map(String::as_str), location, problems);
                 }
             }
             (Kind::List { of: schema, least }, Value::Array(items)) => {
                 if items.len() < *least {
-                    say("too_short", "the list is empty".to_owned());
+                    say("too_short", "the list must not be empty".to_owned());
                 }
                 for (number, item) in items.iter().enumerate() {
-                    schema.check(&inside(place, &number.to_string()), item, problems);
+                    schema.check(&inside(location, &number.to_string()), item, problems);
                 }
             }
             (kind, _) => {
@@ -116,24 +118,24 @@ impl Schema {
     }
 }
 
-/// Refuses what an object has beside these members.
+/// Refuses unknown members.
 fn refuse_unknown<'n>(
     members: &[Member],
     given: impl Iterator<Item = &'n str>,
-    place: &[String],
+    location: &[String],
     problems: &mut Vec<Problem>,
 ) {
     let is_known = |name: &str| members.iter().any(|member| member.name == name);
     for name in given.filter(|name| !is_known(name)) {
-        problems.push(problem(inside(place, name), "extra_forbidden", "this is not known here".to_owned()));
+        problems.push(problem(inside(location, name), "extra_forbidden", "unknown member".to_owned()));
     }
 }
 
 impl Kind {
-    /// What is said when something else was given.
+    /// The error kind and the expectation if the value has another type.
     fn expected(&self) -> (&'static str, &'static str) {
         match self {
-            Self::Text { .. } | Self::Word(_) => ("string_type", "a text"),
+            Self::Text { .. } | Self::Enum(_) => ("string_type", "a text"),
             Self::Integer { .. } => ("int_type", "a whole number"),
             Self::Number | Self::Share => ("float_type", "a number"),
             Self::Truth => ("bool_type", "true or false"),
@@ -148,17 +150,17 @@ fn between(least: i64, most: i64) -> String {
     if most == i64::MAX { format!("expected {least} or more") } else { format!("expected {least} to {most}") }
 }
 
-pub(crate) fn problem(loc: Place, kind: &'static str, msg: String) -> Problem {
+pub(crate) fn problem(loc: Location, kind: &'static str, msg: String) -> Problem {
     Problem { loc, msg, kind }
 }
 
-fn missing(loc: Place) -> Problem {
-    let msg = format!("`{}` is missing", loc.last().map_or("", String::as_str));
+fn missing(loc: Location) -> Problem {
+    let msg = format!("`{}` is required", loc.last().map_or("", String::as_str));
     problem(loc, "missing", msg)
 }
 
-fn inside(place: &[String], name: &str) -> Place {
-    [place, &[name.to_owned()]].concat()
+fn inside(location: &[String], name: &str) -> Location {
+    [location, &[name.to_owned()]].concat()
 }
 
 #[cfg(test)]
@@ -176,7 +178,7 @@ mod tests {
     fn everything_that_is_wrong_is_reported_at_once_with_its_place() {
         let schema = Schema::object()
             .with("name", Schema::text().at_most(3))
-            .with("kind", Schema::word(["a", "b"]))
+            .with("kind", Schema::one_of(["a", "b"]))
             .with("count", Schema::integer(1, 5))
             .with_optional("list", Schema::list(Schema::truth()))
             .with_optional("nothing", Schema::text().or_null());
@@ -190,7 +192,7 @@ mod tests {
             ("body.list.1", "bool_type"),
             ("body.nothing", "string_type"),
         ];
-        assert_eq!(problems(&schema, &bad), expected.map(|(place, kind)| (place.to_owned(), kind)));
+        assert_eq!(problems(&schema, &bad), expected.map(|(location, kind)| (location.to_owned(), kind)));
         assert_eq!(problems(&schema, &json!([])), [("body".to_owned(), "dict_type")]);
     }
 
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_text_holds_no_nul_because_no_database_keeps_it() {
-        assert_eq!(problems(&Schema::kept_text(), &json!("a\0")).len(), 1);
-        assert_eq!(problems(&Schema::kept_text(), &json!("a")).len(), 0);
+        assert_eq!(problems(&Schema::storable_text(), &json!("a\0")).len(), 1);
+        assert_eq!(problems(&Schema::storable_text(), &json!("a")).len(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A schema as OpenAPI 3.1 shows it: JSON Schema 2020-12.
+//! Schemas as JSON Schema 2020-12, for OpenAPI 3.1.
 
 use serde_json::{Map, Value, json};
 
@@ -28,10 +28,10 @@ impl Kind {
     fn shown(&self) -> Map<String, Value> {
         let shown = match self {
             Self::Anything => json!({}),
-            Self::Text { shape, longest, format } => {
+            Self::Text { pattern, longest, format } => {
                 let mut shown = json!({"type": "string"});
-                if let Some(shape) = shape {
-                    shown["pattern"] = shape.pattern.into();
+                if let Some(pattern) = pattern {
+                    shown["pattern"] = pattern.pattern.into();
                 }
                 if let Some(format) = format {
                     shown["format"] = (*format).into();
@@ -41,14 +41,14 @@ impl Kind {
                 }
                 shown
             }
-            Self::Word(words) => json!({"type": "string", "enum": words}),
+            Self::Enum(words) => json!({"type": "string", "enum": words}),
             Self::Integer { least, most: i64::MAX } => json!({"type": "integer", "minimum": least}),
             Self::Integer { least, most } => json!({"type": "integer", "minimum": least, "maximum": most}),
             Self::Number => json!({"type": "number"}),
             Self::Share => json!({"type": "number", "minimum": 0, "maximum": 1}),
             Self::Truth => json!({"type": "boolean"}),
-            Self::AnyObject { told, at_least_one_of } => {
-                let mut shown = object(told);
+            Self::AnyObject { documented, at_least_one_of } => {
+                let mut shown = object(documented);
                 if !at_least_one_of.is_empty() {
                     shown["anyOf"] = choices(at_least_one_of);
                 }
@@ -94,7 +94,7 @@ fn choices(names: &[&str]) -> Value {
     names.iter().map(|name| json!({"required": [name]})).collect()
 }
 
-/// The same, or null.
+/// Also allows null.
 fn or_null(mut shown: Map<String, Value>) -> Map<String, Value> {
     if let Some(kind) = shown.get_mut("type") {
         *kind = json!([kind.take(), "null"]);
@@ -116,7 +116,7 @@ mod tests {
     fn a_schema_is_shown_as_it_is_checked() {
         let schema = Schema::object()
             .with("count", Schema::integer(1, 9).by_default(3))
-            .with_optional("word", Schema::word(["a"]).or_null().about("Which."))
+            .with_optional("word", Schema::one_of(["a"]).or_null().about("Which."))
             .with_optional("other", Schema::named("Other").or_null());
         let expected = json!({
             "type": "object",

@@ -1,6 +1,7 @@
-//! From the tree of a config file to its servers, noting every problem on the way.
+//! Checks the tree of a config file, and collects all problems.
 
 mod container;
+mod oauth;
 mod options;
 mod report;
 mod texts;
@@ -12,7 +13,7 @@ use super::path::{JsonPath, quoted};
 use super::tree::{self, Member, Node};
 use super::{Accepted, Config, OF_VS_CODE, Problem, UnsetServer, UnsetVariables, Warning};
 use crate::secrets::Secrets;
-use crate::server::{ServerName, ServerSpec};
+use crate::server::{ServerName, ServerSpec, Transport};
 use report::{MissingVariable, Wanted, given_often};
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -43,7 +44,7 @@ struct Check<'a> {
     accepted: Accepted,
     unset: UnsetVariables,
     lookup: Lookup<'a>,
-    /// The variables of the server at hand, by name and value.
+    /// The variables of the current server, by name and value.
     filled_in: RefCell<Vec<(String, String)>>,
     problems: Vec<Problem>,
     /// In order of first use.
@@ -51,7 +52,7 @@ struct Check<'a> {
     warnings: Vec<Warning>,
 }
 
-/// Whether a text gets its variables filled in. Those of a disabled server may well be unset.
+/// Whether variables in a text are replaced. Those of a disabled server may be unset.
 #[derive(Clone, Copy, PartialEq)]
 enum Variables {
     Fill,
@@ -71,8 +72,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-// A method that finds a problem notes it and returns `None` or an empty stand-in. Stand-ins never leave
-// this folder: with a problem noted there is no config.
+// A method that finds a problem records it and returns `None` or an empty placeholder. Placeholders never leave this
+// folder: with a problem there is no config.
 impl Check<'_> {
     fn root(&mut self, root: &Node) -> Config {
         let path = JsonPath::root();
@@ -86,9 +87,9 @@ impl Check<'_> {
             self.problem_with_hint(&path, "is missing", missing_servers_hint(members));
             return Config::default();
         };
-        // Whoever merges the configs of two clients ends up with both.
+        // A merge of the configs of two clients has both.
         if name != OF_VS_CODE && tree::get(members, OF_VS_CODE).is_some() {
-            self.warning(&path.member(OF_VS_CODE), format!("is not used, because there is `{name}` too"));
+            self.warning(&path.member(OF_VS_CODE), format!("is not used, because `{name}` is present, too"));
         }
         let path = path.member(name);
         if let Some((_, count)) = tree::repeated(members).iter().find(|(key, _)| *key == name) {
@@ -121,7 +122,7 @@ impl Check<'_> {
             };
             self.refuse_repeated_keys(&path, members);
             if self.is_disabled(&path, members) {
-                // Checked all the same, so that enabling it later brings no surprise.
+                // Checked anyway, so that enabling it later does not fail.
                 let variables = Variables::LeaveAlone;
                 self.server(name.clone(), &Entry { path, members, variables });
                 config.disabled.push(name);
@@ -152,11 +153,21 @@ impl Check<'_> {
         let transport = self.transport(server)?;
         let variables = self.filled_in.take();
         let secrets = Secrets::of(&transport, variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        Some(ServerSpec { name, transport, lifecycle, timeout, start_timeout, secrets })
+        let grant_key = grant_key(&name, &transport);
+        Some(ServerSpec { name, transport, lifecycle, timeout, start_timeout, secrets, grant_key })
     }
 }
 
-/// What may have been meant by a file without `mcpServers`.
+/// Where the sign-in of a server of a file is stored. The address is part of it: another server of the same name in
+/// another file has its own.
+fn grant_key(name: &ServerName, transport: &Transport) -> Option<String> {
+    match transport {
+        Transport::Remote(remote) => Some(format!("{name} {}", remote.place())),
+        Transport::Stdio(_) | Transport::Container(_) => None,
+    }
+}
+
+/// What a file without `mcpServers` may mean.
 fn missing_servers_hint(members: &[Member]) -> Option<String> {
     let is_server = |(_, value): &Member| tree::get(value.members(), "command").is_some();
     let near_miss = |(key, _): &&Member| {

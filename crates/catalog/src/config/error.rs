@@ -1,37 +1,37 @@
-//! What is wrong with a config, all of it, in words for the person who wrote it.
+//! All problems of a config, worded for its author.
 
 use std::fmt;
 
-/// Why a config was refused. The caller says which file it was.
+/// Why a config is invalid. The caller adds the name of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The file is no text, or text in another encoding.
+    /// The file is not UTF-8 text.
     #[error("invalid UTF-8 in line {line}{}", utf16_hint(*.utf16))]
     InvalidUtf8 {
         /// The line of the first bad byte, counted from 1.
         line: usize,
-        /// It begins like UTF-16, which PowerShell and old editors write.
+        /// It starts like UTF-16, which PowerShell and old editors write.
         utf16: bool,
     },
-    /// The file is no JSON.
+    /// The file is not JSON.
     #[error("invalid JSON in line {line}, column {column}: {reason}{}", indented(excerpt))]
     InvalidJson {
         /// Counted from 1.
         line: usize,
         /// In characters, counted from 1.
         column: usize,
-        /// The offending line as it is in the file, and a caret under the column. Empty for an empty file.
+        /// The line as it is in the file, and a caret below the column. Empty for an empty file.
         excerpt: String,
-        /// What the parser did not like.
+        /// The message of the parser.
         reason: String,
     },
-    /// The file is JSON but no usable config. Never empty.
+    /// The file is JSON, but not a valid config. Never empty.
     #[error("{}", ProblemList(.0))]
     Problems(Vec<Problem>),
 }
 
 impl ConfigError {
-    /// A stable word for programs: `invalid_json`, `invalid_schema` or `missing_env_var`.
+    /// A stable code for programs: `invalid_json`, `invalid_schema` or `missing_env_var`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::InvalidUtf8 { .. } | Self::InvalidJson { .. } => "invalid_json",
@@ -43,34 +43,34 @@ impl ConfigError {
     }
 }
 
-/// One thing to be put right.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Problem {
-    /// What sort of thing it is.
+    /// Its kind.
     pub kind: ProblemKind,
-    /// Where, as in `$.mcpServers.git.command`; for a missing variable, where it is used first.
+    /// The place, such as `$.mcpServers.git.command`; for a missing variable, the first place that uses it.
     pub path: String,
-    /// What. Continues the path as a sentence; for a missing variable, a sentence with all its places.
+    /// The message. Continues the path as a sentence; for a missing variable, a sentence with all its places.
     pub message: String,
-    /// What to do about it, where that is not plain.
+    /// What to do about it, if that is not obvious.
     pub hint: Option<String>,
 }
 
-/// What sort of problem it is.
+/// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProblemKind {
-    /// The config is not written as it should be.
+    /// The config has the wrong structure.
     Schema,
     /// The config refers to a variable that is not set.
     MissingVariable,
 }
 
-/// One thing that can be run as it is, but that somebody should look at.
+/// Something that works, but that the user should check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// Where, as in `$.mcpServers.git`.
+    /// The place, such as `$.mcpServers.git`.
     pub path: String,
-    /// What. Continues the path as a sentence.
+    /// The message. Continues the path as a sentence.
     pub message: String,
 }
 
@@ -88,7 +88,7 @@ fn indented(excerpt: &str) -> String {
     excerpt.lines().map(|line| format!("\n  {line}")).collect()
 }
 
-/// Paths longer than this do not push the messages of the others to the right.
+/// Longer paths do not shift the messages of the others to the right.
 const WIDEST_COLUMN: usize = 48;
 
 struct ProblemList<'a>(&'a [Problem]);
@@ -108,7 +108,7 @@ impl fmt::Display for ProblemList<'_> {
                 ProblemKind::Schema => write!(f, "\n  {path:width$}  {message}")?,
                 ProblemKind::MissingVariable => write!(f, "\n  {message}")?,
             }
-            // Neighbours that share a hint show it once, after the last of them.
+            // Adjacent problems with the same hint show it once, after the last of them.
             let shared = problems.peek().is_some_and(|next| next.hint == *hint);
             if let Some(hint) = hint
                 && !shared

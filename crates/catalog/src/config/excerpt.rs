@@ -1,13 +1,13 @@
-//! The offending line of a file with a caret under the offending column.
+//! An excerpt of a file with a caret below a column.
 
 /// Characters shown before and after the column; a minified config is one very long line.
 const BEFORE: usize = 50;
 const AFTER: usize = 25;
 
-/// The column counted in characters, and the two lines to show.
+/// The column in characters, and the two lines to show.
 ///
-/// `line` counts from 1; `byte_column` is what `serde_json` reports: the bytes of the line up to and with
-/// the offending one, so 0 if the line was not even begun.
+/// `line` starts at 1; `byte_column` is what `serde_json` reports: the bytes of the line up to and including the wrong
+/// one, so 0 if the line was not even started.
 pub(super) fn around(text: &str, line: usize, byte_column: usize) -> (usize, String) {
     let content = text.split('\n').nth(line.saturating_sub(1)).unwrap_or_default();
     let content = content.strip_suffix('\r').unwrap_or(content);
@@ -20,7 +20,7 @@ pub(super) fn around(text: &str, line: usize, byte_column: usize) -> (usize, Str
         .chars()
         .skip(first)
         .take(characters_before - first + AFTER)
-        // One column each, and nothing that could steer a terminal.
+        // One column each, without control characters.
         .map(|character| if character.is_control() { ' ' } else { character })
         .collect();
     if content.chars().count() > characters_before + AFTER {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caret_stands_under_the_column() {
+    fn the_caret_is_below_the_column() {
         let (column, excerpt) = around("{\n  \"a\": oops\r\n}", 2, 8);
         assert_eq!(column, 8);
         assert_eq!(excerpt, "2 |   \"a\": oops\n  |        ^");

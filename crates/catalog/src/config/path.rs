@@ -1,4 +1,4 @@
-//! Where in the config: `$.mcpServers.postgres.args[2]`.
+//! A path in the config: `$.mcpServers.postgres.args[2]`.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub(super) fn is_identifier(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The text as a JSON string. Control characters are escaped, so a message cannot steer a terminal.
+/// The text as a JSON string, with control characters escaped.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

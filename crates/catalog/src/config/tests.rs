@@ -1,4 +1,4 @@
-//! What a config may say, and what its author is told when it says something else.
+//! Valid and invalid configs, and the messages about them.
 
 use super::*;
 use crate::secrets::Secrets;
@@ -66,6 +66,7 @@ mod a_good_config {
             timeout: None,
             start_timeout: None,
             secrets: Secrets::default().with(secrets.iter().copied()),
+            grant_key: None,
         };
         let zeta = Program {
             args: vec!["-y".into(), "/home/me/x".into()],
@@ -241,7 +242,7 @@ mod a_server {
         assert_eq!(error_about("{}"), [".command is missing"]);
         assert_eq!(error_about(r#"{"command": ["a"]}"#), [".command must be a string, not an array"]);
         assert_eq!(error_about(r#"{"command": " "}"#), [".command is empty"]);
-        assert_eq!(error_about(r#"{"command": "$BLANK"}"#), [".command is empty once its variables are filled in"]);
+        assert_eq!(error_about(r#"{"command": "$BLANK"}"#), [".command is empty after its variables are replaced"]);
     }
 
     #[test]
@@ -283,7 +284,7 @@ mod a_server {
                 format!(".command {nul}"),
                 format!(".args[0] {nul}"),
                 r#".env[""] has an empty name"#.to_owned(),
-                r#".env["A=B"] has a name that no environment can hold: it contains `=` or NUL"#.to_owned(),
+                r#".env["A=B"] has a name that is not valid for a variable: it contains `=` or NUL"#.to_owned(),
                 format!(".env.C {nul}"),
                 format!(".cwd {nul}"),
             ]
@@ -332,8 +333,8 @@ mod a_server {
             assert_eq!(
                 warnings,
                 [
-                    "$.mcpServers.s.args[1] has a `${` that is never closed; it is passed on as it is",
-                    "$.mcpServers.s.args[2] has a `${}` without a variable name; it is passed on as it is",
+                    "$.mcpServers.s.args[1] has a `${` that is never closed; it is passed on unchanged",
+                    "$.mcpServers.s.args[2] has a `${}` without a variable name; it is passed on unchanged",
                 ]
             );
             if let Some(Transport::Stdio(program)) = config.servers.first().map(|server| &server.transport) {
@@ -362,7 +363,7 @@ mod missing_variables {
                 "2 problems",
                 "  DATABASE_URL is not set; used at $.mcpServers.postgres.args[0], $.mcpServers.postgres.env.DATABASE_URL",
                 r#"  "a b" is not set; used at $.mcpServers["my key"].env.X"#,
-                "  hint: set it where this program is started, or give a default: `${NAME:-default}`",
+                "  hint: set it in the environment of this program, or give a default: `${NAME:-default}`",
             ]
             .join("\n")
         );
@@ -370,7 +371,7 @@ mod missing_variables {
 
     #[test]
     fn in_the_notation_of_other_programs_are_explained() {
-        assert!(hint(&with_server(r#"{"command": "a", "cwd": "${env:HOME}"}"#)).ends_with("here it is `${HOME}`"));
+        assert!(hint(&with_server(r#"{"command": "a", "cwd": "${env:HOME}"}"#)).ends_with("here, write `${HOME}`"));
     }
 
     #[test]
@@ -392,7 +393,7 @@ mod missing_variables {
                 "  $.mcpServers.longer.args[1]  must be a string, not a number",
                 "  hint: put the value in quotes",
                 "  NOPE is not set; used at $.mcpServers.a.command",
-                "  hint: set it where this program is started, or give a default: `${NAME:-default}`",
+                "  hint: set it in the environment of this program, or give a default: `${NAME:-default}`",
             ]
             .join("\n")
         );
@@ -408,9 +409,9 @@ mod whatever_the_input {
     const REPLACEMENTS: &[&[u8]] =
         &[b"", b"\"", b"{", b"}", b"$", b"${", b"[", b",", b"1", b"null", b"\\u0000", b"\xff", b"\n", "é".as_bytes()];
 
-    /// Parses with a secret behind every variable and looks for it in the error. The fuzz target does the same.
+    /// Parses with a secret in every variable and searches the error for it. The fuzz target does the same.
     fn parse_without_telling_secrets(bytes: &[u8]) {
-        // Made from the input, so the input cannot contain it.
+        // Derived from the input, so the input cannot contain it.
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
         let secret = format!("secret-{:016x}", hasher.finish());
@@ -457,7 +458,7 @@ mod whatever_the_input {
         }
 
         #[test]
-        fn any_server_key_and_any_strings_come_out_as_they_went_in(
+        fn any_server_key_and_any_strings_round_trip(
             key in "[^\\x00]{1,10}", command in "[^$\\x00\\s]{1,10}", args in prop::collection::vec("[^$\\x00]{0,10}", 0..4),
         ) {
             let text = serde_json::json!({"mcpServers": {&key: {"command": command, "args": args}}}).to_string();
@@ -496,7 +497,7 @@ mod remote_servers {
             (r#"{"type": "sse", "url": "http://x/mcp"}"#, Dialect::Sse),
             (r#"{"transport": "SSE", "url": "http://x/mcp"}"#, Dialect::Sse),
         ] {
-            assert_eq!(remote(text), Remote { url: "http://x/mcp".into(), headers: vec![], dialect }, "{text}");
+            assert_eq!(remote(text), Remote { dialect, ..Remote::at("http://x/mcp", vec![]) }, "{text}");
         }
         let servers = parse_all(r#"{"servers": {"s": {"type": "http", "url": "https://x"}}}"#).unwrap().servers;
         assert_eq!(servers.len(), 1, "as VS Code writes it");
@@ -515,9 +516,9 @@ mod remote_servers {
             (r#"{"type": "http"}"#, "$.mcpServers.s.url"),
             (r#"{"url": "ftp://x"}"#, "http:// or https://"),
             (r#"{"url": 5}"#, "$.mcpServers.s.url"),
-            (r#"{"url": "https://me:hunter2@x/mcp"}"#, "must not hold credentials"),
+            (r#"{"url": "https://me:hunter2@x/mcp"}"#, "must not contain credentials"),
             (r#"{"url": "http://x", "headers": []}"#, "$.mcpServers.s.headers"),
-            (r#"{"url": "http://x", "headers": {"a b": "c"}}"#, "no header can have"),
+            (r#"{"url": "http://x", "headers": {"a b": "c"}}"#, "is not valid for a header"),
             (r#"{"url": "http://x", "headers": {"a": "c\nd"}}"#, "control character"),
             (r#"{"type": "carrier-pigeon", "url": "http://x"}"#, "carrier-pigeon"),
         ] {

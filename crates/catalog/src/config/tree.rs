@@ -1,6 +1,6 @@
-//! JSON as it was written: members in file order, and a key that is given twice is there twice.
+//! JSON that keeps the order of members and duplicate keys.
 //!
-//! `serde_json::Value` keeps neither, and a server that silently replaces another is a bad surprise.
+//! `serde_json::Value` keeps neither, and a server must not silently replace another.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ pub(super) type Member = (String, Node);
 pub(super) enum Node {
     Null,
     Bool(bool),
-    /// Near enough: the only numbers that mean something to us are times.
+    /// Precise enough: the only numbers we use are times.
     Number(f64),
     String(String),
     Array(Vec<Node>),
@@ -20,7 +20,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// What to call it in a message.
+    /// Its name in messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -52,7 +52,7 @@ pub(super) fn repeated(members: &[Member]) -> Vec<(&str, usize)> {
     for (key, _) in members {
         *counts.entry(key).or_default() += 1;
     }
-    // `remove` reports a key once, where it first stands.
+    // `remove` reports a key once, at its first place.
     members.iter().filter_map(|(key, _)| counts.remove_entry(key.as_str())).filter(|&(_, count)| count > 1).collect()
 }
 

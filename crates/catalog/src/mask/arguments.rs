@@ -1,4 +1,4 @@
-//! Which arguments of a command are secrets. Nobody should pass them so, and everybody does.
+//! Finds secrets among the arguments of a command. They should not be there, but often are.
 
 use serde_json::Value;
 
@@ -7,29 +7,29 @@ use super::text::{text, unnamed};
 use super::wrappers::{announces_script, own_arguments, words};
 use super::{config, hidden, is_reference, secret};
 
-/// Options that are followed by a header, of which only the name is shown.
+/// Options that take a header, of which only the name is shown.
 const HEADERS: [&str; 2] = ["--header", "-H"];
 
-/// Options that are followed by a variable, of which only the name is shown.
+/// Options that take a variable, of which only the name is shown.
 const VARIABLES: [&str; 2] = ["--env", "-e"];
 
-/// Options that are followed by a user, with a password behind a colon for some programs.
+/// Options that take a user, for some programs with a password after a colon.
 const USERS: [&str; 4] = ["--user", "-u", "--proxy-user", "-U"];
 
-/// The option that is followed by credentials for some programs, and by nothing for others.
+/// The option that takes credentials for some programs, and nothing for others.
 const BASIC: &str = "--basic";
 
-/// The option that is followed by a password for some programs, and for others by a port, a version or a package.
+/// The option that takes a password for some programs, and for others a port, a version or a package.
 const PERHAPS_A_PASSWORD: &str = "-p";
 
-/// Options of several letters behind one dash that begin like `-pSECRET`.
+/// Options of several letters after one dash that start like `-pSECRET`.
 const WORDS_WITH_P: [&str; 30] = [
     "package", "packages", "page", "parallel", "param", "params", "patch", "path", "paths", "pattern", "pid", "pipe",
     "platform", "plugin", "plugins", "policy", "pool", "port", "ports", "prefix", "preset", "pretty", "print", "prod",
     "profile", "progress", "project", "protocol", "provider", "proxy",
 ];
 
-/// What the argument before says about the next.
+/// What an argument means for the next one.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     Anything,
@@ -40,11 +40,11 @@ enum Next {
     Header,
     Variable,
     User,
-    /// What a shell is to run.
+    /// A script for a shell.
     Script,
 }
 
-/// The arguments of `command` to be shown.
+/// The arguments of `command` for display.
 pub(super) fn arguments(command: Option<&str>, items: &[Value]) -> Vec<Value> {
     let own = own_arguments(command, items);
     let mut next = Next::Anything;
@@ -76,14 +76,14 @@ pub(super) fn arguments(command: Option<&str>, items: &[Value]) -> Vec<Value> {
     shown
 }
 
-/// What a shell is to run, to be shown: each of its commands as its arguments are shown.
+/// A shell script for display: each of its commands like its arguments.
 fn script(script: &str) -> String {
     let words = words(script);
     let mut written = String::with_capacity(script.len());
     let mut done = 0;
     for command in words.chunk_by(|_, next| !next.begins_command) {
         let items: Vec<Value> = command.iter().map(|word| Value::String(word.text.clone())).collect();
-        // What comes before the first word that is no variable belongs to no program yet.
+        // Assignments before the first word belong to no program yet.
         let program = items.iter().position(|item| item.as_str().is_some_and(|text| !text.contains('=')));
         let (variables, rest) = items.split_at(program.unwrap_or(items.len()));
         let mut shown = arguments(None, variables);
@@ -102,11 +102,11 @@ fn script(script: &str) -> String {
             done = word.end;
         }
     }
-    // Some secrets are seen only in what stands around them.
+    // Some secrets are recognised only by their context.
     unnamed(&(written + &script[done..]))
 }
 
-/// What follows an option.
+/// What an option means for the next argument.
 fn announced(option: &str, may_be_password: bool) -> Next {
     let is_bare_option = option.starts_with('-') && !option.contains(['=', ':', ' ']);
     match option {
@@ -120,7 +120,7 @@ fn announced(option: &str, may_be_password: bool) -> Next {
     }
 }
 
-/// Whether that is neither a port, nor a version, nor a path, nor a package of somebody's.
+/// Whether it is not a port, a version, a path, or the name of a package.
 fn is_like_a_password(text: &str) -> bool {
     let is_number = text.chars().all(|letter| letter.is_ascii_digit() || ".:-".contains(letter));
     let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
@@ -131,7 +131,7 @@ fn is_like_a_password(text: &str) -> bool {
 }
 
 fn argument(argument: &str, what: Next, may_be_password: bool) -> String {
-    // The value may stand behind its option: `--header=X: y`, `-HX: y`.
+    // The value may be part of its option: `--header=X: y`, `-HX: y`.
     if let Some((option, value, next)) = attached(argument) {
         return format!("{option}{}", self::argument(value, next, false));
     }
@@ -165,14 +165,14 @@ fn argument(argument: &str, what: Next, may_be_password: bool) -> String {
     text(argument)
 }
 
-/// An option and the value that is written behind it without a space, with what it is.
+/// An option and its attached value, with its meaning.
 fn attached(argument: &str) -> Option<(&str, &str, Next)> {
     let kinds = [(&HEADERS[..], Next::Header), (&VARIABLES[..], Next::Variable), (&USERS[..], Next::User)];
     kinds.into_iter().find_map(|(options, next)| {
         let option = options.iter().find(|option| argument.starts_with(**option))?;
         let is_long = option.starts_with("--");
         let length = option.len() + usize::from(argument[option.len()..].starts_with('='));
-        // Behind a short option it may follow at once, if it looks like one.
+        // A short option may be followed by its value directly, if it looks like one.
         let is_value = |value: &str| match next {
             Next::Variable => value.split_once('=').is_some_and(|(name, _)| is_name(name)),
             _ => value.contains(':'),
@@ -183,7 +183,7 @@ fn attached(argument: &str) -> Option<(&str, &str, Next)> {
     })
 }
 
-/// Whether what stands behind `-p` is a password and no port, no other options, and no rest of a word.
+/// Whether the text after `-p` is a password, and not a port, further options, or the rest of a word.
 fn is_attached_password(text: &str) -> bool {
     let word = text.split(|letter: char| !letter.is_ascii_lowercase()).next().unwrap_or_default();
     let is_word = WORDS_WITH_P.iter().any(|known| known[1..] == *word);

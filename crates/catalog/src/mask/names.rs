@@ -1,10 +1,10 @@
-//! Whether a name (of an option, a variable, a query parameter, a key) says that its value is a secret.
+//! Whether a name (of an option, a variable, a query parameter, a key) means that its value is a secret.
 
-/// What names of secrets have in them, wherever it stands.
+/// Parts of names of secrets, at any position.
 const PARTS: [&str; 9] =
     ["token", "secret", "password", "passwd", "passphrase", "apikey", "api-key", "api_key", "authorization"];
 
-/// Words in names of secrets. As a part of another word they mean nothing.
+/// Words in names of secrets. As parts of other words they mean nothing.
 const WORDS: [&str; 20] = [
     "auth",
     "bearer",
@@ -28,16 +28,16 @@ const WORDS: [&str; 20] = [
     "userpwd",
 ];
 
-/// A name that ends in one of these says where a secret is, or of what kind, and not what it is.
+/// A name that ends with one of these describes the place or kind of a secret, not the secret.
 const PLACES: [&str; 16] = [
     "dir", "endpoint", "file", "filename", "folder", "length", "method", "mode", "path", "port", "provider", "timeout",
     "ttl", "type", "uri", "url",
 ];
 
-/// An option that begins with one of these has no value.
+/// An option that starts with one of these has no value.
 const NEGATIONS: [&str; 5] = ["disable", "ignore", "no", "skip", "without"];
 
-/// Whether the value of what is called so is a secret.
+/// Whether the value of this name is a secret.
 pub(super) fn means_a_secret(name: &str) -> bool {
     let words = words(name);
     let first = words.iter().find(|word| !word.is_empty());
@@ -49,13 +49,13 @@ pub(super) fn means_a_secret(name: &str) -> bool {
     has_telling_part(name) || words.iter().any(|word| WORDS.contains(&word.as_str()))
 }
 
-/// The same for keys of a config, of which only the plainest are taken for names of secrets.
+/// The same for keys of a config, where only the most obvious names count.
 pub(super) fn has_telling_part(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     PARTS.iter().any(|part| name.contains(part))
 }
 
-/// The words of a name in small letters: `X-Amz-Signature`, `access_key` and `sharedAccessKey` have three, two and three.
+/// The lowercase words of a name: `X-Amz-Signature`, `access_key` and `sharedAccessKey` have three, two and three.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_small = false;

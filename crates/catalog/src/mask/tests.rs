@@ -1,10 +1,10 @@
-//! Tables of what is hidden and what is shown, and that no secret is left whatever it is made of.
+//! Tables of masked and unmasked texts, and a property test that no secret remains.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::arguments::arguments as shown_arguments;
-use super::{MASK, place, text};
+use super::{MASK, address, text};
 
 fn shown(items: &Value) -> Value {
     Value::Array(shown_arguments(None, items.as_array().unwrap()))
@@ -102,7 +102,7 @@ fn secrets_in_texts_are_hidden_and_the_rest_is_shown() {
 }
 
 #[test]
-fn what_is_no_secret_is_shown_as_it_is() {
+fn values_that_are_not_secret_stay_readable() {
     let items = json!([
         "-y",
         "mcp-remote",
@@ -182,7 +182,7 @@ fn p_is_a_package_for_programs_that_run_packages() {
 }
 
 #[test]
-fn what_a_program_runs_has_arguments_of_its_own() {
+fn wrapped_programs_have_their_own_arguments() {
     for (command, written, expected) in [
         ("npx", json!(["-y", "mysql-mcp", "-phidden-1"]), json!(["-y", "mysql-mcp", "-p***"])),
         ("npx", json!(["-p", "typescript", "tsc", "-p", "hidden-1"]), json!(["-p", "typescript", "tsc", "-p", "***"])),
@@ -252,11 +252,11 @@ fn a_place_has_neither_password_nor_query() {
         ("https://hidden0123456789abcdef@host/x", "https://host/x"),
         ("postgres://me:hid?den@db/x", "postgres://me@db/x"),
     ] {
-        assert_eq!(place(written), expected);
+        assert_eq!(address(written), expected);
     }
 }
 
-/// Where a secret may stand: in place of U+0001.
+/// Texts with a secret in place of U+0001.
 const PLACES: [&[&str]; 26] = [
     &["--password", "\u{1}"],
     &["--password=\u{1}"],

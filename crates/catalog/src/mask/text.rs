@@ -1,11 +1,11 @@
-//! Secrets within a text: credentials in addresses, query parameters, connection strings, headers and tokens.
+//! Masks secrets within a text: credentials in addresses, query parameters, connection strings, headers and tokens.
 
 use std::ops::Range;
 
 use super::names::means_a_secret;
 use super::{MASK, SECRET_MAPS, hidden, is_reference};
 
-/// How tokens of well-known services begin.
+/// Prefixes of tokens of well-known services.
 const TOKENS: [&str; 36] = [
     "sk-",
     "sk_",
@@ -45,24 +45,24 @@ const TOKENS: [&str; 36] = [
     "ATATT",
 ];
 
-/// What is shorter is a word that happens to begin like one.
+/// Shorter texts are words with the same prefix.
 const SHORTEST_TOKEN: usize = 16;
 
-/// A number in JSON that is shorter is no secret, whatever it is called.
+/// Shorter numbers in JSON are not secrets, whatever their names.
 const SHORTEST_NUMBER: usize = 6;
 
-/// No user and password are longer. Without a bound, a text full of addresses would take time by its square.
+/// The limit of user and password. Without it, a text full of addresses would take quadratic time.
 const LONGEST_CREDENTIALS: usize = 1024;
 
-/// Schemes of addresses whose paths may have an `@` in them.
+/// Schemes of addresses whose paths may contain an `@`.
 const WEB: [&str; 8] = ["http", "https", "ws", "wss", "file", "git", "git+https", "npm"];
 
-/// The text with every secret in it replaced that can be told from what stands around it, or from its form.
+/// Masks every secret that can be recognised by its context or its form.
 pub(super) fn text(text: &str) -> String {
     without_tokens(&without_credentials(&without_values(&without_passwords(text))))
 }
 
-/// The same without the values of names, for a text of which every word was looked at.
+/// The same without values of names, for a text whose words were all checked.
 pub(super) fn unnamed(text: &str) -> String {
     without_tokens(&without_credentials(&without_passwords(text)))
 }
@@ -77,30 +77,30 @@ fn without_passwords(text: &str) -> String {
         shown += before;
         let is_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+.-".contains(letter);
         let scheme = before[..at].rsplit(|letter| !is_scheme(letter)).next().unwrap_or_default();
-        // An address that is all there is may have anything in it.
+        // An address that is the whole text may contain anything.
         let is_alone = shown.len() == scheme.len() + BETWEEN.len();
         let is_end = |letter: char| letter.is_whitespace() || "\"<>`".contains(letter);
         let near = &behind[..behind.floor_char_boundary(behind.len().min(LONGEST_CREDENTIALS))];
         let end = if is_alone { near.len() } else { near.find(is_end).unwrap_or(near.len()) };
         let length = credentials(scheme, &near[..end]);
-        let (user, place) = behind.split_at(length.unwrap_or(0));
+        let (user, host_and_path) = behind.split_at(length.unwrap_or(0));
         match (length, user.split_once(':')) {
             (Some(_), Some((user, password))) => shown += &format!("{user}:{}", hidden(password)),
             (Some(_), None) if is_long_and_mixed(user) => shown += MASK,
             _ => shown += user,
         }
-        rest = place;
+        rest = host_and_path;
     }
     shown + rest
 }
 
-/// How long the user and password at the beginning of an address (behind `://`) are, if there are any.
+/// The length of user and password at the start of an address (after `://`), if any.
 fn credentials(scheme: &str, address: &str) -> Option<usize> {
     let authority = &address[..address.find(['/', '?', '#']).unwrap_or(address.len())];
     if let Some(at) = authority.rfind('@') {
         return Some(at);
     }
-    // A password may have anything in it, though it should not. What stands behind the colon of a host is a number.
+    // A password may contain anything. After the colon of a host there is a number.
     let is_port = |port: &str| port.chars().all(|digit| digit.is_ascii_digit()) || port.starts_with(['$', '{', '%']);
     let is_host = |host: &str| host.starts_with('[') || host.split_once(':').is_none_or(|(_, port)| is_port(port));
     let may_be_host = authority.split(',').all(is_host);
@@ -115,13 +115,13 @@ fn is_long_and_mixed(text: &str) -> bool {
         && text.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
-/// The text without the values of names that say that they are secrets: in a query (`?sig=***&x=1`), a connection string
+/// Masks the values of names that mean secrets: in a query (`?sig=***&x=1`), a connection string
 /// (`Server=db;Password=***;`), JSON (`{"apiKey":"***"}`), or a header (`X-Api-Key: ***`).
 fn without_values(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut done = 0;
     let is_connection_string = text.contains(';');
-    // Up to where everything is a secret whatever it is called.
+    // Up to this position everything is a secret, whatever its name.
     let mut end_of_map = 0;
     for (at, _) in text.match_indices(['=', ':']) {
         if at < done {
@@ -142,7 +142,7 @@ fn without_values(text: &str) -> String {
     shown + &text[done..]
 }
 
-/// Where the secret is whose name ends before the separator at `at`, if it is the name of one.
+/// The position of the secret whose name ends before the separator at `at`, if it is one.
 fn value_at(text: &str, at: usize, is_connection_string: bool) -> Option<Range<usize>> {
     let before = text[..at].trim_end();
     let is_quoted = before.ends_with('"');
@@ -171,10 +171,10 @@ fn value_at(text: &str, at: usize, is_connection_string: bool) -> Option<Range<u
         let is_header =
             name.contains('-') || ["authorization", "cookie"].iter().any(|it| name.eq_ignore_ascii_case(it));
         return match previous {
-            // The other values of keys in JSON are words, and no secrets.
+            // Other values of keys in JSON are words, and not secrets.
             _ if is_quoted || rest.starts_with("//") => None,
             None => until(None),
-            // In the middle of a sentence only what is called as headers are.
+            // Within a sentence, only names in the style of headers count.
             Some(_) if is_header => until(rest.find(['\n', '\r', '"', '\'', ';'])),
             Some(_) => None,
         };
@@ -189,7 +189,7 @@ fn value_at(text: &str, at: usize, is_connection_string: bool) -> Option<Range<u
     }
 }
 
-/// Where a JSON object ends whose members are all secrets (`"env": {`), if one begins behind the colon at `at`.
+/// The end of a JSON object whose members are all secrets (`"env": {`), if one starts after the colon at `at`.
 fn secret_map_at(text: &str, at: usize) -> Option<usize> {
     let name = text[..at].trim_end().strip_suffix('"')?;
     let name = &name[name.rfind('"')? + 1..];
@@ -199,7 +199,7 @@ fn secret_map_at(text: &str, at: usize) -> Option<usize> {
     if is_map { end_of_json(&text[start..]).map(|end| start + end) } else { None }
 }
 
-/// Where the text of a JSON string is that is the value behind the colon at `at`.
+/// The position of the JSON string after the colon at `at`.
 fn json_string_at(text: &str, at: usize) -> Option<Range<usize>> {
     text[..at].trim_end().strip_suffix('"')?;
     let rest = text[at..].strip_prefix(':')?;
@@ -207,7 +207,7 @@ fn json_string_at(text: &str, at: usize) -> Option<Range<usize>> {
     Some(inner..end_of_string(&text[inner..]).map_or(text.len(), |end| inner + end))
 }
 
-/// Where a JSON string ends whose beginning is before the text.
+/// The end of a JSON string that started before the text.
 fn end_of_string(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     text.bytes().position(|byte| {
@@ -217,7 +217,7 @@ fn end_of_string(text: &str) -> Option<usize> {
     })
 }
 
-/// How long the number, array or object is with which the text begins. Words (`null`, `true`) and masks are none.
+/// The length of the number, array or object at the start of the text. Words (`null`, `true`) and masks do not count.
 fn end_of_json(text: &str) -> Option<usize> {
     match text.bytes().next()? {
         b'-' | b'0'..=b'9' => {
@@ -247,7 +247,7 @@ fn is_of_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-_.%".contains(letter)
 }
 
-/// The text without what follows `Bearer`, and without what follows `Basic` if it is no word.
+/// Masks what follows `Bearer`, and what follows `Basic` if it is not a word.
 fn without_credentials(text: &str) -> String {
     let shown = without_credential(text, "bearer ", |_| true);
     without_credential(&shown, "basic ", |credential| {
@@ -273,7 +273,7 @@ fn without_credential(text: &str, scheme: &str, is_credential: impl Fn(&str) -> 
     shown + &text[done..]
 }
 
-/// The text without the tokens in it that can be told from their form.
+/// Masks tokens that can be recognised by their form.
 fn without_tokens(text: &str) -> String {
     let is_end = |char: char| !(char.is_ascii_alphanumeric() || "-_.+~".contains(char));
     let shown = |piece: &str| {
@@ -288,17 +288,17 @@ fn is_token(word: &str) -> bool {
     begins_like_one && word.len() >= SHORTEST_TOKEN && word.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// An address without its user, password and query, for who only has to know which place is meant.
-pub(super) fn place(address: &str) -> String {
+/// An address without user, password and query.
+pub(super) fn address(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return text(address) };
-    let (user, place) = match credentials(scheme, rest) {
+    let (user, host_and_path) = match credentials(scheme, rest) {
         Some(length) => (
             rest[..length].split(':').next().filter(|user| !is_reference(user) && !is_long_and_mixed(user)),
             &rest[length + 1..],
         ),
         None => (None, rest),
     };
-    let place = place.split(['?', '#']).next().unwrap_or_default();
+    let host_and_path = host_and_path.split(['?', '#']).next().unwrap_or_default();
     let user = user.map(|user| format!("{user}@")).unwrap_or_default();
-    format!("{scheme}://{user}{}", without_tokens(place))
+    format!("{scheme}://{user}{}", without_tokens(host_and_path))
 }

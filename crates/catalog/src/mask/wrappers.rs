@@ -1,8 +1,8 @@
-//! Programs that run another program: which of their arguments are their own, and what a shell is given to run.
+//! Programs that run another program: which arguments are their own, and the scripts of shells.
 
 use serde_json::Value;
 
-/// Programs that mean something else than a password by `-p`, as far as their own arguments go.
+/// Programs for which `-p` is not a password among their own arguments.
 const WRAPPERS: [(&str, Wrapper); 17] = [
     ("bun", Wrapper::Script),
     ("bunx", Wrapper::Package),
@@ -28,20 +28,20 @@ const WRAPPERS: [(&str, Wrapper); 17] = [
 enum Wrapper {
     /// Nothing at all.
     Nothing,
-    /// Its first argument that is no option.
+    /// Its first argument that is not an option.
     Package,
-    /// The same, which may also be a subcommand with a script behind it.
+    /// The same, which may also be a subcommand followed by a script.
     Script,
-    /// What stands behind a subcommand.
+    /// What follows a subcommand.
     Subcommand,
-    /// An image or a container behind `run` or `exec`.
+    /// An image or a container after `run` or `exec`.
     Container,
 }
 
 /// Subcommands that are followed by what is run.
 const RUNNING: [&str; 6] = ["run", "x", "exec", "dlx", "task", "start"];
 
-/// Options of wrappers that are followed by a value. Those of containers are told by [`BARE_OF_CONTAINERS`].
+/// Options of wrappers that take a value. For containers see [`BARE_OF_CONTAINERS`].
 const WITH_VALUE: [&str; 18] = [
     "-p",
     "--package",
@@ -79,7 +79,7 @@ const BARE_OF_CONTAINERS: [&str; 12] = [
     "--replace",
 ];
 
-/// Shells, and the program that is one on Windows.
+/// Shells, including the one on Windows.
 const SHELLS: [&str; 12] =
     ["sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "cmd", "cmd.exe", "powershell", "powershell.exe", "pwsh"];
 
@@ -88,8 +88,7 @@ pub(super) fn file_name(command: &str) -> &str {
     command.rsplit(['/', '\\']).next().unwrap_or(command)
 }
 
-/// How many of the arguments are for `command` itself and not for what it runs, if it is a program that means something
-/// else than a password by `-p`.
+/// How many of the arguments are for `command` itself and not for what it runs, if `-p` is not a password for it.
 pub(super) fn own_arguments(command: Option<&str>, items: &[Value]) -> usize {
     let wrapper = command.and_then(|command| WRAPPERS.iter().find(|(name, _)| *name == file_name(command)));
     let Some((_, wrapper)) = wrapper else { return 0 };
@@ -126,7 +125,7 @@ pub(super) fn own_arguments(command: Option<&str>, items: &[Value]) -> usize {
     items.len()
 }
 
-/// Whether an option of a wrapper is followed by a value.
+/// Whether an option of a wrapper takes a value.
 fn has_value(wrapper: Wrapper, option: &str) -> bool {
     if option.contains('=') {
         return false;
@@ -138,12 +137,12 @@ fn has_value(wrapper: Wrapper, option: &str) -> bool {
     }
 }
 
-/// Whether `run` or `exec` stands before this place.
+/// Whether `run` or `exec` occurs before this position.
 fn was_running(items: &[Value], before: usize) -> bool {
     items[..before].iter().any(|item| matches!(item.as_str(), Some("run" | "exec")))
 }
 
-/// Whether an option behind a shell says that a script follows.
+/// Whether a script follows an option of a shell.
 pub(super) fn announces_script(shell: &str, option: &str) -> bool {
     let is_cluster = |option: &str| {
         option
@@ -154,18 +153,18 @@ pub(super) fn announces_script(shell: &str, option: &str) -> bool {
     SHELLS.contains(&file_name(shell)) && (is_cluster(option) || is_windows())
 }
 
-/// A word of a script: where it stands, quotes included, and what it is without them.
+/// A word of a script: its position, including quotes, and its value without them.
 pub(super) struct Word {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) text: String,
-    /// The quote in which all of it stands.
+    /// The quote around all of it.
     pub(super) quote: Option<char>,
-    /// A new command begins with it.
+    /// Whether it starts a new command.
     pub(super) begins_command: bool,
 }
 
-/// The words of a script, roughly as a shell would read them.
+/// The words of a script, roughly as a shell parses them.
 pub(super) fn words(script: &str) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let mut letters = script.char_indices().peekable();

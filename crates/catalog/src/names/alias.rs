@@ -1,18 +1,18 @@
 //! Safe aliases: names that every client and model API accepts.
 //!
-//! An alias depends on the server's and the tool's name alone, never on what else is in the catalogue:
-//! a second server that joins must not rename the tools of the first under a running conversation.
+//! An alias depends only on the names of server and tool, never on the rest of the catalog: a second server must not
+//! rename the tools of the first during a conversation.
 
 /// The shortest limit among the clients we know (Claude Desktop, OpenAI, Codex, Copilot).
 const MAX_LENGTH: usize = 64;
 
-/// Stands between server and tool. It ends a plain alias' server part, which therefore must not contain it.
+/// Separates server and tool. The server part of a plain alias must not contain it.
 const JOINT: &str = "__";
 
-/// A long tool name leaves this much of the server's name readable.
+/// How much of the server's name stays readable next to a long tool name.
 const SERVER_KEEPS: usize = 16;
 
-/// `server__tool` where that is safe and unmistakable; otherwise a readable rest of it and a hash.
+/// `server__tool` if that is safe and unambiguous; otherwise a readable part of it and a hash.
 ///
 /// Always matches `^[a-zA-Z0-9_-]{1,64}$`.
 pub fn safe_alias(server: &str, tool: &str) -> String {
@@ -20,20 +20,20 @@ pub fn safe_alias(server: &str, tool: &str) -> String {
         return [server, JOINT, tool].concat();
     }
     let hash = fnv1a(server, tool);
-    // Folding both halves keeps all of the hash's influence in 32 bits.
+    // Folding both halves keeps the influence of all bits.
     let folded = (hash >> 32) ^ (hash & 0xffff_ffff);
     with_hash(server, tool, &format!("{folded:08x}"))
 }
 
-/// The alias to fall back on if [`safe_alias`] of two tools were ever the same: hashed always, with 64 bits.
+/// The fallback if [`safe_alias`] of two tools were the same: always hashed, with 64 bits.
 pub fn safe_alias_long(server: &str, tool: &str) -> String {
     with_hash(server, tool, &format!("{:016x}", fnv1a(server, tool)))
 }
 
-/// Whether `server__tool` is a valid name that no other pair of names gives.
+/// Whether `server__tool` is a valid name that no other pair of names produces.
 ///
-/// The first joint in it must be the one we put there: the server's name must neither contain one nor,
-/// by ending in `_`, begin one.
+/// The first separator in it must be ours: the server's name must neither contain one nor, by ending with `_`, start
+/// one.
 fn is_plain(server: &str, tool: &str) -> bool {
     let safe = |name: &str| name.chars().all(is_safe);
     safe(server)
@@ -47,12 +47,12 @@ fn is_safe(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_' || character == '-'
 }
 
-/// `server__tool_hash`, cut to fit. The tool's name says more than the server's, so that one gives way first.
+/// `server__tool_hash`, truncated to fit. The tool's name is more important, so the server's name is truncated first.
 fn with_hash(server: &str, tool: &str, hash: &str) -> String {
     let room = MAX_LENGTH - "_".len() - hash.len();
     let tool = sanitised(tool);
     let server_room = (room - JOINT.len()).saturating_sub(tool.len()).max(SERVER_KEEPS);
-    // Sanitised text is ASCII: it can be cut anywhere.
+    // Sanitised text is ASCII: it can be truncated anywhere.
     let mut alias = sanitised(server);
     alias.truncate(server_room);
     alias.push_str(JOINT);
@@ -63,15 +63,15 @@ fn with_hash(server: &str, tool: &str, hash: &str) -> String {
     alias
 }
 
-/// `name` with every unsafe character replaced by `_`. An alias begins with the server's name in this form,
-/// cut if it is long.
+/// `name` with every unsafe character replaced by `_`. An alias starts with the server's name in this form, truncated
+/// if it is long.
 pub fn sanitised(name: &str) -> String {
     name.chars().map(|character| if is_safe(character) { character } else { '_' }).collect()
 }
 
-/// 64-bit FNV-1a. Written out because aliases must be the same in every build, for ever: users allow tools by name.
+/// 64-bit FNV-1a. Implemented here because aliases must be the same in every build, forever: users allow tools by name.
 fn fnv1a(server: &str, tool: &str) -> u64 {
-    // The NUL marks where the server's name ends; the config refuses a server name that contains one.
+    // The NUL marks the end of the server's name; the config refuses a server name that contains one.
     let bytes = server.bytes().chain([0]).chain(tool.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }

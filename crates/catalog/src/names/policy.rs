@@ -1,9 +1,9 @@
-//! Which of its two names a tool is listed under, for which client.
+//! Which of its two names a tool is listed under, by client.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What the user asked for with `--names`.
+/// The value of `--names`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum NamePolicy {
     /// Safe names, but canonical ones for clients known to accept them.
@@ -27,7 +27,7 @@ pub enum NameStyle {
 }
 
 impl NamePolicy {
-    /// The style for a client that introduces itself with this `clientInfo.name`.
+    /// The style for a client with this `clientInfo.name`.
     pub fn style_for(self, client_name: &str) -> NameStyle {
         let is_among = |clients: &[Client]| {
             let client_name = client_name.to_ascii_lowercase();
@@ -42,14 +42,14 @@ impl NamePolicy {
         if is_canonical { NameStyle::Canonical } else { NameStyle::Safe }
     }
 
-    /// The same, but clients that nobody knows get canonical names.
+    /// The same, but unknown clients get canonical names.
     #[must_use]
     pub fn canonical_for_unknown(self) -> Self {
         if self == Self::Auto { Self::AutoCanonical } else { self }
     }
 }
 
-/// How to recognise a client by the name it sends, in lower case.
+/// Recognises a client by its name, in lower case.
 enum Client {
     Named(&'static str),
     NameBegins(&'static str),
@@ -64,25 +64,26 @@ impl Client {
     }
 }
 
-/// Clients that take a name such as `server.tool` and call it as it is: they show it to a person, or make a safe name of
-/// it before a model sees it. Whoever is not here may hand names to a model API, most of which refuse a dot.
+/// Clients that accept a name such as `server.tool` and call it as it is: they show it to a person, or convert it for
+/// their model. Other clients may pass names to a model API, most of which refuse a dot.
 const CLIENTS_THAT_ACCEPT_CANONICAL_NAMES: &[Client] = &[
     // `mcp-inspector`, `inspector-cli`, `inspector-client`: shows tools to a person.
     Client::Named("mcp-inspector"),
     Client::NameBegins("inspector-"),
     // A command line for tools.
     Client::NameBegins("mcporter"),
-    // `gemini-cli-mcp-client`: Gemini's alphabet has `.`; what is not in it is replaced before the model sees it.
+    // `gemini-cli-mcp-client`: Gemini's alphabet includes `.`; other characters are replaced before the model sees
+    // them.
     Client::NameBegins("gemini-cli"),
-    // Our own programs and console: what stands in front of them gets names that it can use.
+    // Our own programs and console: the clients in front of them get names that they can use.
     Client::NameBegins("mcp-aggregator"),
     Client::Named("mcp-simple-aggregator"),
 ];
 
-/// Clients that hand tool names to a model API, or rewrite them, without making them safe first.
+/// Clients that pass tool names to a model API, or rewrite them, without making them safe first.
 ///
-/// `claude-desktop` is missing on purpose: the real Claude Desktop calls itself `claude-ai`, and the
-/// specification shows canonical names to a client of that name.
+/// `claude-desktop` is missing on purpose: the real Claude Desktop reports `claude-ai`, and the specification shows
+/// canonical names to a client of that name.
 const CLIENTS_THAT_NEED_SAFE_NAMES: &[Client] = &[
     // Claude Desktop and claude.ai: `[a-zA-Z0-9_-]{1,64}`; one bad name fails every request.
     Client::Named("claude-ai"),
@@ -98,15 +99,15 @@ const CLIENTS_THAT_NEED_SAFE_NAMES: &[Client] = &[
     Client::NameBegins("codex"),
     // `openai-mcp` (ChatGPT, Responses API): OpenAI's alphabet, 64.
     Client::NameBegins("openai"),
-    // `windsurf-client`: hands names to the Anthropic and OpenAI APIs.
+    // `windsurf-client`: passes names to the Anthropic and OpenAI APIs.
     Client::NameBegins("windsurf"),
-    // Hands names to whichever model API the user chose, most of them with this alphabet.
+    // Passes names to the model API that the user chose, most of them with this alphabet.
     Client::NameBegins("cline"),
 ];
 
-/// A `--names` value that is none of the three.
+/// An invalid value of `--names`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a way to name tools; use `auto`, `canonical` or `safe`")]
+#[error("`{0}` is not a naming policy; use `auto`, `canonical` or `safe`")]
 pub struct UnknownNamePolicy(String);
 
 impl FromStr for NamePolicy {
@@ -199,11 +200,11 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_written_as_it_is_read() {
+    fn a_policy_round_trips_as_text() {
         for policy in [NamePolicy::Auto, NamePolicy::Canonical, NamePolicy::Safe] {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         let error = "Safe".parse::<NamePolicy>().unwrap_err().to_string();
-        assert_eq!(error, "`Safe` is not a way to name tools; use `auto`, `canonical` or `safe`");
+        assert_eq!(error, "`Safe` is not a naming policy; use `auto`, `canonical` or `safe`");
     }
 }

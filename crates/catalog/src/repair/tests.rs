@@ -1,4 +1,4 @@
-//! What is taken out of definitions, and what is not.
+//! What is removed from definitions, and what is not.
 
 use bytes::Bytes;
 use protocol::Lifecycle;
@@ -56,18 +56,18 @@ fn a_good_definition_stays_byte_for_byte_and_is_not_copied() {
 }
 
 #[test]
-fn a_tool_that_does_not_say_what_it_takes_takes_anything() {
+fn a_tool_without_an_input_schema_accepts_anything() {
     for (definition, expected, flaw) in [
         (r#"{"name":"a"}"#, r#"{"inputSchema":{"type":"object"},"name":"a"}"#, "`inputSchema` is missing"),
         (
             r#"{"name":"a", "inputSchema":null}"#,
             r#"{"inputSchema":{"type":"object"},"name":"a"}"#,
-            "`inputSchema` is no object",
+            "`inputSchema` is not an object",
         ),
         (
             r#"{"inputSchema":null,"name":"a"}"#,
             r#"{"inputSchema":{"type":"object"},"name":"a"}"#,
-            "`inputSchema` is no object",
+            "`inputSchema` is not an object",
         ),
         (
             r#"{"name":"a","inputSchema":{}}"#,
@@ -98,14 +98,14 @@ fn a_tool_that_does_not_say_what_it_takes_takes_anything() {
 #[test]
 fn what_can_be_spared_is_taken_out_of_a_tool_in_the_smallest_piece() {
     for (member, flaw) in [
-        (r#""annotations":"x""#, "`annotations` is no object"),
-        (r#""title":5"#, "`title` is no text"),
-        (r#""description":7"#, "`description` is no text"),
-        (r#""description":null"#, "`description` is no text"),
-        (r#""outputSchema":5"#, "`outputSchema` is no object"),
-        (r#""icons":"x""#, "`icons` is no list"),
-        (r#""_meta":5"#, "`_meta` is no object"),
-        (r#""execution":5"#, "`execution` is no object"),
+        (r#""annotations":"x""#, "`annotations` is not an object"),
+        (r#""title":5"#, "`title` is not a string"),
+        (r#""description":7"#, "`description` is not a string"),
+        (r#""description":null"#, "`description` is not a string"),
+        (r#""outputSchema":5"#, "`outputSchema` is not an object"),
+        (r#""icons":"x""#, "`icons` is not a list"),
+        (r#""_meta":5"#, "`_meta` is not an object"),
+        (r#""execution":5"#, "`execution` is not an object"),
     ] {
         let expected = r#"{"name":"a","inputSchema":{"type":"object"}}"#;
         let definition = expected.replacen(',', &format!(" , {member},"), 1);
@@ -124,32 +124,32 @@ fn what_can_be_spared_is_taken_out_of_a_tool_in_the_smallest_piece() {
         (
             r#"{"name":"a","inputSchema":{"type":"object","properties":[]}}"#,
             r#"{"name":"a","inputSchema":{"type":"object"}}"#,
-            "`inputSchema.properties` is no object",
+            "`inputSchema.properties` is not an object",
         ),
         (
             r#"{"name":"a","inputSchema":{"type":"object","properties":null,"required":"x"}}"#,
             r#"{"name":"a","inputSchema":{"type":"object"}}"#,
-            "`inputSchema.properties` is no object",
+            "`inputSchema.properties` is not an object",
         ),
         (
             r#"{"name":"a","inputSchema":{"type":"object","required":[1,"b",null]}}"#,
             r#"{"name":"a","inputSchema":{"type":"object","required":["b"]}}"#,
-            "`inputSchema.required[]` is no text",
+            "`inputSchema.required[]` is not a string",
         ),
         (
             r#"{"name":"a","inputSchema":{"type":"object","properties":{"b":5,"c":{}}}}"#,
             r#"{"name":"a","inputSchema":{"type":"object","properties":{"c":{}}}}"#,
-            "`inputSchema.properties.*` is no schema",
+            "`inputSchema.properties.*` is not a schema",
         ),
         (
             r#"{"name":"a","inputSchema":{"type":"object"},"icons":[{"src":"x","sizes":"48x48"},{"theme":"dark"}]}"#,
             r#"{"name":"a","inputSchema":{"type":"object"},"icons":[{"src":"x"}]}"#,
-            "`icons[].sizes` is no list",
+            "`icons[].sizes` is not a list",
         ),
         (
             r#"{"name":"a","inputSchema":{"type":"object"},"execution":{"taskSupport":"maybe"}}"#,
             r#"{"name":"a","inputSchema":{"type":"object"},"execution":{}}"#,
-            "`execution.taskSupport` is none of the words it may be",
+            "`execution.taskSupport` is not one of the allowed values",
         ),
     ] {
         let (shown, flaws) = shown(Kind::Tool, definition);
@@ -206,8 +206,8 @@ fn what_only_legacy_clients_cannot_take_is_changed_for_them_alone() {
 #[test]
 fn a_tool_that_cannot_be_called_is_left_out() {
     is_left_out(Kind::Tool, r#"{"name":"d","inputSchema":{"type":"array"}}"#, "`inputSchema.type` is not `object`");
-    is_left_out(Kind::Tool, r#"{"name":"d","inputSchema":[]}"#, "`inputSchema` is no object");
-    is_left_out(Kind::Tool, r#"{"name":"d","title":5,"inputSchema":5}"#, "`inputSchema` is no object");
+    is_left_out(Kind::Tool, r#"{"name":"d","inputSchema":[]}"#, "`inputSchema` is not an object");
+    is_left_out(Kind::Tool, r#"{"name":"d","title":5,"inputSchema":5}"#, "`inputSchema` is not an object");
 }
 
 /// A schema of so many objects within each other.
@@ -282,14 +282,14 @@ fn what_has_too_many_parts_is_taken_out_or_replaced() {
 
 #[test]
 fn prompts_keep_the_arguments_that_make_sense() {
-    becomes(Kind::Prompt, r#"{"name":"p1","arguments":"x"}"#, r#"{"name":"p1"}"#, &["`arguments` is no list"]);
+    becomes(Kind::Prompt, r#"{"name":"p1","arguments":"x"}"#, r#"{"name":"p1"}"#, &["`arguments` is not a list"]);
     becomes(
         Kind::Prompt,
         r#"{"name":"p2","arguments":[{"noname":1}, {"name":"b","required":"yes"}]}"#,
         r#"{"name":"p2","arguments":[{"name":"b"}]}"#,
         &["`arguments[].name` is missing", "`arguments[].required` is not true or false"],
     );
-    becomes(Kind::Prompt, r#"{"name":"p3","description":5}"#, r#"{"name":"p3"}"#, &["`description` is no text"]);
+    becomes(Kind::Prompt, r#"{"name":"p3","description":5}"#, r#"{"name":"p3"}"#, &["`description` is not a string"]);
 }
 
 #[test]
@@ -304,22 +304,22 @@ fn what_can_be_read_is_called_by_its_address_if_it_has_no_name() {
         Kind::Template,
         r#"{"uriTemplate":"x://{a}","name":null}"#,
         r#"{"name":"x://{a}","uriTemplate":"x://{a}"}"#,
-        &["`name` is no text"],
+        &["`name` is not a string"],
     );
     becomes(
         Kind::Resource,
         r#"{"uri":"x://b","name":"b","size":"big","mimeType":5,"annotations":{"priority":2,"audience":["me","user"],"lastModified":"today"}}"#,
         r#"{"uri":"x://b","name":"b","annotations":{"audience":["user"]}}"#,
         &[
-            "`size` is no whole number",
-            "`mimeType` is no text",
+            "`size` is not a whole number",
+            "`mimeType` is not a string",
             "`annotations.priority` is not from 0 to 1",
-            "`annotations.audience[]` is none of the words it may be",
-            "`annotations.lastModified` is no date with time",
+            "`annotations.audience[]` is not one of the allowed values",
+            "`annotations.lastModified` is not a date with time",
         ],
     );
-    is_left_out(Kind::Resource, r#"{"uri":"not a uri","name":"n"}"#, "`uri` is no URI");
-    is_left_out(Kind::Resource, r#"{"uri":"x://a","name":5}"#, "`name` is no text");
+    is_left_out(Kind::Resource, r#"{"uri":"not a uri","name":"n"}"#, "`uri` is not a URI");
+    is_left_out(Kind::Resource, r#"{"uri":"x://a","name":5}"#, "`name` is not a string");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What we say we can do, made of what the servers say.
+//! Our capabilities, merged from those of the servers.
 
 use bytes::Bytes;
 use protocol::scan::{Span, members};
@@ -8,7 +8,7 @@ use super::{Scope, Snapshot};
 use crate::item::Kind;
 use crate::offer::Offer;
 
-/// The extension that took the place of the core tasks of 2025-11-25.
+/// The extension that replaced the core tasks of 2025-11-25.
 pub(super) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 type Member = (&'static str, Vec<u8>);
@@ -26,8 +26,8 @@ impl Snapshot {
         })
     }
 
-    /// A client asks once, at its start. While servers are starting we cannot know what they will turn out to have, so
-    /// what we can serve is announced: an empty list is harmless, a list that is never asked for is not.
+    /// A client asks once, at its start. While servers are starting, their capabilities are unknown, so everything we
+    /// can serve is announced: an empty list is harmless, a list that is never requested is not.
     fn merged_capabilities(&self, scope: Scope, lifecycle: Lifecycle) -> Vec<u8> {
         let is_open = self.is_growing || !self.is_settled_in(scope);
         let any =
@@ -54,7 +54,7 @@ impl Snapshot {
         reply::object(merged)
     }
 
-    /// The core tasks of legacy servers, which only legacy clients understand.
+    /// The core tasks of legacy servers, which only legacy clients support.
     fn merged_tasks(&self, scope: Scope) -> Option<Member> {
         let any = |path: &[&str]| self.offers_in(scope, Lifecycle::Session).any(|offer| offer.has_at(path));
         if !any(&["tasks"]) {
@@ -72,7 +72,7 @@ impl Snapshot {
         Some(("tasks", reply::object(members)))
     }
 
-    /// The one extension we know how to route among several servers.
+    /// The one extension that we can route among several servers.
     fn merged_extensions(&self, scope: Scope) -> Option<Member> {
         let is_offered = self
             .offers_in(scope, Lifecycle::SelfContained)
@@ -80,7 +80,7 @@ impl Snapshot {
         is_offered.then(|| ("extensions", reply::object([(TASKS_EXTENSION, b"{}".to_vec())])))
     }
 
-    /// What running servers offer that speak `lifecycle` with us.
+    /// The offers of running servers with a connection of `lifecycle`.
     fn offers_in(&self, scope: Scope, lifecycle: Lifecycle) -> impl Iterator<Item = &Offer> {
         self.running(scope)
             .map(move |(_, server)| server.offer.for_lifecycle(lifecycle))
@@ -88,8 +88,8 @@ impl Snapshot {
     }
 }
 
-/// A server's own capabilities, members we do not know included. We announce changes of its lists whether or not it
-/// does: it may be gone and come back.
+/// A server's own capabilities, including unknown members. We always announce list changes: the server may be
+/// restarted.
 fn capabilities_of_one(offer: &Offer, lifecycle: Lifecycle) -> Vec<u8> {
     let json = &offer.capabilities;
     let mut out = vec![b'{'];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_alone_is_announced_with_all_it_says_and_changes_of_its_lists() {
+    fn a_server_alone_announces_all_its_capabilities_and_list_changes() {
         let own = r#" { "tools" : {"listChanged": false, "x":1.0}, "prompts":{}, "resources":true, "logging":{ } ,
             "experimental":{"a":{}}, "new":[1] } "#;
         let expected = r#"{"tools":{"x":1.0,"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"logging":{ },"experimental":{"a":{}},"new":[1]}"#;

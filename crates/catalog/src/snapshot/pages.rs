@@ -1,4 +1,4 @@
-//! The lists, written and kept ready: a client's question costs no more than writing the bytes.
+//! The serialized lists: answering a client costs no more than writing the bytes.
 
 use std::sync::OnceLock;
 
@@ -9,17 +9,17 @@ use super::{Route, Scope, ServerEntry, Snapshot};
 use crate::item::Kind;
 use crate::names::NameStyle;
 
-/// Items on one page of our lists. Clients that cannot page exist, and none of them copes with more tools.
+/// Items on one page of our lists. Some clients do not support paging, and none of them handles more tools.
 pub const ITEMS_PER_PAGE: usize = 1000;
 
-/// What starts a cursor of ours, so that one of somebody else's is recognised.
+/// The prefix of our cursors, to recognise those of others.
 const CURSOR_PREFIX: &str = "mcpa-page-";
 
 /// The pages of every list: by kind, style of names and lifecycle of the client. Each page is the JSON of a `result`.
 #[derive(Debug, Default)]
 pub(super) struct Pages([[[OnceLock<Vec<Bytes>>; 2]; 2]; 4]);
 
-/// What makes one list different from another.
+/// The parameters of a list.
 #[derive(Clone, Copy)]
 struct List {
     scope: Scope,
@@ -29,7 +29,7 @@ struct List {
 }
 
 impl List {
-    /// Where no name is ours there is no style either.
+    /// Lists without our names have no style.
     fn new(scope: Scope, kind: Kind, style: NameStyle, lifecycle: Lifecycle) -> Self {
         let has_style = scope == Scope::All && kind.is_prefixed();
         Self { scope, kind, style: if has_style { style } else { NameStyle::Canonical }, lifecycle }
@@ -37,9 +37,9 @@ impl List {
 }
 
 impl Snapshot {
-    /// The `result` of a list at `cursor`; `None` if the cursor is not one of ours or leads past the end.
+    /// The `result` of a list at `cursor`; `None` if the cursor is not one of ours or points past the end.
     ///
-    /// An object that is never empty, so whoever wants to add a member can put it before the last byte.
+    /// The object is never empty, so a member can be inserted before the last byte.
     pub fn page(
         &self,
         scope: Scope,
@@ -53,7 +53,7 @@ impl Snapshot {
         self.pages(list)?.get_or_init(|| self.write_pages(list)).get(index)
     }
 
-    /// How many bytes of definitions must be written before a list is ready.
+    /// How many bytes of definitions must be serialized before a list is ready.
     pub fn unwritten(&self, scope: Scope, kind: Kind, style: NameStyle, lifecycle: Lifecycle) -> usize {
         let list = List::new(scope, kind, style, lifecycle);
         if self.pages(list).is_none_or(|pages| pages.get().is_some()) {
@@ -63,7 +63,7 @@ impl Snapshot {
         self.within(scope).map(|(_, server)| bytes(server)).sum()
     }
 
-    /// Where a list is kept.
+    /// The storage of a list.
     fn pages(&self, list: List) -> Option<&OnceLock<Vec<Bytes>>> {
         let pages = match list.scope {
             Scope::All => &self.pages_of_all,
@@ -72,7 +72,7 @@ impl Snapshot {
         Some(&pages.0[list.kind as usize][list.style as usize][list.lifecycle as usize])
     }
 
-    /// One tool as it stands in the list for such a client.
+    /// One tool as it is listed for such a client.
     pub fn write_tool(&self, scope: Scope, style: NameStyle, lifecycle: Lifecycle, route: Route, out: &mut Vec<u8>) {
         self.write_item(List { scope, kind: Kind::Tool, style, lifecycle }, route, out);
     }
@@ -127,7 +127,7 @@ impl Snapshot {
         item.write_for(list.lifecycle, name.as_deref(), page);
     }
 
-    /// The name in the merged list, as it stands between quotes.
+    /// The name in the merged list, without quotes.
     fn written_name(&self, list: List, route: Route) -> Vec<u8> {
         match list.style {
             // The server's own spelling stays; only the prefix is ours.
@@ -143,7 +143,7 @@ impl Snapshot {
     }
 }
 
-/// The page a cursor of ours leads to.
+/// The page of one of our cursors.
 fn page_number(cursor: &str) -> Option<usize> {
     let number = cursor.strip_prefix(CURSOR_PREFIX).filter(|number| !number.starts_with(['0', '+']))?;
     number.parse().ok()
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_alone_is_listed_as_it_wrote_it() {
+    fn a_server_alone_is_listed_verbatim() {
         let definition = [r#"{"name" : "t" }"#];
         let snapshot =
             snapshot(vec![idle("x", Lifecycle::Session), with(idle("s", Lifecycle::Session), Kind::Tool, &definition)]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_list_comes_in_pages_and_foreign_cursors_are_refused() {
+    fn a_large_list_is_paginated_and_unknown_cursors_are_refused() {
         let definitions: Vec<_> = (0..2500).map(|index| format!(r#"{{"uri":"x://{index}"}}"#)).collect();
         let snapshot = snapshot(vec![with(idle("s", Lifecycle::Session), Kind::Resource, &definitions)]);
         for (scope, lifecycle) in [(Scope::All, Lifecycle::Session), (Scope::One(0), Lifecycle::SelfContained)] {

@@ -1,10 +1,10 @@
-//! Whose a URI is. Addresses stay as servers wrote them, so it takes a table to know.
+//! Which server has a URI. URIs stay as servers sent them, so that needs a table.
 
 use super::{Route, Scope, Snapshot};
 use crate::item::Kind;
 use crate::uri_template::{Budget, STEPS_PER_REQUEST, STEPS_PER_URI};
 
-/// A resource or template that several servers offer. The first in configuration order is listed.
+/// A resource or template of several servers. The first one in the order of the config is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collision {
     /// The URI or URI template they share.
@@ -13,29 +13,28 @@ pub struct Collision {
     pub kind: Kind,
     /// The server it is listed from.
     pub owner: usize,
-    /// A server that offers it in vain.
+    /// A server whose item is hidden.
     pub hidden: usize,
 }
 
-/// What one request may spend on comparing its URIs with templates: the same for each server that has any, so that no
-/// server's templates use up what there is for another's.
+/// The budget of one request for matching its URIs with templates: equal shares for all servers with templates, so that
+/// no server uses up the share of another.
 #[derive(Debug)]
 pub struct UriBudget(Vec<Budget>);
 
 impl Snapshot {
-    /// The budget of a request with so many URIs.
+    /// The budget of a request with this many URIs.
     pub fn uri_budget(&self, uris: usize) -> UriBudget {
         let with_templates = self.servers.iter().filter(|server| !server.offer.templates().is_empty()).count();
         let steps = STEPS_PER_URI.saturating_mul(uris).min(STEPS_PER_REQUEST);
         UriBudget(vec![Budget::new(steps / with_templates.max(1)); self.servers.len()])
     }
 
-    /// The servers that may have `uri`, best first: those that list it, then those with a template that fits, each in
-    /// configuration order. None if nobody claims it. The budget must be one of this snapshot's.
+    /// The servers that may have `uri`, best first: those that list it, then those with a matching template, each in
+    /// the order of the config. Empty if there is none. The budget must be one of this snapshot.
     pub fn owners_of_uri(&self, scope: Scope, uri: &str, budget: &mut UriBudget) -> Vec<usize> {
         let names = self.names(Kind::Resource);
-        let hidden = names.hidden_servers(uri).iter().copied();
-        let listing = names.route(uri).map(|route| route.server).into_iter().chain(hidden);
+        let listing = names.route(uri).map(|route| route.server).into_iter().chain(names.hidden_servers(uri));
         let mut owners: Vec<usize> = Vec::new();
         for server in listing.filter(|&server| scope.sees(server)) {
             if !owners.contains(&server) {
@@ -50,18 +49,18 @@ impl Snapshot {
         owners
     }
 
-    /// The running servers that have resources at all, in configuration order: whom to ask for a URI nobody claims.
+    /// The running servers with resources, in the order of the config: candidates for an unknown URI.
     pub fn resource_servers(&self, scope: Scope) -> Vec<usize> {
         let having = self.running(scope).filter(|(_, server)| server.offer.has(Kind::Resource.capability()));
         having.map(|(index, _)| index).collect()
     }
 
-    /// The server that offers exactly this template.
+    /// The server with exactly this template.
     pub fn template_owner(&self, scope: Scope, template: &str) -> Option<usize> {
         self.resolve(scope, Kind::Template, template).map(|route| route.server)
     }
 
-    /// Resources and templates that several servers offer.
+    /// Resources and templates of several servers.
     pub fn collisions(&self) -> Vec<Collision> {
         let mut found = Vec::new();
         for kind in [Kind::Resource, Kind::Template] {
@@ -70,7 +69,7 @@ impl Snapshot {
         found
     }
 
-    /// None if the server repeats itself, which hides nothing from anybody.
+    /// None if the server lists the item twice itself, which hides nothing.
     fn collision(&self, kind: Kind, hidden: Route) -> Option<Collision> {
         let uri = &self.item(kind, hidden).id;
         let owner = self.names(kind).route(uri)?.server;
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uri_belongs_to_those_who_list_it_before_those_whose_template_fits() {
+    fn a_uri_belongs_to_servers_that_list_it_before_those_with_a_matching_template() {
         let snapshot = snapshot(vec![
             server("t", &[], &["x://{id}", "x://{other}"]),
             server("a", &["x://1", "x://2"], &["{broken"]),
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn running_servers_with_resources_are_asked_for_what_nobody_claims() {
+    fn running_servers_with_resources_are_candidates_for_unknown_uris() {
         let down = ServerEntry { state: ServerState::Stopped, ..server("d", &[], &[]) };
         let servers = vec![server("a", &[], &[]), idle("no", Lifecycle::SelfContained), down, server("b", &[], &[])];
         let snapshot = snapshot(servers);

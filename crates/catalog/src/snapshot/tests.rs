@@ -1,11 +1,11 @@
-//! What a snapshot knows and says.
+//! Behaviour of snapshots.
 
 use bytes::Bytes;
 use protocol::Lifecycle;
 
 use super::*;
 
-/// A running server that offers nothing.
+/// A running server without items.
 pub(super) fn idle(name: &str, lifecycle: Lifecycle) -> ServerEntry {
     ServerEntry {
         name: ServerName::new(name).unwrap(),
@@ -140,7 +140,7 @@ fn what_a_server_alone_does_not_have_is_explained_by_its_state() {
 }
 
 #[test]
-fn an_address_nobody_has_may_belong_to_a_server_that_is_still_starting() {
+fn an_unknown_uri_may_belong_to_a_server_that_is_still_starting() {
     let up = server("up", ServerState::Running, &[]);
     let soon = server("soon", ServerState::Initializing, &[]);
     let why = |snapshot: &Snapshot| snapshot.why_missing(Scope::All, Kind::Resource, "up:x", NameStyle::Canonical);
@@ -170,7 +170,7 @@ fn instructions_are_merged_under_the_names_of_their_servers() {
 }
 
 #[test]
-fn hints_are_the_strictest_of_those_who_have_a_say() {
+fn hints_are_the_strictest_of_all_servers_in_scope() {
     let modern = |name, ttl_ms, is_private| {
         let server = capable(idle(name, Lifecycle::SelfContained), r#"{"tools":{}}"#);
         hinting(server, ttl_ms, is_private)
@@ -209,7 +209,7 @@ fn names_that_are_the_same_are_not_made_again() {
 
     let renamed = ServerEntry { name: ServerName::new("three").unwrap(), ..two.clone() };
     let after = snapshot(vec![one.clone(), renamed]).following(&before);
-    assert_eq!(after.unnamed(), 3);
+    assert_eq!(after.unnamed(), 0, "the names of one server were changed in the table before");
     assert!(after.resolve(Scope::All, Kind::Tool, "three:c").is_some());
     assert!(after.resolve(Scope::All, Kind::Tool, "two:c").is_none());
 

@@ -1,14 +1,14 @@
-//! From the text of a URI template to the steps that match it.
+//! Compiles a URI template to steps.
 
 use super::{Class, Step, symbols};
 
-/// Real templates are a tenth of this.
+/// Real templates have a tenth of this.
 const LONGEST_TEMPLATE: usize = 2048;
 
-/// Each variable is a few steps that may all be possible at once.
+/// Each variable is a few steps that may be active at the same time.
 const MOST_VARIABLES: usize = 64;
 
-/// A longer prefix (`{var:100}`) is taken for any length.
+/// A longer prefix (`{var:100}`) counts as unlimited.
 const LONGEST_PREFIX: usize = 32;
 
 /// The steps of a whole template; `None` if it is malformed or too large.
@@ -32,7 +32,7 @@ pub(super) fn template(text: &str) -> Option<Vec<Step>> {
     Some(program.steps)
 }
 
-/// What stands between braces.
+/// An expression between braces.
 struct Expression<'t> {
     operator: Operator,
     variables: Vec<Variable<'t>>,
@@ -66,7 +66,7 @@ impl<'t> Expression<'t> {
             b';' => Operator::Parameters,
             b'?' => Operator::Query,
             b'&' => Operator::QueryContinued,
-            // Kept for extensions that never came.
+            // Reserved for extensions that never came.
             b'=' | b',' | b'!' | b'@' | b'|' => return None,
             _ => Operator::Simple,
         };
@@ -77,7 +77,7 @@ impl<'t> Expression<'t> {
 }
 
 impl<'t> Variable<'t> {
-    /// Names are taken as they come: servers use more characters than the RFC allows.
+    /// Names are not checked: servers use more characters than the RFC allows.
     fn parse(text: &'t str) -> Option<Self> {
         let (text, is_exploded) = text.strip_suffix('*').map_or((text, false), |text| (text, true));
         let (name, longest) = match text.split_once(':') {
@@ -122,13 +122,13 @@ impl Program {
         }
     }
 
-    /// `{path*}` is a list by the RFC, and the rest of a path to servers built on FastMCP.
+    /// `{path*}` is a list in the RFC, and the rest of a path for servers built on FastMCP.
     fn simple(&mut self, variables: &[Variable<'_>]) {
         let is_path = variables.iter().any(|variable| variable.is_exploded);
         self.list(variables, if is_path { Class::Path } else { Class::Segment });
     }
 
-    /// Values with commas between them. A comma is part of every class, so several are as one without limit.
+    /// Values separated by commas. A comma is part of every class, so several are like one without a limit.
     fn list(&mut self, variables: &[Variable<'_>], class: Class) {
         match variables {
             [single] => self.value(class, single.longest),
@@ -136,7 +136,7 @@ impl Program {
         }
     }
 
-    /// For each variable nothing, or its value behind `mark`.
+    /// For each variable nothing, or its value after `mark`.
     fn each_behind(&mut self, mark: &str, variables: &[Variable<'_>]) {
         for variable in variables {
             let one = |program: &mut Self| {
@@ -154,8 +154,8 @@ impl Program {
         });
     }
 
-    /// `name=value` of any of the variables: clients do not keep to the order. An exploded one may be a map, so that its
-    /// names are anything.
+    /// `name=value` of any of the variables: clients use any order. An exploded one may be a map, so its names are
+    /// arbitrary.
     fn pair(&mut self, variables: &[Variable<'_>], class: Class) {
         if variables.iter().any(|variable| variable.is_exploded) {
             return self.value(class, None);
@@ -171,7 +171,7 @@ impl Program {
             ends.push(self.reserve());
             self.steps[split] = Step::Split(self.steps.len());
         }
-        // Behind the last alternative there is none.
+        // After the last alternative there is none.
         self.reserve();
         for end in ends {
             self.steps[end] = Step::Jump(self.steps.len());
@@ -185,7 +185,7 @@ impl Program {
         }
     }
 
-    /// That many characters, which may be more than one byte each, or fewer.
+    /// Up to this many characters, which may be multi-byte.
     fn at_most(&mut self, characters: usize, class: Class) {
         let Some(others) = characters.checked_sub(1) else { return };
         self.optional(|program| {
@@ -209,7 +209,7 @@ impl Program {
         });
     }
 
-    /// A place for a step that is known later. Left as it is, it leads nowhere.
+    /// Reserves a step that is set later. Unset, it leads nowhere.
     fn reserve(&mut self) -> usize {
         self.steps.push(Step::Jump(self.steps.len()));
         self.steps.len() - 1

@@ -1,4 +1,4 @@
-//! Which URIs a template gives, and which it does not.
+//! Which URIs match a template, and which do not.
 
 use super::*;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn reserved_and_fragment_values_may_be_anything() {
 }
 
 #[test]
-fn labels_and_segments_come_with_their_mark_or_not_at_all() {
+fn labels_and_segments_require_their_prefix() {
     check("x{.ext}", &["x", "x.tar", "x.tar.gz"], &["xtar", "x/y", "x.a/b"]);
     check("x{/a,b}", &["x", "x/1", "x/1/2", "x//"], &["x/1/2/3", "x1"]);
     check("x{/rest*}", &["x", "x/1", "x/1/2/3"], &["x1", "x/1?"]);
@@ -95,7 +95,7 @@ fn a_hostile_template_costs_no_more_than_its_length_times_that_of_the_uri() {
     assert!(!UriTemplate::parse("{+a}").unwrap().matches(&"a".repeat(LONGEST_URI + 1)));
 }
 
-/// What the RFC makes of a value: reserved characters encoded, unless the operator lets them stand.
+/// The encoding of a value in the RFC: reserved characters are encoded, unless the operator keeps them.
 fn encoded(value: &str, keeps_reserved: bool) -> String {
     let mut out = String::new();
     for byte in value.bytes() {
@@ -110,7 +110,7 @@ fn encoded(value: &str, keeps_reserved: bool) -> String {
     out
 }
 
-/// Pieces of a template, each with what it expands to.
+/// Parts of a template with their expansions.
 fn piece() -> impl Strategy<Value = (String, String)> {
     let value = "[a-z0-9/?#&;=,. é%]{0,6}";
     let operator = prop::sample::select(vec!["", "+", "#", ".", "/", ";", "?", "&"]);

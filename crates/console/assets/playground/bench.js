@@ -11,7 +11,7 @@ function open() {
   const run = document.getElementById('run');
   const cancel = document.getElementById('cancel');
   const client = new Client(`/mcp/${encodeURIComponent(server)}`);
-  const anyway = make('button', { id: 'anyway', formNoValidate: true, className: 'quiet small', textContent: 'Run it all the same', hidden: true });
+  const anyway = make('button', { id: 'anyway', formNoValidate: true, className: 'quiet small', textContent: 'Run anyway', hidden: true });
   const tell = (text) => { problem.textContent = text; anyway.hidden = true; };
 
   // Form and text say the same; who was touched last is right.
@@ -105,14 +105,14 @@ function open() {
       const result = answer.message.result;
       const failed = Boolean(answer.message.error) || result?.isError === true;
       state = answer.message.error ? 'error' : failed ? 'failed' : 'done';
-      const box = make('div', { className: 'result' }, failed ? badge('bad', answer.message.error ? 'error' : 'the tool says it failed') : badge('ok', 'done'));
+      const box = make('div', { className: 'result' }, failed ? badge('bad', answer.message.error ? 'error' : 'the tool reports a failure') : badge('ok', 'done'));
       if (answer.message.error) box.append(make('pre', { className: 'error', textContent: visible(`${answer.message.error.message} (${answer.message.error.code})`) }));
       if (answer.message.error?.data !== undefined) box.append(longText(visible(indented(inside(inside(answer.text, 'error'), 'data'))), 'block', withLinks));
       (Array.isArray(result?.content) ? result.content : []).forEach((part) => box.append(shown(part)));
       if (isObject(result) && !Array.isArray(result.content) && result.structuredContent === undefined) box.append(block(indented(inside(answer.text, 'result'))));
       if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(indented(inside(inside(answer.text, 'result'), 'structuredContent')))));
-      const opened = hadSession ? '' : `until it was ready ${milliseconds(ready - began)} · `;
-      const times = make('p', { className: 'muted', id: 'times', textContent: `${opened}${milliseconds(took)} seen from here` });
+      const opened = hadSession ? '' : `connecting ${milliseconds(ready - began)} · `;
+      const times = make('p', { className: 'muted', id: 'times', textContent: `${opened}${milliseconds(took)} in the browser` });
       box.append(times, ...heard.kept(), ...said(sent, answer.text, args));
       outcome.replaceChildren(box);
       // Who has looked elsewhere meanwhile stays there.
@@ -120,7 +120,7 @@ function open() {
       split(times, opened, took, answer.message.id);
     } catch (error) {
       state = signal.aborted ? 'cancelled' : 'failed';
-      const why = signal.aborted ? make('p', {}, badge('idle', 'cancelled'), sent ? '' : ' before it was called,', ` after ${milliseconds(performance.now() - began)}`) : make('pre', { className: 'error', textContent: visible(error.message) });
+      const why = signal.aborted ? make('p', {}, badge('idle', 'cancelled'), sent ? '' : ' before the call,', ` after ${milliseconds(performance.now() - began)}`) : make('pre', { className: 'error', textContent: visible(error.message) });
       outcome.replaceChildren(why, ...heard.kept(), ...(sent ? said(sent, '', args) : [connecting()].filter(Boolean)));
       client.leave();
     } finally {
@@ -161,8 +161,8 @@ function open() {
     const body = `{"name":${JSON.stringify(full)},"arguments":${args}}`;
     const token = document.querySelector('.principal') ? " -H 'Authorization: Bearer <token>'" : '';
     return [
-      folded('JSON-RPC as sent', indented(request)),
-      answer ? folded('JSON-RPC as answered', indented(answer)) : null,
+      folded('JSON-RPC request', indented(request)),
+      answer ? folded('JSON-RPC response', indented(answer)) : null,
       folded('As curl', `curl -s ${origin}/api/v1/aggregator/tools/call${token} -H 'Content-Type: application/json' -d ${quoted(body)}`),
       folded('As a command', `mcp-aggregator call --url ${origin} ${quoted(full)} ${quoted(args)}`),
     ].filter(Boolean);
@@ -183,7 +183,7 @@ function open() {
       const call = calls.find((one) => one.request_id === JSON.stringify(id));
       if (!call?.started_at) return;
       const waited = (micros(call.started_at) - micros(call.submitted_at)) / 1000;
-      times.replaceChildren(`${opened}waiting and routing ${milliseconds(Math.max(waited, 0))} · at the server ${milliseconds(call.duration_ms ?? 0)} · seen from here ${milliseconds(took)} · `, make('a', { href: `/executions/${call.id}`, textContent: 'execution' }));
+      times.replaceChildren(`${opened}queue and routing ${milliseconds(Math.max(waited, 0))} · on the server ${milliseconds(call.duration_ms ?? 0)} · in the browser ${milliseconds(took)} ·  `, make('a', { href: `/executions/${call.id}`, textContent: 'execution' }));
     } catch { /* the account is not to be had just now; what was measured here stands */ }
   }
 

@@ -6,7 +6,7 @@ const read = (name) => JSON.parse(bench.dataset[name]);
 // Browsers have few words for a service that has gone away.
 const reached = (answer) => answer.catch((error) => {
   if (error.name === 'AbortError') throw error;
-  throw new Error('The service cannot be reached: it has been stopped, or the way to it is cut off. If a tool was running, nobody knows whether it did its work.');
+  throw new Error('The service is unreachable: it was stopped, or the network connection is lost. If a tool was running, it is unknown whether it finished.');
 });
 
 class Client {
@@ -16,7 +16,7 @@ class Client {
     const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', 'X-CSRF-Token': csrf };
     if (this.session) Object.assign(headers, { 'Mcp-Session-Id': this.session, 'MCP-Protocol-Version': version });
     const response = await reached(fetch(this.path, { method: 'POST', headers, body: typeof message === 'string' ? message : JSON.stringify(message), signal }));
-    if (response.status === 401) throw new Error('You are signed out. Sign in in another tab, and run it again here.');
+    if (response.status === 401) throw new Error('You are signed out. Sign in in another tab, then run the tool again here.');
     if (!response.ok) {
       const text = await response.text();
       let why = text;
@@ -33,7 +33,7 @@ class Client {
     this.session = response.headers.get('Mcp-Session-Id');
     let refusal = null;
     await this.messages(response, (message) => { refusal = message.error?.message ?? refusal; });
-    if (refusal || !this.session) throw new Error(refusal ?? 'the service gave no session');
+    if (refusal || !this.session) throw new Error(refusal ?? 'the service returned no session');
     await this.post({ jsonrpc: '2.0', method: 'notifications/initialized' }, signal);
   }
 
@@ -75,7 +75,7 @@ class Client {
       if (message.id === id && !message.method) answer = { message, text };
       else hear(message);
     });
-    if (!answer) throw new Error('the connection ended without an answer');
+    if (!answer) throw new Error('the connection ended without a response');
     return answer;
   }
 

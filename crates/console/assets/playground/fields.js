@@ -35,7 +35,7 @@ function counting({ id, usual, said, name }, kind) {
   if (typeof said.maximum === 'number') input.max = said.maximum;
   const read = () => {
     // The browser gives nothing for what it cannot read; that is not the same as nothing typed.
-    if (input.validity.badInput) throw new Error(`${name}: this is no number`);
+    if (input.validity.badInput) throw new Error(`${name}: not a number`);
     return input.value === '' ? undefined : numberOf(input.value);
   };
   return { input, read, show: (text) => { input.value = /^-?\d/.test(text ?? '') ? text : ''; } };
@@ -71,7 +71,7 @@ function writing({ id, usual, said, name, strict }) {
   if (isLong && type === 'text') use(make('textarea', { id, rows: 3 }));
   else use(make('input', { id, type }));
   if (made.input.tagName === 'INPUT' && type === 'text') {
-    made.input.title = 'Shift+Enter begins another line';
+    made.input.title = 'Shift+Enter starts a new line';
     made.input.addEventListener('keydown', (event) => { if (event.key === 'Enter' && event.shiftKey) growAndType(event, '\n'); });
     made.input.addEventListener('paste', (event) => {
       const text = event.clipboardData?.getData('text/plain') ?? '';
@@ -100,7 +100,7 @@ function loose({ id, usual, name, said, root }) {
     let value;
     try { value = JSON.parse(text); } catch (error) {
       // What begins like JSON was meant to be some.
-      return takesWords && !/^["[{]/.test(text) ? JSON.stringify(input.value) : wrong(input, name, `this is no JSON: ${error.message}`);
+      return takesWords && !/^["[{]/.test(text) ? JSON.stringify(input.value) : wrong(input, name, `invalid JSON: ${error.message}`);
     }
     return isOfKind(value, kinds) || !takesWords ? compact(text) : JSON.stringify(input.value);
   };
@@ -120,19 +120,19 @@ function readsAsWords(words, kinds) {
 
 // Words or numbers, one a line. Whoever writes a JSON array is understood, too: a word may have more than one line.
 function listing({ id, usual, name }, kind) {
-  const input = make('textarea', { id, rows: 3, spellcheck: false, placeholder: usual ? `one a line; ${usual}` : 'one a line' });
+  const input = make('textarea', { id, rows: 3, spellcheck: false, placeholder: usual ? `one per line; ${usual}` : 'one per line' });
   const item = (line) => {
     if (kind === 'string') return JSON.stringify(line);
     if (kind === 'boolean' && /^(true|false)$/.test(line.trim())) return line.trim();
     if (kind !== 'boolean' && numberText.test(line.trim())) return line.trim();
-    return wrong(input, name, `${visible(line)} is ${kind === 'boolean' ? 'neither true nor false' : 'no number'}; write one a line`);
+    return wrong(input, name, `${visible(line)} is ${kind === 'boolean' ? 'neither true nor false' : 'not a number'}; write one per line`);
   };
   const isItem = (value) => (kind === 'integer' ? typeof value === 'number' : typeof value === kind);
   const read = () => {
     input.setCustomValidity('');
     const text = input.value.trim();
     if (text === '') return undefined;
-    try { const all = JSON.parse(text); if (Array.isArray(all) && all.every(isItem)) return compact(text); } catch (error) { /* it is written line by line */ if (/^\[\s*"/.test(text)) wrong(input, name, `this is no JSON: ${error.message}`); }
+    try { const all = JSON.parse(text); if (Array.isArray(all) && all.every(isItem)) return compact(text); } catch (error) { /* it is written line by line */ if (/^\[\s*"/.test(text)) wrong(input, name, `invalid JSON: ${error.message}`); }
     return `[${input.value.split(kind === 'string' ? '\n' : /[\n,]/).filter((line) => line.trim()).map(item).join(',')}]`;
   };
   const show = (text) => {
@@ -155,8 +155,8 @@ function ticking({ said, name, required, strict, hint }, choices) {
   const check = () => {
     const count = inputs.filter((one) => one.checked).length + others.length;
     const least = strict ? Math.max(said.minItems ?? 0, 0) : 0;
-    const tooFew = count < least && (required || count > 0) ? `Tick at least ${least}.` : '';
-    inputs[0]?.setCustomValidity(strict && count > (said.maxItems ?? Infinity) ? `Tick at most ${said.maxItems}.` : tooFew);
+    const tooFew = count < least && (required || count > 0) ? `Select at least ${least}.` : '';
+    inputs[0]?.setCustomValidity(strict && count > (said.maxItems ?? Infinity) ? `Select at most ${said.maxItems}.` : tooFew);
   };
   const read = () => {
     check();

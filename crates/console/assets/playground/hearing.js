@@ -5,7 +5,7 @@ const mostLogged = 200;
 function hearing(server, question, client, tell) {
   const bar = make('progress', { ariaLabel: 'progress' });
   const words = make('p', { className: 'muted', role: 'status' });
-  const lines = make('ol', { className: 'log plain', tabIndex: 0, ariaLabel: 'what it said' });
+  const lines = make('ol', { className: 'log plain', tabIndex: 0, ariaLabel: 'messages of the server' });
   let count = 0;
   const log = ({ level, logger, data }) => {
     count += 1;
@@ -30,13 +30,13 @@ function hearing(server, question, client, tell) {
       question.append(box);
       box.querySelector('input, select, textarea, a, button')?.focus();
     } else if (message.id !== undefined && message.method) {
-      client.post({ jsonrpc: '2.0', id: message.id, error: { code: -32601, message: 'the console cannot do that' } }).catch((error) => tell(error.message));
+      client.post({ jsonrpc: '2.0', id: message.id, error: { code: -32601, message: 'the console does not support this request' } }).catch((error) => tell(error.message));
     }
   };
   // What stays below the result.
   const kept = () => {
     if (!count) return [];
-    const title = count > mostLogged ? `What it said while it ran (the last ${mostLogged} of ${count})` : `What it said while it ran (${count})`;
+    const title = count > mostLogged ? `Messages during the run (the last ${mostLogged} of ${count})` : `Messages during the run (${count})`;
     return [make('details', { open: true }, make('summary', { textContent: title }), lines)];
   };
   return { parts: [bar, words, lines], say: (text) => { words.textContent = text; }, hear, kept };

@@ -2,7 +2,7 @@
 
 const formats = {
   date: 'date, as 2024-01-31', time: 'time, as 12:00:00Z', 'date-time': 'date and time, as 2024-01-31T12:00:00Z',
-  email: 'mail address', uri: 'address, as https://example.com', url: 'address, as https://example.com',
+  email: 'email address', uri: 'URL, as https://example.com', url: 'URL, as https://example.com',
 };
 
 function limitsOf(said) {

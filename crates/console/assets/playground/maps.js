@@ -48,7 +48,7 @@ function rows(said, place) {
   };
   const lacks = () => items.flatMap((item) => {
     const isTwice = items.some((other) => other !== item && other.isNamed && item.isNamed && other.key.value === item.key.value);
-    const own = isTwice ? item.unnamed.ask(true, `${visible(item.key.value)} is there twice`) : item.unnamed.ask(!item.isNamed);
+    const own = isTwice ? item.unnamed.ask(true, `${visible(item.key.value)} occurs twice`) : item.unnamed.ask(!item.isNamed);
     return [...own, ...item.member.lacks()];
   });
   return { box, add, kept, lack, entries, show, lacks, has: () => items.length > 0 };

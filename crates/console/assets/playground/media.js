@@ -11,8 +11,8 @@ const bytes = (count) => (count < 1024 ? `${count} B` : count < 1048576 ? `${(co
 function media(data, mimeType, kind, uri) {
   const type = String(mimeType ?? '').toLowerCase();
   const parts = [];
-  if (pictures.includes(type)) parts.push(make('img', { src: `data:${type};base64,${data}`, alt: 'an image the tool sent' }));
-  if (sounds.includes(type)) parts.push(make('audio', { src: `data:${type};base64,${data}`, controls: true, ariaLabel: 'a sound the tool sent' }));
+  if (pictures.includes(type)) parts.push(make('img', { src: `data:${type};base64,${data}`, alt: 'image returned by the tool' }));
+  if (sounds.includes(type)) parts.push(make('audio', { src: `data:${type};base64,${data}`, controls: true, ariaLabel: 'sound returned by the tool' }));
   return make('div', {}, ...parts, make('p', {}, saving(data, type, kind, uri)));
 }
 
@@ -22,7 +22,7 @@ function saving(data, type, kind, uri) {
   const button = make('button', { type: 'button', className: 'quiet small', textContent: `Save (${visible(type || 'file').slice(0, 80)}, ${bytes(count)})` });
   button.addEventListener('click', () => {
     let content;
-    try { content = Uint8Array.from(atob(data.replace(/\s/g, '')), (letter) => letter.charCodeAt(0)); } catch { button.textContent = 'This cannot be saved: it is damaged'; return; }
+    try { content = Uint8Array.from(atob(data.replace(/\s/g, '')), (letter) => letter.charCodeAt(0)); } catch { button.textContent = 'The file is damaged and cannot be saved'; return; }
     // Whatever it is called, the browser is to keep it, not to open it.
     const href = URL.createObjectURL(new Blob([content], { type: 'application/octet-stream' }));
     make('a', { href, download: fileName(type, kind, uri) }).click();

@@ -21,7 +21,7 @@ function asked(server, message, answer, tell) {
   const box = make('form', { className: 'card' },
     make('h3', { textContent: `${visible(server)} asks` }),
     make('p', { className: 'words', textContent: visible(String(text ?? '')) }),
-    make('p', { className: 'hint', textContent: `Nobody has checked who wants to know. ${isElsewhere ? 'Look at the address before you open it.' : 'Give no passwords.'}` }),
+    make('p', { className: 'hint', textContent: `This request comes from the server and is not verified. ${isElsewhere ? 'Check the address before you open it.' : 'Do not enter passwords.'}` }),
     isElsewhere ? make('p', {}, make('code', { textContent: visible(String(url ?? '')) })) : answers.box,
     make('div', { className: 'actions' }, isElsewhere ? opening(url, () => reply('accept')) : button('Answer', 'accept', ''), button('Decline', 'decline', 'quiet'), button('Dismiss', 'cancel', 'quiet')));
   box.addEventListener('submit', (event) => { event.preventDefault(); reply('accept'); });
@@ -30,7 +30,7 @@ function asked(server, message, answer, tell) {
 
 // Opens an address in a tab of its own, if it is one that may be opened: who opens it has agreed to go there.
 function opening(url, opened) {
-  if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return make('span', { className: 'hint', textContent: 'This is no address that can be opened here.' });
+  if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return make('span', { className: 'hint', textContent: 'This address cannot be opened here.' });
   const link = make('a', { className: 'button', href: url, rel: 'noopener noreferrer', target: '_blank', textContent: `Open ${visible(new URL(url).host)}` });
   link.addEventListener('click', () => setTimeout(opened));
   return link;

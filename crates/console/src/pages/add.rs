@@ -1,27 +1,26 @@
-//! Adding servers: by hand, from the config of any client, or from what programs on this machine use. A server is tried
-//! and its tools are shown before it is kept.
+//! Adds servers: by hand, from the config of any client, or from programs on this machine. The connection is tested and
+//! the tools are shown before a server is added.
 
 mod import;
 
 use http::StatusCode;
 use registry::Transport;
 use serde_json::{Map, Value, json};
-use service::Error;
-use service::servers::Registration;
+use service::{Error, Registration};
 
 use crate::form::Form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::server::{report_in_words, report_with_tools};
-use crate::pages::{options, server_path, told};
+use crate::pages::{error_text, options, server_path};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
 /// The kinds of servers that can be described in a form.
 const KINDS: [(&str, &str); 4] = [
     ("stdio", "A program on this machine"),
-    ("http", "An address (Streamable HTTP)"),
-    ("sse", "An address (HTTP+SSE, older)"),
+    ("http", "A URL (Streamable HTTP)"),
+    ("sse", "A URL (HTTP+SSE, older)"),
     ("docker", "A container"),
 ];
 
@@ -31,8 +30,11 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
 }
 
 fn page(request: &PageRequest<'_>, status: StatusCode, form: &Html, others: &Html) -> PageResponse {
-    let hint =
-        if request.form.has("deed") { "" } else { "It is tried first, and you see its tools before it is kept." };
+    let hint = if request.form.has("action") {
+        ""
+    } else {
+        "The connection is tested first, and you see the server's tools before it is added."
+    };
     let body = html!(
         r#"<h1>Add server</h1><p class="muted">{hint}</p><div class="columns"><section aria-labelledby="by-hand"><h2 id="by-hand">By hand</h2>{form}</section><div>{others}</div></div>"#,
         hint = hint,
@@ -42,7 +44,7 @@ fn page(request: &PageRequest<'_>, status: StatusCode, form: &Html, others: &Htm
     PageResponse::Page(status, Page { title: "Add server".into(), place: "/add", body, script: None })
 }
 
-/// What came of what was written, and which field it is about.
+/// A message about the input, and the field it belongs to.
 struct Note {
     is_good: bool,
     text: String,
@@ -59,7 +61,7 @@ impl Note {
     }
 }
 
-/// The form, with what was written into it and what came of that.
+/// The form with the input and a message.
 fn by_hand(request: &PageRequest<'_>, written: &Form, note: Option<Note>) -> Html {
     let kind = written.value_of("kind").unwrap_or("stdio");
     let is_tried = note.as_ref().is_some_and(|note| note.is_good);
@@ -101,50 +103,49 @@ fn by_hand(request: &PageRequest<'_>, written: &Form, note: Option<Note>) -> Htm
     let primary = if is_tried { ("quiet", "") } else { ("", "quiet") };
     html!(
         r#"<form class="card" method="post" action="/add">{csrf}{note}{name}{description}
-<div class="field"><label for="f-kind">What it is</label><select id="f-kind" name="kind" data-kinds>{kinds}</select></div>
+<div class="field"><label for="f-kind">Kind</label><select id="f-kind" name="kind" data-kinds>{kinds}</select></div>
 <fieldset data-kind="stdio"><legend>A program</legend>{command}{args}{env}{cwd}</fieldset>
-<fieldset data-kind="http sse"><legend>An address</legend>{url}{headers}</fieldset>
+<fieldset data-kind="http sse"><legend>A URL</legend>{url}{headers}</fieldset>
 <fieldset data-kind="docker"><legend>A container</legend>{image}{docker_args}{docker_env}{volumes}{ports}</fieldset>
-{timeout}<div class="field"><label class="check"><input type="checkbox" name="lazy"{lazy}> Start it only when it is needed</label></div>
-<div class="actions"><button name="deed" value="test" class="{test}" data-busy="Testing …">Test</button><button name="deed" value="save" class="{save}" data-busy="Testing and adding …">Test and add</button>
-<button name="deed" value="save-untested" class="quiet">Add without a test</button></div></form>"#,
+{timeout}<div class="field"><label class="check"><input type="checkbox" name="lazy"{lazy}> Start the server only when it is needed</label></div>
+<div class="actions"><button name="action" value="test" class="{test}" data-busy="Testing …">Test</button><button name="action" value="save" class="{save}" data-busy="Testing and adding …">Test and add</button>
+<button name="action" value="save-untested" class="quiet">Add without a test</button></div></form>"#,
         csrf = request.csrf(),
         note = note,
-        name = field("name", "Name", "lower-case letters, digits, - and _", "github"),
-        description = field("description", "Description", "what it is for; may be empty", ""),
+        name = field("name", "Name", "lowercase letters, digits, - and _", "github"),
+        description = field("description", "Description", "what the server is for; optional", ""),
         kinds = options(KINDS.map(|(value, name)| (value, name.to_owned())), kind),
         command = field("command", "Command", "", "npx"),
-        args = lines("args", "Arguments", "one a line", "-y\n@modelcontextprotocol/server-github"),
+        args = lines("args", "Arguments", "one per line", "-y\n@modelcontextprotocol/server-github"),
         env = lines(
             "env",
             "Environment",
-            "NAME=value, one a line; ${VAR} is filled in when connecting",
+            "NAME=value, one per line; ${VAR} is replaced when connecting",
             "GITHUB_TOKEN=${GITHUB_TOKEN}"
         ),
-        cwd = field("cwd", "Working folder", "may be empty", "/home/me/project"),
+        cwd = field("cwd", "Working folder", "optional", "/home/me/project"),
         url = field("url", "Address", "", "https://example.com/mcp"),
-        headers = lines("headers", "Headers", "Name: value, one a line", "Authorization: Bearer ${TOKEN}"),
+        headers = lines("headers", "Headers", "Name: value, one per line", "Authorization: Bearer ${TOKEN}"),
         image = field("image", "Image", "", "ghcr.io/github/github-mcp-server"),
-        docker_args = lines("docker_args", "Arguments", "one a line", ""),
-        docker_env = lines("docker_env", "Environment", "NAME=value, one a line", ""),
+        docker_args = lines("docker_args", "Arguments", "one per line", ""),
+        docker_env = lines("docker_env", "Environment", "NAME=value, one per line", ""),
         volumes = lines(
             "volumes",
             "Folders and volumes",
-            "HERE:/INSIDE, with :ro behind it to be read only; one a line",
+            "HERE:/INSIDE, or HERE:/INSIDE:ro for read-only; one per line",
             "/home/me/notes:/notes:ro"
         ),
-        ports = field("port", "Port", "only if it speaks HTTP, and on which port; else it is spoken to by stdio", ""),
-        timeout =
-            field("timeout", "Time limit", "milliseconds for each of its calls; empty is no limit of its own", ""),
+        ports = field("port", "Port", "the port, if the server speaks HTTP; leave empty for stdio", ""),
+        timeout = field("timeout", "Timeout", "milliseconds for each call; empty for the default", ""),
         lazy = written.has("lazy").then(|| html!(" checked")),
         test = primary.0,
         save = primary.1,
     )
 }
 
-/// A server is to be tried or added, or several.
+/// Tests or adds one or several servers.
 pub(crate) async fn act(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
-    match request.form.text("deed") {
+    match request.form.text("action") {
         "paste" => import::pasted(request).await,
         "try" => import::take(request, false).await,
         "take" => import::take(request, true).await,
@@ -164,9 +165,9 @@ async fn one(request: &PageRequest<'_>, action: &str) -> Result<PageResponse, Er
     if let Some(why) = whole_line(&request.form) {
         return Ok(again(Note::at("command", why)));
     }
-    // Told before the test, which may take a while.
+    // Reported before the test, which may take some time.
     if request.service().server(request.form.text("name").trim()).await.is_ok() {
-        return Ok(again(Note::at("name", "Name: there is a server of that name already.")));
+        return Ok(again(Note::at("name", "Name: a server with this name already exists.")));
     }
     let registration = match registration(&request.form) {
         Ok(registration) => registration,
@@ -187,12 +188,12 @@ async fn one(request: &PageRequest<'_>, action: &str) -> Result<PageResponse, Er
     }
     let name = registration.name.clone();
     Ok(match request.service().register(&request.actor, registration).await {
-        Ok(_) => request.done(format!("{name} is added."), server_path(&name)),
+        Ok(_) => request.done(format!("Added {name}."), server_path(&name)),
         Err(error) => again(refusal(&error, request.form.text("kind"))),
     })
 }
 
-/// A whole line of a shell was written where only the program belongs.
+/// Detects a whole shell command where only the program belongs.
 fn whole_line(form: &Form) -> Option<String> {
     let command = form.value_of("command").filter(|_| !matches!(form.text("kind"), "docker" | "http" | "sse"))?;
     let (program, rest) = command.split_once(char::is_whitespace)?;
@@ -200,44 +201,44 @@ fn whole_line(form: &Form) -> Option<String> {
         return None;
     }
     let rest = rest.split_whitespace().collect::<Vec<_>>().join("\n");
-    Some(format!("Command: only the program itself, `{program}`. The rest goes into Arguments, one a line:\n{rest}"))
+    Some(format!("Command: enter only the program, `{program}`. The rest goes into Arguments, one per line:\n{rest}"))
 }
 
-/// An option and its value in one line, which is one argument for the program.
+/// Detects an option and its value on one line, which would be one argument.
 fn two_in_one(form: &Form) -> String {
     let both = lines(form, "args").find(|line| line.starts_with('-') && line.contains(' ') && !line.contains('='));
     both.map(|line| format!("\nEach line of Arguments is one argument: `{line}` may have to be two."))
         .unwrap_or_default()
 }
 
-/// What to try if a server answers, but not as the kind that was chosen.
+/// What to try if a server responds, but not as the chosen kind.
 fn other_kind(kind: &str, error: &str) -> &'static str {
     let is_answer = ["HTTP 400", "HTTP 404", "HTTP 405", "HTTP 406", "HTTP 415", "instead of JSON or an event stream"];
     match kind {
         _ if !is_answer.iter().any(|sign| error.contains(sign)) => "",
-        "http" => "\nIf the address is right, it may be an older server: try “An address (HTTP+SSE, older)”.",
-        "sse" => "\nIf the address is right, it may be a newer server: try “An address (Streamable HTTP)”.",
+        "http" => "\nIf the URL is right, it may be an older server: try “A URL (HTTP+SSE, older)”.",
+        "sse" => "\nIf the URL is right, it may be a newer server: try “A URL (Streamable HTTP)”.",
         _ => "",
     }
 }
 
-/// What must be there and is not.
+/// A required field that is empty.
 fn missing(form: &Form) -> Option<(&'static str, &'static str)> {
     let needed = match form.text("kind") {
-        "docker" => ("image", "Image: which one is to be run?"),
-        "http" | "sse" => ("url", "Address: where is it?"),
-        _ => ("command", "Command: which program is to be started?"),
+        "docker" => ("image", "Image: enter the image to run"),
+        "http" | "sse" => ("url", "URL: enter the URL of the server"),
+        _ => ("command", "Command: enter the program to start"),
     };
-    let all = [("name", "Name: what is it to be called?"), needed];
+    let all = [("name", "Name: enter a name"), needed];
     all.into_iter().find(|(field, _)| form.value_of(field).is_none())
 }
 
-/// Why it was refused, at the first field that is about, and without the names that only programs know.
+/// The reason of a refusal at the first affected field, without internal names.
 fn refusal(error: &Error, kind: &str) -> Note {
     let plain = |text: &str| text.replace("$.mcpServers.", "");
-    let Error::Validation { problems } = error else { return Note::bad(plain(&told(error))) };
+    let Error::Validation { problems } = error else { return Note::bad(plain(&error_text(error))) };
     let line = |problem: &service::Problem| match field_of(&problem.loc, kind) {
-        // What the field is called stands before it already.
+        // The name of the field is already shown before it.
         Some((_, title)) => {
             let key = problem.loc.last().map(String::as_str).unwrap_or_default();
             let message = problem.msg.strip_prefix(&format!("`{key}` ")).unwrap_or(&problem.msg);
@@ -250,7 +251,7 @@ fn refusal(error: &Error, kind: &str) -> Note {
     Note { is_good: false, text, field }
 }
 
-/// The field that a place in a registration is written in, and what that is called.
+/// The field for a location in a registration, and its name.
 fn field_of(place: &[String], kind: &str) -> Option<(&'static str, &'static str)> {
     let is_docker = kind == "docker";
     let steps: Vec<&str> = place.iter().map(String::as_str).filter(|step| *step != "body").collect();
@@ -260,7 +261,7 @@ fn field_of(place: &[String], kind: &str) -> Option<(&'static str, &'static str)
         ["description"] => return Some(("description", "Description")),
         _ => return None,
     };
-    // One of several is at the field of all.
+    // An item of a list belongs to the field of the list.
     Some(match key.split('[').next().unwrap_or(key) {
         "command" => ("command", "Command"),
         "args" if is_docker => ("docker_args", "Arguments"),
@@ -268,7 +269,7 @@ fn field_of(place: &[String], kind: &str) -> Option<(&'static str, &'static str)
         "env" if is_docker => ("docker_env", "Environment"),
         "env" => ("env", "Environment"),
         "cwd" => ("cwd", "Working folder"),
-        "timeout" => ("timeout", "Time limit"),
+        "timeout" => ("timeout", "Timeout"),
         "url" | "base_url" => ("url", "Address"),
         "headers" => ("headers", "Headers"),
         "image" => ("image", "Image"),
@@ -278,7 +279,7 @@ fn field_of(place: &[String], kind: &str) -> Option<(&'static str, &'static str)
     })
 }
 
-/// What a form describes; else what is wrong with which field.
+/// The registration in a form, or the problem of a field.
 fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
     let mut config = Map::new();
     let transport = match form.text("kind") {
@@ -315,7 +316,8 @@ fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
     };
     if let Some(text) = form.value_of("timeout") {
         let number = text.parse::<u64>().ok().filter(|number| *number > 0);
-        let number = number.ok_or(("timeout", "Time limit: a whole number of milliseconds, or nothing".to_owned()))?;
+        let number =
+            number.ok_or(("timeout", "Timeout: enter a whole number of milliseconds, or nothing".to_owned()))?;
         config.insert("timeout".to_owned(), json!(number));
     }
     if form.has("lazy") {
@@ -335,7 +337,7 @@ fn registration(form: &Form) -> Result<Registration, (&'static str, String)> {
 
 fn port(form: &Form) -> Result<Option<u16>, (&'static str, String)> {
     let number = |text: &str| text.parse().ok().filter(|port| *port > 0);
-    let wrong = || ("port", "Port: a number from 1 to 65535, or nothing".to_owned());
+    let wrong = || ("port", "Port: enter a number from 1 to 65535, or nothing".to_owned());
     form.value_of("port").map(|text| number(text).ok_or_else(wrong)).transpose()
 }
 
@@ -389,14 +391,14 @@ mod tests {
     }
 
     #[test]
-    fn who_chose_the_wrong_kind_of_address_is_told_of_the_other() {
+    fn the_wrong_kind_of_url_gets_a_hint_about_the_other() {
         assert!(other_kind("http", "it answered HTTP 404 Not Found").contains("HTTP+SSE"));
         assert!(other_kind("sse", "it answered HTTP 405 Method Not Allowed").contains("Streamable"));
-        assert_eq!(other_kind("http", "it cannot be reached: refused"), "");
+        assert_eq!(other_kind("http", "it is unreachable: refused"), "");
     }
 
     #[test]
-    fn who_pastes_what_a_readme_says_is_told_where_it_belongs() {
+    fn pasted_json_gets_a_hint_to_import() {
         let why = whole_line(&Form::read(b"kind=stdio&command=npx+-y++@a/b")).unwrap();
         assert!(why.contains("`npx`") && why.ends_with("-y\n@a/b"), "{why}");
         assert_eq!(whole_line(&Form::read(b"kind=stdio&command=npx")), None);
@@ -406,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_at_the_field_it_is_about() {
+    fn problems_are_reported_at_their_fields() {
         for (form, field, begin) in [
             (&b"name=9x&kind=stdio&command=a"[..], "name", "Name: "),
             (b"name=x&kind=http&url=ftp://h", "url", "Address: must start with http://"),

@@ -30,16 +30,16 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
     let rows: Html = listed.items.iter().map(row).collect();
     let table = match listed.items.is_empty() {
         true => html!(
-            r#"<div class="empty"><h3>Nothing here</h3><p>What is changed here, over REST or by the command line is written down.</p></div>"#
+            r#"<div class="empty"><h3>No entries</h3><p>Every change made in the console, over REST or on the command line is recorded here.</p></div>"#
         ),
         false => html!(
-            r#"<div class="scroll"><table class="cards audit"><thead><tr><th>When</th><th>Who</th><th>Did what</th><th>To what</th></tr></thead><tbody>{}</tbody></table></div>"#,
+            r#"<div class="scroll"><table class="cards audit"><thead><tr><th>When</th><th>Who</th><th>Action</th><th>Target</th></tr></thead><tbody>{}</tbody></table></div>"#,
             rows
         ),
     };
     let body = html!(
-        r#"<h1>Audit log</h1><form class="filters" method="get" action="/audit"><label>Who<input name="who" value="{who:#}" list="who-names" autocomplete="off"></label><datalist id="who-names">{everybody}</datalist><label>Did what<select name="action" data-submit>{actions}</select></label>
-<label>To what<input name="target" value="{target:#}" list="target-names" autocomplete="off"></label><datalist id="target-names">{targets}</datalist><button class="quiet">Filter</button></form><div id="log-list" data-live="server. tools. notice">{table}{pager}</div>"#,
+        r#"<h1>Audit log</h1><form class="filters" method="get" action="/audit"><label>Who<input name="who" value="{who:#}" list="who-names" autocomplete="off"></label><datalist id="who-names">{everybody}</datalist><label>Action<select name="action" data-submit>{actions}</select></label>
+<label>Target<input name="target" value="{target:#}" list="target-names" autocomplete="off"></label><datalist id="target-names">{targets}</datalist><button class="quiet">Filter</button></form><div id="log-list" data-live="server. tools. notice">{table}{pager}</div>"#,
         who = who,
         everybody = (request.console.dependencies.token_names)()
             .iter()
@@ -55,7 +55,7 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
     Ok(PageResponse::page(Page { title: "Audit log".into(), place: "/audit", body, script: None }))
 }
 
-/// All that can be asked for, and what is: it may be older than this program.
+/// All known actions, and the selected one: it may be older than this program.
 fn actions(chosen: &str) -> Html {
     let is_known = chosen.is_empty() || ACTIONS.iter().any(|(action, _)| *action == chosen);
     let other = (!is_known).then(|| (chosen, in_words(chosen)));
@@ -72,7 +72,7 @@ fn row(note: &AuditRecord) -> Html {
         )
     });
     html!(
-        r#"<tr><td class="nowrap" data-name="When">{when}</td><td data-name="Who">{who}</td><th scope="row">{description}<span class="sub">{action}</span></th><td data-name="To what">{target}{details}</td></tr>"#,
+        r#"<tr><td class="nowrap" data-name="When">{when}</td><td data-name="Who">{who}</td><th scope="row">{description}<span class="sub">{action}</span></th><td data-name="Target">{target}{details}</td></tr>"#,
         when =
             html!(r#"{} <span class="sub">{}</span>"#, display::exact(note.timestamp), display::moment(note.timestamp)),
         description = in_words(&note.action),
@@ -83,7 +83,7 @@ fn row(note: &AuditRecord) -> Html {
     )
 }
 
-/// What is written down, and how people say it.
+/// Actions and their descriptions.
 const ACTIONS: &[(&str, &str)] = &[
     ("server.register", "added a server"),
     ("server.update", "changed a server"),
@@ -91,25 +91,25 @@ const ACTIONS: &[(&str, &str)] = &[
     ("server.connect", "connected a server"),
     ("server.disconnect", "disconnected a server"),
     ("server.restart", "restarted a server"),
-    ("server.enable", "switched a server on"),
-    ("server.disable", "switched a server off"),
-    ("server.refresh_tools", "asked for a server's tools"),
-    ("tool.enable", "switched tools on"),
-    ("tool.disable", "switched tools off"),
+    ("server.enable", "enabled a server"),
+    ("server.disable", "disabled a server"),
+    ("server.refresh_tools", "refreshed a server's tools"),
+    ("tool.enable", "enabled tools"),
+    ("tool.disable", "disabled tools"),
     ("settings.change", "changed settings"),
     ("execution.cancel", "cancelled a call"),
     ("executions.stop", "stopped all calls"),
     ("executions.reset", "allowed calls again"),
-    ("skill.put", "wrote a skill"),
+    ("skill.put", "changed a skill"),
     ("skill.delete", "removed a skill"),
-    ("skill.reject", "turned a proposed skill down"),
+    ("skill.reject", "rejected a suggested skill"),
     ("binding.add", "bound a section"),
     ("binding.remove", "unbound a section"),
-    ("registry.export", "exported everything"),
-    ("registry.import", "imported a file"),
+    ("registry.export", "exported the registry"),
+    ("registry.import", "imported a registry"),
 ];
 
-/// What was done, as people say it: `skill.try_out` is "skill: try out".
+/// The description of an action: `skill.try_out` is "skill: try out".
 fn in_words(action: &str) -> String {
     let known = ACTIONS.iter().find(|(known, _)| *known == action);
     known.map_or_else(|| action.replacen('.', ": ", 1).replace('_', " "), |(_, words)| (*words).to_owned())
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deeds_are_reported_in_words_also_those_nobody_thought_of() {
+    fn actions_are_reported_in_words_including_unknown_ones() {
         assert_eq!(in_words("server.register"), "added a server");
         assert_eq!(in_words("skill.try_out"), "skill: try out");
     }

@@ -1,7 +1,6 @@
-//! The MCP clients that are connected.
+//! The connected MCP clients.
 
-use service::Error;
-use service::clients::ClientView;
+use service::{ClientView, Error};
 
 use crate::display;
 use crate::html::{Html, html};
@@ -34,7 +33,7 @@ pub(crate) fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
 fn row(client: &ClientView) -> Html {
     html!(
         r#"<tr><th scope="row">{name}</th><td data-name="Version">{version}</td><td class="nowrap" data-name="Revision">{revision}</td><td class="nowrap" data-name="Since">{exact} <span class="sub">{since}</span></td><td class="n" data-name="Calls">{calls}</td><td data-name="Token">{caller}</td></tr>"#,
-        name = client.name.as_deref().map_or_else(|| "without a name".to_owned(), |name| clip(name, 80)),
+        name = client.name.as_deref().map_or_else(|| "(no name)".to_owned(), |name| clip(name, 80)),
         version = client.version.as_deref().map(|version| clip(version, 40)),
         revision = client.revision,
         exact = display::exact(client.since),

@@ -1,4 +1,4 @@
-//! What cannot be undone is asked for twice. Scripts ask in the page; where there are none, a page of its own does.
+//! Confirmation of actions that cannot be undone. Scripts ask in the page; without scripts, a separate page does.
 
 use http::StatusCode;
 
@@ -7,27 +7,27 @@ use crate::layout::Page;
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// What is sent along by who was asked and means it.
+/// The field that a confirmed request carries.
 const CONFIRMED_FIELD: &str = "sure";
 
-/// A question before a deed.
+/// A confirmation before an action.
 pub(crate) struct Confirmation<'a> {
-    /// What is asked, the same as scripts ask.
+    /// The question, the same as in scripts.
     pub(crate) about: &'a str,
-    /// What the deed is called.
+    /// The name of the action.
     pub(crate) action: &'a str,
     /// The fields that are sent again.
     pub(crate) fields: &'a [(&'a str, &'a str)],
-    /// Where those go who do not mean it.
+    /// Where to go on "cancel".
     pub(crate) back: &'a str,
 }
 
-/// Whether somebody was asked already, and meant it.
+/// Whether the action was confirmed.
 pub(crate) fn is_confirmed(request: &PageRequest<'_>) -> bool {
     request.form.has(CONFIRMED_FIELD)
 }
 
-/// The page that asks. What is answered goes to where the deed was asked for.
+/// The page that asks. Its form is sent to the original action.
 pub(crate) fn ask(request: &PageRequest<'_>, question: &Confirmation<'_>) -> PageResponse {
     let fields: Html = question
         .fields
@@ -37,7 +37,7 @@ pub(crate) fn ask(request: &PageRequest<'_>, question: &Confirmation<'_>) -> Pag
         })
         .collect();
     let body = html!(
-        r#"<section class="card narrow"><h1>Are you sure?</h1><p>{about}</p><form class="actions" method="post" action="{path}">{csrf}{fields}<input type="hidden" name="{sure}" value="yes"><button class="danger">{action}</button><a class="button quiet" href="{back}">No, go back</a></form></section>"#,
+        r#"<section class="card narrow"><h1>Are you sure?</h1><p>{about}</p><form class="actions" method="post" action="{path}">{csrf}{fields}<input type="hidden" name="{sure}" value="yes"><button class="danger">{action}</button><a class="button quiet" href="{back}">Cancel</a></form></section>"#,
         about = question.about,
         path = request.path,
         csrf = request.csrf(),

@@ -1,6 +1,5 @@
-//! Documents: Markdown files that run tools, opened from the one folder that may be. They are shown as people read them,
-//! with the server of every section and why it is that one; scripts run blocks and show how far they are, and forms run
-//! them where there are none.
+//! Documents: Markdown files that run tools, from the one folder that may be read. Each section shows its server and
+//! why. Scripts run blocks and show progress; without scripts, forms run them.
 
 mod map;
 mod markdown;
@@ -20,14 +19,14 @@ use crate::response::PageResponse;
 use crate::{Documents, display};
 pub(crate) use run::run;
 
-/// So much of a document is shown; what is longer is for an editor.
+/// How much of a document is shown.
 const SHOWN: usize = 100_000;
-/// So much of a line is shown: a picture that somebody pasted as text can be one of a megabyte.
+/// How much of a line is shown: an image that is embedded as text can be a megabyte long.
 const MAX_LINE_LEN: usize = 4_000;
-/// So many documents are listed on a page.
+/// How many documents a page lists.
 const PAGE: u32 = 100;
 
-/// The list of documents, or the one that is asked for.
+/// The list of documents, or one document.
 pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let Some(documents) = &request.console.dependencies.documents else {
         return Ok(render_page("Documents", nothing_served(), None));
@@ -42,12 +41,12 @@ fn render_page(title: &str, body: Html, script: Option<&'static str>) -> PageRes
     PageResponse::page(Page { title: title.to_owned(), place: "/documents", body, script })
 }
 
-/// What to do where no folder is served.
+/// What to do if no folder is configured.
 fn nothing_served() -> Html {
     html!(
-        r#"<h1>Documents</h1><div class="empty"><h3>No folder of documents is served</h3>
-<p>A Markdown file can call tools: a fenced block names one, and its result is put right under it. Say which folder may be
-opened here when you start the service:</p>{command}<p>Without the console, <code>mcp-aggregator run FILE</code> runs any document.</p></div>"#,
+        r#"<h1>Documents</h1><div class="empty"><h3>No documents folder is configured</h3>
+<p>A Markdown file can call tools: a fenced block names a tool, and its result is written below the block. To open a folder
+of documents here, start the service with:</p>{command}<p>Without the console, <code>mcp-aggregator run FILE</code> runs any document.</p></div>"#,
         command = crate::pages::overview::copyable("mcp-aggregator serve --documents ~/notes"),
     )
 }
@@ -55,14 +54,14 @@ opened here when you start the service:</p>{command}<p>Without the console, <cod
 async fn list(request: &PageRequest<'_>, documents: &Documents) -> Result<PageResponse, Error> {
     let folder = std::sync::Arc::clone(&documents.folder);
     let root = folder.root().display().to_string();
-    let listed = away(move || folder.list()).await?;
-    let listed = listed.map_err(|error| Error::Internal { what: format!("documents cannot be listed: {error}") })?;
+    let listed = run_blocking(move || folder.list()).await?;
+    let listed = listed.map_err(|error| Error::Internal { what: format!("failed to list documents: {error}") })?;
     let offset: u64 = request.query.value_of("offset").and_then(|offset| offset.parse().ok()).unwrap_or(0);
     let first = usize::try_from(offset).unwrap_or(usize::MAX);
     let part: Vec<&Listing> = listed.iter().skip(first).take(PAGE as usize).collect();
     let table = match part.is_empty() {
         true => html!(
-            r#"<div class="empty"><h3>No documents</h3><p>Files that end in <code>.md</code> appear here. Hidden ones and links do not.</p></div>"#
+            r#"<div class="empty"><h3>No documents</h3><p>Files that end in <code>.md</code> appear here. Hidden files and symbolic links do not.</p></div>"#
         ),
         false => html!(
             r#"<div class="scroll"><table class="cards"><thead><tr><th>Document</th><th class="n">Size</th><th>Changed</th></tr></thead><tbody>{}</tbody></table></div>"#,
@@ -97,7 +96,7 @@ fn row(listing: &Listing) -> Html {
     )
 }
 
-/// The page of a document.
+/// The path of a document's page.
 fn address_of(path: &str) -> String {
     form::address("/documents", &[("path", path)])
 }
@@ -107,12 +106,12 @@ async fn one(request: &PageRequest<'_>, documents: &Documents, path: &str) -> Re
     let own_path = path.to_owned();
     let drawn = notebook::off_runtime(move || Drawn::of(&own_path, &document, &outline)).await;
     let Drawn { cut, shown, column, all, version, is_anything } =
-        drawn.map_err(|error| Error::Internal { what: format!("a document could not be shown: {error}") })?;
+        drawn.map_err(|error| Error::Internal { what: format!("failed to display a document: {error}") })?;
     let body = html!(
         r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" form="runner" name="blocks" value="{all:#}"{off}>Run all</button></div></div>
 <p class="muted"><a href="/documents">Documents</a> · <code>{path}</code> · results are written into the file, as <code>mcp-aggregator run</code> does</p>
 <form id="runner" method="post" action="/documents/run">{csrf}<input type="hidden" name="path" value="{path:#}"></form>
-<div class="sticky actions" hidden><span id="run-status" role="status" data-path="{path:#}" data-changes="{changes}"></span><span id="run-rest"></span><button id="stop" class="danger small" hidden>Stop</button></div><p id="gone" class="flash warn" role="status" hidden>The file is not there now. What was read last is shown, until it is back.</p><div id="problems" role="alert"></div>
+<div class="sticky actions" hidden><span id="run-status" role="status" data-path="{path:#}" data-changes="{changes}"></span><span id="run-rest"></span><button id="stop" class="danger small" hidden>Stop</button></div><p id="gone" class="flash warn" role="status" hidden>The file does not exist any more. The page shows its last version until the file is back.</p><div id="problems" role="alert"></div>
 <div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}<span id="edition" data-version="{version}" data-all="{all}" hidden></span><input type="hidden" form="runner" name="version" value="{version:#}"></article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
         csrf = request.csrf(),
         name = path.rsplit('/').next().unwrap_or(path),
@@ -128,17 +127,17 @@ async fn one(request: &PageRequest<'_>, documents: &Documents, path: &str) -> Re
     Ok(render_page(path, body, Some(DOCUMENTS.path.as_str())))
 }
 
-/// A document as its page shows it.
+/// A rendered document.
 struct Drawn {
-    /// That it is longer than what is shown.
+    /// A notice if it is longer than what is shown.
     cut: Option<Html>,
     shown: Html,
-    /// What is beside it.
+    /// The column next to it.
     column: Html,
     /// The numbers of all blocks.
     all: String,
     version: String,
-    /// Whether there is a block to be run.
+    /// Whether there is a block to run.
     is_anything: bool,
 }
 
@@ -157,7 +156,7 @@ impl Drawn {
         };
         let shown = markdown::shown(&text, &insets);
         let cut = is_cut.then(|| {
-            html!(r#"<p class="flash warn">It is longer than what is shown here, or has very long lines. All its blocks can be run from the outline.</p>"#)
+            html!(r#"<p class="flash warn">The document is too long, or has very long lines, so only a part is shown. You can run all blocks from the outline.</p>"#)
         });
         let is_anything = outline.sections.iter().any(|section| !section.blocks.is_empty());
         let (column, all) = (map::column(outline), map::all_blocks(outline));
@@ -165,8 +164,8 @@ impl Drawn {
     }
 }
 
-/// As much of a text as is shown, and whether that is less than all of it. No line is left out in between: what is put
-/// beside the text is found by its line.
+/// The part of a text that is shown, and whether it was cut. No line in between is omitted, because annotations refer
+/// to lines.
 fn beginning(text: &str) -> (Cow<'_, str>, bool) {
     let is_long = |line: &str| line.len() > MAX_LINE_LEN;
     if text.len() <= SHOWN && !text.lines().any(is_long) {
@@ -188,26 +187,26 @@ fn beginning(text: &str) -> (Cow<'_, str>, bool) {
     (Cow::Owned(shown), true)
 }
 
-/// A picture that a document in our folder links.
+/// A picture that a document links to.
 pub(crate) async fn picture(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let path = request.query.text("path").to_owned();
     let Some(documents) = &request.console.dependencies.documents else {
-        return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
+        return Err(Error::DocumentNotFound { path, why: "no documents folder is configured".to_owned() });
     };
     let folder = std::sync::Arc::clone(&documents.folder);
-    let (content_type, content) = away(move || had(path, |path| folder.picture(path))).await??;
+    let (content_type, content) = run_blocking(move || had(path, |path| folder.picture(path))).await??;
     Ok(PageResponse::Picture { content_type, content })
 }
 
-/// A file that a tool made and a document in our folder links. It is to be kept: whatever is in it, no browser shows it.
+/// A file that a tool created and a document links to, as a download: browsers do not display it.
 pub(crate) async fn file(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let path = request.query.text("path").to_owned();
     let Some(documents) = &request.console.dependencies.documents else {
-        return Err(Error::DocumentNotFound { path, why: "no folder of documents is served".to_owned() });
+        return Err(Error::DocumentNotFound { path, why: "no documents folder is configured".to_owned() });
     };
     let folder = std::sync::Arc::clone(&documents.folder);
     let name = path.rsplit('/').next().unwrap_or_default().replace(['"', '\\'], "");
-    let content = away(move || had(path, |path| folder.attachment(path))).await??;
+    let content = run_blocking(move || had(path, |path| folder.attachment(path))).await??;
     Ok(PageResponse::File { name, content_type: "application/octet-stream", content })
 }
 
@@ -216,7 +215,7 @@ fn had<T>(path: String, read: impl FnOnce(&str) -> Result<T, FolderError>) -> Re
         let why = match error {
             FolderError::NoDocument { why, .. } => why,
             FolderError::File(error) => {
-                tracing::warn!(%path, %error, "a file beside a document could not be read");
+                tracing::warn!(%path, %error, "failed to read a file next to a document");
                 "it could not be read"
             }
         };
@@ -224,12 +223,12 @@ fn had<T>(path: String, read: impl FnOnce(&str) -> Result<T, FolderError>) -> Re
     })
 }
 
-/// Where a picture is shown from that a document names, if it is beside the document.
+/// The address of a picture next to a document.
 fn picture_address(document: &str, target: &str) -> Option<String> {
     Some(form::address("/documents/picture", &[("path", &neighbour_path(document, target)?)]))
 }
 
-/// Where a relative link leads: to another document, or to a file that a tool made.
+/// The target of a relative link: another document, or a file that a tool created.
 fn beside(document: &str, target: &str) -> Option<String> {
     let path = neighbour_path(document, target)?;
     if path.ends_with(".md") {
@@ -238,7 +237,7 @@ fn beside(document: &str, target: &str) -> Option<String> {
     path.contains(".assets/").then(|| form::address("/documents/file", &[("path", &path)]))
 }
 
-/// The path in the folder of what a document names by a relative one. Whether it is there and may be seen is for the folder.
+/// The path in the folder for a relative path in a document. The folder checks whether it may be read.
 fn neighbour_path(document: &str, target: &str) -> Option<String> {
     let target = target.split(['#', '?']).next().unwrap_or_default();
     if target.is_empty() || target.contains(':') || target.starts_with('/') {
@@ -251,10 +250,10 @@ fn neighbour_path(document: &str, target: &str) -> Option<String> {
     })
 }
 
-/// Does what takes a disk away from the threads that move calls.
-async fn away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+/// Runs blocking disk access outside the threads that relay calls.
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::Internal { what: format!("a document could not be looked at: {error}") })
+    done.map_err(|error| Error::Internal { what: format!("failed to process a document: {error}") })
 }
 
 #[cfg(test)]
@@ -262,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_document_names_is_found_beside_it() {
+    fn relative_paths_in_a_document_start_at_its_folder() {
         assert_eq!(neighbour_path("work/a.md", "a.assets/x%20y.png").as_deref(), Some("work/a.assets/x y.png"));
         assert_eq!(neighbour_path("a.md", "b.md#part").as_deref(), Some("b.md"));
         for elsewhere in ["https://example.com/x.png", "/etc/x.png", "#part", "javascript:alert(1)", "data:image/png,x"]

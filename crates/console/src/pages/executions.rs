@@ -1,11 +1,11 @@
-//! Executions: every call as it happens, what became of it, and the way to end it.
+//! Executions: every call as it happens, its outcome, and its cancellation.
 
 mod export;
 
+use executions::{Error as CallError, MAX_PAYLOAD_BYTES};
 use registry::{
     ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source, Timestamp,
 };
-use service::executions::MAX_PAYLOAD_BYTES;
 use service::{Error, Problem};
 
 use crate::display;
@@ -13,24 +13,24 @@ use crate::form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::pages::{Confirmation, ask, is_confirmed, options, pager, pretty, server_link, told, tool_path};
+use crate::pages::{Confirmation, ask, error_text, is_confirmed, options, pager, pretty, server_link, tool_path};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
 pub(crate) use export::{export_csv, export_json};
 
-/// Calls on a page.
+/// Calls per page.
 const PAGE: u32 = 50;
-/// So many tools are suggested.
+/// How many tools are suggested.
 const SUGGESTED: u32 = 500;
-/// So many are named instead of one that nothing fits.
+/// How many alternatives are listed if nothing matches.
 const INSTEAD: usize = 10;
-/// So much of what a tool was given or answered is shown.
+/// How much of arguments and results is shown.
 const SHOWN: usize = 20_000;
-/// What is asked before everything is stopped.
-const STOP_ALL: &str = "Cancel every call and refuse new ones until you allow them again?";
+/// The confirmation before all calls are stopped.
+const STOP_ALL: &str = "Cancel all calls and refuse new ones until you allow them again?";
 
-/// What the query asks for, as it was written.
+/// The filters of the query.
 #[derive(Clone, Copy)]
 struct ExecutionQuery<'v> {
     status: &'v str,
@@ -44,20 +44,20 @@ struct ExecutionQuery<'v> {
 
 impl<'v> ExecutionQuery<'v> {
     fn of(request: &'v PageRequest<'_>) -> Self {
-        let said = |name: &str| request.query.value_of(name).unwrap_or_default();
-        let offset = said("offset").parse().unwrap_or(0);
+        let value = |name: &str| request.query.value_of(name).unwrap_or_default();
+        let offset = value("offset").parse().unwrap_or(0);
         Self {
-            status: said("status"),
-            source: said("source"),
-            server: said("server"),
-            tool: said("tool"),
-            from: said("from"),
-            to: said("to"),
+            status: value("status"),
+            source: value("source"),
+            server: value("server"),
+            tool: value("tool"),
+            from: value("from"),
+            to: value("to"),
             offset,
         }
     }
 
-    /// A filter that makes no sense is refused: without it, other calls than those that were asked for would be shown.
+    /// Refuses an invalid filter: ignoring it would show other calls than requested.
     fn filter(&self) -> Result<ExecutionFilter, Error> {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         Ok(ExecutionFilter {
@@ -86,22 +86,22 @@ impl<'v> ExecutionQuery<'v> {
     }
 }
 
-/// What a filter says, if it says anything.
-fn read<T>(name: &str, said: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Error> {
-    if said.is_empty() {
+/// Parses a filter, if it is not empty.
+fn read<T>(name: &str, value: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Error> {
+    if value.is_empty() {
         return Ok(None);
     }
     let refused = || {
-        let msg = format!("`{}` cannot be filtered by", clip(said, 60));
+        let msg = format!("invalid filter value `{}`", clip(value, 60));
         Error::Validation { problems: vec![Problem { loc: vec![name.to_owned()], msg, kind: "value_error" }] }
     };
-    parse(said).map(Some).ok_or_else(refused)
+    parse(value).map(Some).ok_or_else(refused)
 }
 
 /// The list.
 pub(crate) async fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let asked = ExecutionQuery::of(request);
-    // Who writes a full name means the tool of that server.
+    // A full name selects the tool of that server.
     if asked.server.is_empty()
         && asked.tool.contains(['.', ':', '_', '/'])
         && let Ok(tool) = request.service().tool_by_any_name(asked.tool).await
@@ -133,7 +133,7 @@ fn stop_button(request: &PageRequest<'_>) -> Option<Html> {
         return None;
     }
     Some(html!(
-        r#"<form method="post" action="/executions/stop">{csrf}<button class="danger small" data-confirm="{ask}">Stop everything</button></form>"#,
+        r#"<form method="post" action="/executions/stop">{csrf}<button class="danger small" data-confirm="{ask}">Stop all calls</button></form>"#,
         csrf = request.csrf(),
         ask = STOP_ALL,
     ))
@@ -143,7 +143,7 @@ async fn filters(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> Resul
     let any = |word: &str| std::iter::once(("", word.to_owned()));
     let statuses = ExecutionStatus::ALL.iter().map(|status| (status.as_str(), status.as_str().to_owned()));
     let sources = Source::ALL.iter().map(|source| (source.as_str(), source.as_str().to_owned()));
-    // Calls are kept longer than servers: one that is gone can still be asked for.
+    // Executions are kept longer than servers, so a removed one can still be selected.
     let mut servers = crate::pages::server_names(request).await?;
     if !asked.server.is_empty() && !servers.iter().any(|name| name == asked.server) {
         servers.push(asked.server.to_owned());
@@ -151,7 +151,7 @@ async fn filters(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> Resul
     let servers = servers.iter().map(|name| (name.as_str(), clip(name, 60)));
     Ok(html!(
         r#"<form class="filters" method="get" action="/executions"><label>State<select name="status" data-submit>{statuses}</select></label>
-<label>Came from<select name="source" data-submit>{sources}</select></label><label>Server<select name="server" data-submit>{servers}</select></label>
+<label>Source<select name="source" data-submit>{sources}</select></label><label>Server<select name="server" data-submit>{servers}</select></label>
 <label>Tool<input name="tool" value="{tool:#}" list="tool-names" autocomplete="off" spellcheck="false"></label><datalist id="tool-names">{tools}</datalist>
 <span class="break"></span><label>From<input type="datetime-local" name="from" value="{from:#}"></label><label>To<input type="datetime-local" name="to" value="{to:#}"></label><button class="quiet">Filter</button></form>"#,
         statuses = options(any("any").chain(statuses), asked.status),
@@ -168,11 +168,11 @@ async fn filters(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> Resul
     ))
 }
 
-/// Names of tools with a part in them, each once.
+/// Distinct names of tools that contain a text.
 async fn tool_names(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>, part: &str) -> Result<Vec<String>, Error> {
     let server = Some(asked.server).filter(|server| !server.is_empty());
     let tools = match request.service().tools_page(server, Part::first(SUGGESTED)).await {
-        Err(Error::ServerNotFound { .. }) => return Ok(Vec::new()),
+        Err(Error::Call(CallError::ServerNotFound { .. })) => return Ok(Vec::new()),
         tools => tools?.items,
     };
     let part = part.to_lowercase();
@@ -183,10 +183,11 @@ async fn tool_names(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>, part:
     Ok(names)
 }
 
-/// What to say where no call fits: the name of a tool must be whole.
+/// The message if no call matches: the name of a tool must be complete.
 async fn nothing_fits(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> Result<Html, Error> {
-    let is_all =
-        [asked.status, asked.source, asked.server, asked.tool, asked.from, asked.to].iter().all(|said| said.is_empty());
+    let is_all = [asked.status, asked.source, asked.server, asked.tool, asked.from, asked.to]
+        .iter()
+        .all(|value| value.is_empty());
     if is_all {
         return Ok(html!(
             r#"<div class="empty"><h3>No calls</h3><p>Calls of clients, of the command line and of the <a href="/playground">playground</a> appear here as they happen.</p></div>"#
@@ -205,7 +206,7 @@ async fn nothing_fits(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> 
         .collect();
     let list = (!others.is_empty()).then(|| html!(r#"<p>Did you mean</p><ul class="plain">{}</ul>"#, links));
     Ok(html!(
-        r#"<div class="empty"><h3>No calls fit</h3>{list}<p><a href="/executions">All calls</a></p></div>"#,
+        r#"<div class="empty"><h3>No matching calls</h3>{list}<p><a href="/executions">All calls</a></p></div>"#,
         list = list
     ))
 }
@@ -220,7 +221,7 @@ async fn table(
     }
     let rows: Html = calls.iter().map(|call| row(request, call)).collect();
     Ok(html!(
-        r#"<div class="scroll"><table class="cards calls"><thead><tr><th>Asked for</th><th>Tool</th><th>State</th><th class="n">Took</th><th>Came from</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
+        r#"<div class="scroll"><table class="cards calls"><thead><tr><th>Submitted</th><th>Tool</th><th>State</th><th class="n">Duration</th><th>Source</th><td></td></tr></thead><tbody>{}</tbody></table></div>"#,
         rows
     ))
 }
@@ -233,13 +234,13 @@ fn row(request: &PageRequest<'_>, call: &ExecutionRecord) -> Html {
             r#"<form method="post" action="{path}/cancel">{csrf}<button class="danger small" data-confirm="{ask}">Cancel</button></form>"#,
             path = path,
             csrf = request.csrf(),
-            // Rows move while calls come in: who presses the wrong one is told before anything is done.
+            // Rows move while calls arrive, so the confirmation names the call.
             ask = format!("Cancel {}.{}?", clip(&call.server_name, 80), clip(&call.tool_name, 80)),
         )
     });
     html!(
-        r#"<tr><td class="nowrap" data-name="Asked for">{when}</td><th scope="row"><a href="{path}" data-drawer>{tool}</a><span class="sub">{server}</span></th>
-<td data-name="State">{status}<span class="sub">{why}</span></td><td class="n" data-name="Took">{took}</td><td data-name="Came from">{source}<span class="sub">{client} {caller}</span></td><td>{cancel}</td></tr>"#,
+        r#"<tr><td class="nowrap" data-name="Submitted">{when}</td><th scope="row"><a href="{path}" data-drawer>{tool}</a><span class="sub">{server}</span></th>
+<td data-name="State">{status}<span class="sub">{why}</span></td><td class="n" data-name="Duration">{took}</td><td data-name="Source">{source}<span class="sub">{client} {caller}</span></td><td>{cancel}</td></tr>"#,
         when = display::clock(call.submitted_at),
         path = path,
         tool = clip(&call.tool_name, 80),
@@ -264,16 +265,16 @@ pub(crate) async fn show(request: &PageRequest<'_>, id: &str) -> Result<PageResp
     let facts: Html = [
         fact("State", Some(display::execution(call.status))),
         fact("Server", Some(server_link(&call.server_name))),
-        fact("Asked for", Some(display::exact(call.submitted_at))),
-        fact("Waiting and routing", waited.map(|span| html!("{}", display::took(span)))),
-        fact("At the server", call.duration.map(|span| html!("{}", display::took(span)))),
-        fact("Tried again", (call.retries > 0).then(|| html!("{} times", call.retries))),
-        fact("Came from", Some(html!("{} {}", call.source.as_str(), call.caller))),
+        fact("Submitted", Some(display::exact(call.submitted_at))),
+        fact("Queue and routing", waited.map(|span| html!("{}", display::took(span)))),
+        fact("On the server", call.duration.map(|span| html!("{}", display::took(span)))),
+        fact("Retries", (call.retries > 0).then(|| html!("{}", call.retries))),
+        fact("Source", Some(html!("{} {}", call.source.as_str(), call.caller))),
         fact("Client", call.client.as_deref().map(|client| html!("{}", client))),
         fact("Document", call.document_path.as_ref().map(|path| html!("{} line {}", path, call.section_line))),
         fact("Request", call.request_bytes.map(|bytes| html!("{}", display::size(bytes)))),
         fact("Response", call.response_bytes.map(|bytes| html!("{}", display::size(bytes)))),
-        fact("Id of its client", call.request_id.as_deref().map(|id| html!("<code>{}</code>", id))),
+        fact("Request id of the client", call.request_id.as_deref().map(|id| html!("<code>{}</code>", id))),
         fact("Id", Some(html!("<code>{}</code>", call.id.to_string()))),
     ]
     .into_iter()
@@ -281,7 +282,7 @@ pub(crate) async fn show(request: &PageRequest<'_>, id: &str) -> Result<PageResp
     .collect();
     let bodies = match (&call.arguments, &call.result) {
         (None, None) => html!(
-            r#"<p class="muted">What was sent and answered is not kept. <a href="/settings">Settings</a> change that for new calls.</p>"#
+            r#"<p class="muted">Arguments and results are not stored. You can change that for new calls in the <a href="/settings">settings</a>.</p>"#
         ),
         (arguments, result) => html!(
             "{}{}",
@@ -303,18 +304,18 @@ pub(crate) async fn show(request: &PageRequest<'_>, id: &str) -> Result<PageResp
             html!(r#"<form method="post" action="/executions/{id}/cancel">{csrf}<button class="danger small">Cancel</button></form>"#, id = call.id.to_string(), csrf = request.csrf())
         }),
         facts = facts,
-        error = call.error_message.as_deref().map(|why| html!(r#"<h2>What went wrong</h2><pre class="error" tabindex="0">{}</pre>"#, why)),
+        error = call.error_message.as_deref().map(|why| html!(r#"<h2>Error</h2><pre class="error" tabindex="0">{}</pre>"#, why)),
         bodies = bodies,
     );
     Ok(PageResponse::page(Page { title: clip(&call.tool_name, 80), place: "/executions", body, script: None }))
 }
 
-/// What is kept of a call; if its other half is kept and this is not, it was too long.
+/// A stored part of a call; if the other part is stored and this one is not, it was too large.
 fn kept(title: &str, text: Option<&RawJson>, bytes: Option<u64>) -> Option<Html> {
     let Some(text) = text else {
         let size = display::size(bytes.filter(|bytes| *bytes > MAX_PAYLOAD_BYTES)?);
         return Some(html!(
-            r#"<h2>{title}</h2><p class="muted">Too large to be kept ({size}).</p>"#,
+            r#"<h2>{title}</h2><p class="muted">Too large to store ({size}).</p>"#,
             title = title,
             size = size,
         ));
@@ -331,31 +332,31 @@ fn kept(title: &str, text: Option<&RawJson>, bytes: Option<u64>) -> Option<Html>
     ))
 }
 
-/// What is no id is nobody's id.
+/// Parses an id. An invalid id is an unknown one.
 fn understood(id: &str) -> Result<ExecutionId, Error> {
-    id.parse().map_err(|_| Error::ExecutionNotFound { id: id.to_owned() })
+    id.parse().map_err(|_| Error::Call(CallError::ExecutionNotFound { id: id.to_owned() }))
 }
 
-/// A call is to end.
+/// Cancels a call.
 pub(crate) async fn cancel(request: &PageRequest<'_>, id: &str) -> Result<PageResponse, Error> {
     let call = request.service().cancel_execution(&request.actor, understood(id)?).await;
     Ok(match call {
         Ok(call) => request.done(format!("{} is {}.", call.tool_name, call.status), "/executions"),
-        Err(error) => request.failed(told(&error), "/executions"),
+        Err(error) => request.failed(error_text(&error), "/executions"),
     })
 }
 
-/// Every call is to end, and none is to begin.
+/// Stops all calls.
 pub(crate) async fn stop(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     if !is_confirmed(request) {
-        let question = Confirmation { about: STOP_ALL, action: "Stop everything", fields: &[], back: "/executions" };
+        let question = Confirmation { about: STOP_ALL, action: "Stop all calls", fields: &[], back: "/executions" };
         return Ok(ask(request, &question));
     }
     let stopped = request.service().stop_executions(&request.actor).await;
     Ok(request.done(format!("Stopped. {} cancelled.", display::several(stopped.cancelled, "call")), "/executions"))
 }
 
-/// Calls are allowed again.
+/// Allows calls again.
 pub(crate) async fn reset(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     request.service().reset_executions(&request.actor).await;
     Ok(request.done("Calls are allowed again.", "/executions"))

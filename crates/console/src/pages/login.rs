@@ -10,7 +10,7 @@ use crate::response::PageResponse;
 
 /// The sign-in page, with what was wrong with the last attempt.
 pub(crate) fn show(request: &PageRequest<'_>, problem: Option<&str>) -> PageResponse {
-    // A wrong token is refused whoever shows it, or one token would allow guessing others.
+    // A wrong token is refused even in a valid session, or one token would allow guessing others.
     if request.is_let_in && problem.is_none() {
         return PageResponse::Seen("/".to_owned());
     }
@@ -29,21 +29,21 @@ pub(crate) fn show(request: &PageRequest<'_>, problem: Option<&str>) -> PageResp
     PageResponse::Bare(status, layout::bare("Sign in", &body))
 }
 
-/// Somebody shows a token. It is compared, and kept for as long as the session lives. Whoever let the request in counts wrong
-/// ones: nothing here waits, so that no other is compared before this one counts.
+/// Signs in with a token, which is stored with the session. The HTTP server counts wrong ones: nothing here waits, so
+/// that no other token is compared before this one counts.
 pub(crate) fn enter(request: &PageRequest<'_>) -> PageResponse {
     if request.needs_no_token {
         return PageResponse::Seen("/".to_owned());
     }
     let token = request.form.text("token").trim();
     let Some(principal) = (request.console.dependencies.resolve_principal)(token) else {
-        return show(request, Some("This is no token of this service."));
+        return show(request, Some("This token is not valid for this service."));
     };
     let visitor = request.console.sessions.open(principal, token);
     PageResponse::Cookie(visitor.id, ours(request.form.text("next")))
 }
 
-/// Somebody follows a sign-in link, which opens once.
+/// Signs in with a link, which works once.
 pub(crate) fn redeem(request: &PageRequest<'_>, code: &str) -> PageResponse {
     let dependencies = &request.console.dependencies;
     let token = (dependencies.redeem_code)(code);
@@ -52,18 +52,18 @@ pub(crate) fn redeem(request: &PageRequest<'_>, code: &str) -> PageResponse {
             PageResponse::Cookie(request.console.sessions.open(principal, token).id, ours(request.query.text("next")))
         }
         None if request.is_let_in => PageResponse::Seen("/".to_owned()),
-        None => show(request, Some("This link has been used or is too old. Sign in with the token.")),
+        None => show(request, Some("This link was already used or has expired. Sign in with the token.")),
     }
 }
 
-/// Somebody goes.
+/// Signs out.
 pub(crate) fn leave(request: &PageRequest<'_>) -> PageResponse {
     request.console.sessions.end(&request.visitor.id);
     request.console.result_cache.forget(&request.visitor.id);
     PageResponse::Seen("/login".to_owned())
 }
 
-/// Where to go on: only to a page of ours.
+/// The page after sign-in: only one of the console.
 fn ours(next: &str) -> String {
     let is_ours = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\r', '\n', '\t']);
     if !is_ours {
@@ -72,7 +72,7 @@ fn ours(next: &str) -> String {
     let next = next.split('#').next().unwrap_or("/");
     let (path, query) = next.split_once('?').unwrap_or((next, ""));
     let parts: Vec<String> = path.split('/').map(|part| form::encoded(&form::segment(part))).collect();
-    // What was searched for is searched for again.
+    // A search is repeated.
     let is_plain = query.bytes().all(|byte| byte.is_ascii_graphic());
     let query = if query.is_empty() || !is_plain { String::new() } else { format!("?{query}") };
     parts.join("/") + &query
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_on_leads_to_our_own_pages_only() {
+    fn redirects_go_to_our_own_pages_only() {
         assert_eq!(ours("/servers/a b"), "/servers/a%20b");
         assert_eq!(ours("/tools?q=send%20mail&server=a#x"), "/tools?q=send%20mail&server=a");
         for elsewhere in ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:1", ""] {

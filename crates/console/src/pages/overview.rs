@@ -1,4 +1,4 @@
-//! The overview: every server at a glance, what needs somebody, and how to connect a client.
+//! The overview: all servers, problems that need attention, and how to connect a client.
 
 mod client_snippets;
 
@@ -8,15 +8,13 @@ pub(crate) use client_snippets::copyable;
 use std::collections::HashMap;
 
 use registry::{Page as Part, Status, Transport};
-use service::Error;
-use service::overview::Weight;
-use service::servers::ServerView;
+use service::{Error, ServerView, Weight};
 
 use crate::chart::sparkline;
 use crate::display;
 use crate::html::{Html, html};
 use crate::layout::Page;
-use crate::pages::{server_link, server_path};
+use crate::pages::{server_link, server_path, sign_in};
 use crate::rates::Rates;
 use crate::request::PageRequest;
 use crate::response::PageResponse;
@@ -26,7 +24,7 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
     page(request, Token::of(request, None)).await
 }
 
-/// The page, with the token of who looks at it in what clients are told.
+/// The page with the user's token in the configs for clients.
 pub(crate) async fn show_with_token(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let token = request.console.sessions.token(&request.visitor.id);
     page(request, Token::of(request, token)).await
@@ -52,22 +50,22 @@ async fn page(request: &PageRequest<'_>, token: Token) -> Result<PageResponse, E
 
 fn empty() -> Html {
     html!(
-        r#"<div class="empty"><h3>No servers yet</h3><p>Add one by hand, paste what another client has, or take over what programs on this machine use.</p>
+        r#"<div class="empty"><h3>No servers yet</h3><p>Add one by hand, paste the config of another client, or import the servers that programs on this machine use.</p>
 <p><a class="button" href="/add">Add the first server</a></p></div>"#
     )
 }
 
-/// What somebody should look at.
+/// Problems that need attention.
 fn notices(request: &PageRequest<'_>, servers: &[ServerView]) -> Html {
     let database = request.service().write_error().map(|why| {
         html!(
-            r#"<div class="flash bad" role="alert"><p><strong>The database takes nothing.</strong> {}</p></div>"#,
+            r#"<div class="flash bad" role="alert"><p><strong>The database cannot be written.</strong> {}</p></div>"#,
             why
         )
     });
     let config = request.service().config_error().map(|why| {
         html!(
-            r#"<div class="flash bad" role="alert"><div><p><strong>The config file is not in force as it is now.</strong></p><pre class="muted">{}</pre></div></div>"#,
+            r#"<div class="flash bad" role="alert"><div><p><strong>The changed config file is invalid and was not applied.</strong></p><pre class="muted">{}</pre></div></div>"#,
             why
         )
     });
@@ -79,17 +77,24 @@ fn notice(request: &PageRequest<'_>, server: &ServerView) -> Option<Html> {
     let record = &server.record;
     if record.connection_config.is_masked() {
         return Some(html!(
-            r##"<div class="flash warn"><p><strong>{name}</strong> waits for its secrets: it was imported without them.</p><a class="button quiet small" href="{path}#config-title">Write them</a></div>"##,
+            r##"<div class="flash warn"><p><strong>{name}</strong> was imported without its secrets, and is disabled until you enter them.</p><a class="button quiet small" href="{path}#config-title">Enter secrets</a></div>"##,
             name = server_link(&record.name),
             path = server_path(&record.name),
         ));
     }
+    if record.status == Status::SignInRequired {
+        return Some(html!(
+            r#"<div class="flash warn"><p><strong>{name}</strong> needs you: sign in to use it.</p>{button}</div>"#,
+            name = server_link(&record.name),
+            button = sign_in::button(request, &record.name),
+        ));
+    }
     let why = record.error_message.as_deref().unwrap_or_default();
     let (title, action, button) = match record.status {
-        _ if record.auto_disabled => ("was switched off after too many failures", "enable", "Try again"),
-        // What a program of ours says of credentials is about others.
+        _ if record.auto_disabled => ("was disabled after too many failures", "enable", "Try again"),
+        // Credentials in the stderr of a local program are those of other services.
         Status::Error if record.transport != Transport::Stdio && needs_credentials(why) => {
-            ("refused our credentials", "connect", "Try again")
+            ("refused the credentials", "connect", "Try again")
         }
         Status::Error => ("cannot be connected", "connect", "Try again"),
         _ => return None,
@@ -129,11 +134,7 @@ fn summary(servers: &[ServerView], rates: &HashMap<String, Rates>, weights: &[We
     html!(
         r#"<dl class="stats">{a}{b}{c}{d}</dl>"#,
         a = card("Servers connected", format!("{up} of {}", servers.len()), String::new()),
-        b = card(
-            "Tools on offer",
-            display::count(tools),
-            format!("{} tokens for who lists all", display::tokens(bytes))
-        ),
+        b = card("Tools", display::count(tools), format!("{} tokens for a full list", display::tokens(bytes))),
         c = card(
             "Calls in the last minute",
             display::count(total(|rates| rates.per_minute)),
@@ -179,24 +180,24 @@ fn row(server: &ServerView, rates: Option<&Rates>) -> Html {
     )
 }
 
-/// What else is to be said of its state.
+/// Further details of its status.
 fn more(server: &ServerView) -> Option<Html> {
     let text = match (&server.progress, server.next_retry_at, server.lazy) {
         (Some(progress), ..) => html!("{}", clip(progress, 60)),
-        (None, Some(retry), _) => html!("next try {}", display::moment(retry)),
+        (None, Some(retry), _) => html!("next attempt {}", display::moment(retry)),
         (None, None, true) if !server.record.status.is_up() => html!("starts when needed"),
         _ => return None,
     };
     Some(html!(r#"<span class="sub">{}</span>"#, text))
 }
 
-/// How a server is reached, in a word or two.
+/// The transport of a server, in a word or two.
 pub(crate) fn transport(server: &ServerView) -> String {
     let word = server.record.transport.as_str();
     if server.container.is_some() { format!("{word}, container") } else { word.to_owned() }
 }
 
-/// The beginning of a text.
+/// The start of a text.
 pub(crate) fn clip(text: &str, most: usize) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     match line.char_indices().nth(most) {

@@ -1,17 +1,17 @@
-//! The playground: a tool tried without writing JSON. With scripts the page is an MCP client of its own, with progress,
-//! cancellation and questions; without, a form with JSON in it does.
+//! The playground: runs a tool without writing JSON. With scripts the page is an MCP client with progress, cancellation
+//! and server requests; without scripts it has a form with JSON.
 //!
-//! - [`choice`]: which tool, and what to say if there is none; [`example`]: what it is given to begin with
-//! - [`rendering`]: what it answered, without scripts
+//! - [`choice`]: which tool, and what to show if there is none; [`example`]: initial arguments
+//! - [`render`]: the result, without scripts
 
 mod choice;
 mod example;
 mod render;
 
+use executions::{Call, Error as CallError};
 use registry::{RawJson, Source, Status, ToolRecord};
 use serde_json::{Value, json};
 use service::Error;
-use service::calls::Call;
 
 use crate::assets::PLAYGROUND;
 use crate::display;
@@ -20,22 +20,22 @@ use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
 use crate::pages::tools::{hints, long};
-use crate::pages::{pretty, server_link, server_path, told, tool_path};
+use crate::pages::{error_text, pretty, server_link, server_path, tool_path};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
 pub(crate) use choice::suggest;
 
-/// From a longer schema no form is made: nobody fills in so many fields, and every page must stay light.
+/// Longer schemas get no form: it would have too many fields, and every page must stay small.
 const MAX_SCHEMA_LEN: usize = 50_000;
 
 /// The page.
 pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let name = request.query.value_of("tool").unwrap_or_default();
-    // What an earlier call was given, to be run again.
+    // The arguments of an earlier call, to run it again.
     let earlier = match request.query.value_of("from").filter(|id| !id.is_empty()) {
         Some(id) => {
-            let known = id.parse().map_err(|_| Error::ExecutionNotFound { id: id.to_owned() })?;
+            let known = id.parse().map_err(|_| Error::Call(CallError::ExecutionNotFound { id: id.to_owned() }))?;
             request.service().execution(known).await?.arguments
         }
         None => None,
@@ -56,8 +56,8 @@ async fn page(
         None => choice::missing(request, name).await?,
     };
     let body = html!(
-        r#"<h1>Playground</h1><form class="filters" method="get" action="/playground"><label class="grow">Tool<input name="tool" value="{name:#}" list="tools" autocomplete="off" spellcheck="false" placeholder="a part of its name, or server.tool"></label><datalist id="tools">{suggestions}</datalist><button class="quiet">Open</button></form>
-{bench}<section aria-labelledby="history-title" id="history" hidden><h2 id="history-title">What you ran</h2><div class="scroll"><table class="cards"><tbody></tbody></table></div></section>"#,
+        r#"<h1>Playground</h1><form class="filters" method="get" action="/playground"><label class="grow">Tool<input name="tool" value="{name:#}" list="tools" autocomplete="off" spellcheck="false" placeholder="part of a name, or server.tool"></label><datalist id="tools">{suggestions}</datalist><button class="quiet">Open</button></form>
+{bench}<section aria-labelledby="history-title" id="history" hidden><h2 id="history-title">Your runs</h2><div class="scroll"><table class="cards"><tbody></tbody></table></div></section>"#,
         name = name,
         suggestions = choice::suggested(request, ""),
         bench = bench,
@@ -81,34 +81,34 @@ async fn bench(
     let schema = read.ok().flatten().unwrap_or_default();
     let form = Some(ascii(&schema)).filter(|text| text.len() <= MAX_SCHEMA_LEN);
     let hint = match &form {
-        _ if unread.is_some() => html!("JSON; there is no form, for the schema cannot be read: {}", unread),
+        _ if unread.is_some() => html!("JSON; there is no form, because the schema cannot be read: {}", unread),
         Some(_) if schema["properties"].as_object().is_some_and(|members| !members.is_empty()) => {
-            html!("JSON<span data-script hidden>; the form above and this are the same</span>")
+            html!("JSON<span data-script hidden>; has the same content as the form above</span>")
         }
         Some(_) => html!("JSON"),
-        None => html!("JSON; there is no form, for the schema is too long"),
+        None => html!("JSON; there is no form, because the schema is too long"),
     };
     let arguments =
         arguments.unwrap_or_else(|| serde_json::to_string_pretty(&example::of(&schema)).unwrap_or_default());
     let annotations = crate::pages::annotations(tool);
     let harm = match &annotations {
         Ok(annotations) => harm(annotations),
-        // Nobody knows what it does.
-        Err(_) => Some("may destroy"),
+        // The behaviour is unknown.
+        Err(_) => Some("may be destructive"),
     };
     let annotations = &annotations.unwrap_or_default();
     Ok(html!(
         r#"<div class="columns"><section aria-labelledby="ask"><h2 id="ask"><a href="{definition}">{short}</a></h2><div class="muted actions" id="of" data-live="server.">of {server}{off}{state}</div><details id="about" open><summary>What it does</summary>{description}</details>
 <form class="card" id="bench" method="post" action="/playground" data-server="{server_name:#}" data-tool="{original:#}" data-name="{name:#}" data-schema="{schema:#}" data-harm="{harm:#}">{csrf}<input type="hidden" name="tool" value="{name:#}">
-<noscript><p class="hint">With JavaScript there are fields to fill in, progress is shown, and a server's questions can be answered.</p></noscript><div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments:#}</textarea></div>
+<noscript><p class="hint">With JavaScript, this page has a form, shows progress, and lets you answer requests of the server.</p></noscript><div id="fields"></div><div class="field"><label for="raw">Arguments <span class="hint">{hint}</span></label><textarea id="raw" name="arguments" rows="8" spellcheck="false">{arguments:#}</textarea></div>
 {hints}<div class="actions"><button id="run" data-busy="Running …">Run</button>{warning}<button id="cancel" type="button" class="danger" hidden>Cancel</button><span id="problem" class="hint" role="alert"></span></div></form></section>
 <section aria-labelledby="answer"><h2 id="answer">Result</h2><div id="outcome" aria-live="polite">{outcome}</div><div id="question"></div></section></div>"#,
         definition = tool_path(&tool.server_name, &tool.original_name),
         short = clip(&tool.original_name, 120),
         server = server_link(&tool.server_name),
-        off = (!tool.enabled).then(|| html!(" · {}", display::badge("idle", "off"))),
+        off = (!tool.enabled).then(|| html!(" · {}", display::badge("idle", "disabled"))),
         state = standing(request, tool).await?,
-        description = long(tool.description.as_deref().unwrap_or("Its server does not say.")),
+        description = long(tool.description.as_deref().unwrap_or("The server provides no description.")),
         server_name = ascii(&json!(tool.server_name)),
         original = ascii(&json!(tool.original_name)),
         name = tool.name,
@@ -123,12 +123,12 @@ async fn bench(
     ))
 }
 
-/// What is to be thought of before it is run, if its server says so.
+/// A warning before the run, if the server declares a reason.
 fn harm(annotations: &Value) -> Option<&'static str> {
-    (annotations["destructiveHint"] == true && annotations["readOnlyHint"] != true).then_some("may destroy")
+    (annotations["destructiveHint"] == true && annotations["readOnlyHint"] != true).then_some("may be destructive")
 }
 
-/// Whether its server can be asked now; if not, what can be done about it.
+/// Whether the server is available; if not, what the user can do.
 async fn standing(request: &PageRequest<'_>, tool: &ToolRecord) -> Result<Html, Error> {
     let record = request.service().server(&tool.server_name).await?.record;
     if record.status.is_up() {
@@ -137,6 +137,7 @@ async fn standing(request: &PageRequest<'_>, tool: &ToolRecord) -> Result<Html, 
     let (action, word) = match (record.enabled, record.status) {
         (false, _) => ("enable", "Enable"),
         (true, Status::Error) => ("connect", "Retry"),
+        (true, Status::SignInRequired) => ("sign-in", "Sign in"),
         (true, Status::Connecting) => return Ok(html!(" · {}", display::status(record.status))),
         (true, _) => ("connect", "Connect"),
     };
@@ -151,7 +152,7 @@ async fn standing(request: &PageRequest<'_>, tool: &ToolRecord) -> Result<Html, 
     ))
 }
 
-/// JSON in plain ASCII, so that nothing in it has to be shown otherwise than it is.
+/// JSON in plain ASCII, so that nothing in it has to be escaped for display.
 fn ascii(value: &Value) -> String {
     let mut out = String::new();
     for unit in value.to_string().encode_utf16() {
@@ -163,14 +164,14 @@ fn ascii(value: &Value) -> String {
     out
 }
 
-/// The tool is to be run, without scripts.
+/// Runs the tool, without scripts.
 pub(crate) async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let (name, text) = (request.form.text("tool"), request.form.text("arguments"));
     let line = text.replace(['\n', '\r'], " ");
     let arguments = match RawJson::parse(if line.trim().is_empty() { "{}".to_owned() } else { line }) {
         Ok(arguments) => arguments,
         Err(error) => {
-            let why = html!(r#"<pre class="error">The arguments are no JSON: {}</pre>"#, error.to_string());
+            let why = html!(r#"<pre class="error">The arguments are not valid JSON: {}</pre>"#, error.to_string());
             return page(request, name, Some(text.to_owned()), Some(why)).await;
         }
     };
@@ -193,12 +194,12 @@ pub(crate) async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error
             }
             rendered.markup
         }
-        Err(error) => render::failed(&told(&error)),
+        Err(error) => render::failed(&error_text(&error)),
     };
     page(request, name, Some(text.to_owned()), Some(outcome)).await
 }
 
-/// The last result that was too long for its page, as a file.
+/// The last result that was too long for its page, as a download.
 pub(crate) fn whole(request: &PageRequest<'_>) -> PageResponse {
     match request.console.result_cache.get(&request.visitor.id) {
         Some(result) => PageResponse::File {
@@ -206,7 +207,7 @@ pub(crate) fn whole(request: &PageRequest<'_>) -> PageResponse {
             content_type: "application/json",
             content: result.as_bytes().to_vec(),
         },
-        None => request.failed("That result is not kept any longer. Run the tool again.", "/playground"),
+        None => request.failed("This result is no longer stored. Run the tool again.", "/playground"),
     }
 }
 
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_reaches_the_script_as_it_is() {
+    fn a_schema_reaches_the_script_unchanged() {
         let odd = json!({"\u{202e}é😀": "\u{1}"});
         let text = ascii(&odd);
         assert!(text.is_ascii());

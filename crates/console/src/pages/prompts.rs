@@ -1,22 +1,21 @@
-//! The prompts of all servers: listed, and one of them filled in.
+//! The prompts of all servers, and one of them with arguments.
 
 use registry::RawJson;
 use serde_json::{Map, Value, json};
-use service::Error;
-use service::items::PromptView;
+use service::{Error, PromptView};
 
 use crate::display;
 use crate::form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::pages::{pretty, server_link, shortened, told};
+use crate::pages::{error_text, pretty, server_link, shortened};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// What the names of fields begin with that are arguments of a prompt.
+/// The prefix of form fields for arguments of a prompt.
 const ARGUMENT: &str = "argument.";
-/// So many letters of a message are shown.
+/// How many characters of a message are shown.
 const MAX_MESSAGE_LEN: usize = 20_000;
 
 /// The list.
@@ -24,11 +23,9 @@ pub(crate) fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let prompts = request.service().prompts(None)?;
     let rows: Html = prompts.iter().map(row).collect();
     let table = match prompts.is_empty() {
-        true => html!(
-            r#"<div class="empty"><h3>No prompts</h3><p>None of the servers that are connected has any.</p></div>"#
-        ),
+        true => html!(r#"<div class="empty"><h3>No prompts</h3><p>No connected server has any.</p></div>"#),
         false => html!(
-            r#"<div class="scroll"><table class="cards"><thead><tr><th>Prompt</th><th>Server</th><th>What it is for</th></tr></thead><tbody>{}</tbody></table></div>"#,
+            r#"<div class="scroll"><table class="cards"><thead><tr><th>Prompt</th><th>Server</th><th>Description</th></tr></thead><tbody>{}</tbody></table></div>"#,
             rows
         ),
     };
@@ -42,7 +39,7 @@ pub(crate) fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
 
 fn row(prompt: &PromptView) -> Html {
     html!(
-        r#"<tr><th scope="row"><a href="{path}">{name}</a></th><td data-name="Server">{server}</td><td data-name="What it is for">{about}</td></tr>"#,
+        r#"<tr><th scope="row"><a href="{path}">{name}</a></th><td data-name="Server">{server}</td><td data-name="Description">{about}</td></tr>"#,
         path = form::address("/prompts/get", &[("name", &prompt.name)]),
         name = clip(&prompt.original_name, 80),
         server = server_link(&prompt.server_name),
@@ -54,7 +51,7 @@ fn about(prompt: &PromptView) -> Option<&str> {
     prompt.description.as_deref().or(prompt.title.as_deref())
 }
 
-/// One prompt: what it takes, and what it says once it is filled in.
+/// One prompt: its arguments, and its messages.
 pub(crate) async fn get(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let name = request.query.value_of("name").unwrap_or_default();
     let prompts = request.service().prompts(None)?;
@@ -102,14 +99,14 @@ async fn filled_in(request: &PageRequest<'_>, prompt: &PromptView, given: &Map<S
     let arguments = RawJson::parse(json!(given).to_string()).expect("what was written as JSON is JSON");
     let result = match request.service().prompt(&request.actor, &prompt.name, &arguments).await {
         Ok(result) => result,
-        Err(error) => return html!(r#"<h2>That did not work</h2><pre class="error">{}</pre>"#, told(&error)),
+        Err(error) => return html!(r#"<h2>Request failed</h2><pre class="error">{}</pre>"#, error_text(&error)),
     };
     let messages: Html = match serde_json::from_str::<Value>(result.get()) {
         Ok(read) => read["messages"].as_array().into_iter().flatten().map(message).collect(),
         Err(error) => super::unread(&error),
     };
     html!(
-        r#"<h2>Messages</h2>{messages}<details><summary>As it came</summary><pre class="block" tabindex="0">{raw}</pre></details>"#,
+        r#"<h2>Messages</h2>{messages}<details><summary>Raw result</summary><pre class="block" tabindex="0">{raw}</pre></details>"#,
         messages = messages,
         raw = shortened(&pretty(result.get()), MAX_MESSAGE_LEN),
     )

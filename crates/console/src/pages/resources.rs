@@ -1,21 +1,20 @@
-//! The resources of all servers: listed, and one of them read.
+//! The resources of all servers, and one of them.
 
 use serde_json::Value;
-use service::Error;
-use service::items::ResourceView;
+use service::{Error, ResourceView};
 
 use crate::display;
 use crate::form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::pages::{pretty, server_link, shortened, told};
+use crate::pages::{error_text, pretty, server_link, shortened};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// So many letters of a text are shown.
+/// How many characters of a text are shown.
 const MAX_TEXT_LEN: usize = 100_000;
-/// The kinds of pictures that are shown, and up to which length of their base64.
+/// The types of pictures that are shown, and the limit of their base64.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const MAX_PICTURE_BYTES: usize = 4_000_000;
 
@@ -26,16 +25,15 @@ pub(crate) fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let families: Html = templates.iter().map(|template| row(template, false)).collect();
     let table = |title: &str, rows: Html| {
         html!(
-            r#"<h2>{title}</h2><div class="scroll"><table class="cards"><thead><tr><th>Address</th><th>Server</th><th>Type</th><th>What it is</th></tr></thead><tbody>{rows}</tbody></table></div>"#,
+            r#"<h2>{title}</h2><div class="scroll"><table class="cards"><thead><tr><th>URI</th><th>Server</th><th>Type</th><th>Description</th></tr></thead><tbody>{rows}</tbody></table></div>"#,
             title = title,
             rows = rows
         )
     };
-    let empty = (resources.is_empty() && templates.is_empty()).then(|| {
-        html!(r#"<div class="empty"><h3>No resources</h3><p>None of the servers that are connected has any.</p></div>"#)
-    });
+    let empty = (resources.is_empty() && templates.is_empty())
+        .then(|| html!(r#"<div class="empty"><h3>No resources</h3><p>No connected server has any.</p></div>"#));
     let body = html!(
-        r#"<h1>Resources</h1><form class="filters" method="get" action="/resources/read"><label class="grow">Address<input name="uri" autocomplete="off" spellcheck="false" placeholder="file:///notes.txt"></label><button class="quiet">Read</button></form>
+        r#"<h1>Resources</h1><form class="filters" method="get" action="/resources/read"><label class="grow">URI<input name="uri" autocomplete="off" spellcheck="false" placeholder="file:///notes.txt"></label><button class="quiet">Read</button></form>
 <div id="resources" data-live="server. tools."><p class="muted">{total}</p>{empty}{listed}{families}</div>"#,
         total = display::several(resources.len() as u64, "resource"),
         empty = empty,
@@ -54,7 +52,7 @@ fn row(resource: &ResourceView, can_be_read: bool) -> Html {
     };
     let name = resource.title.as_deref().or(resource.name.as_deref());
     html!(
-        r#"<tr><th scope="row">{uri}</th><td data-name="Server">{server}</td><td data-name="Type">{kind}</td><td data-name="What it is">{name}<span class="sub">{about}</span></td></tr>"#,
+        r#"<tr><th scope="row">{uri}</th><td data-name="Server">{server}</td><td data-name="Type">{kind}</td><td data-name="Description">{name}<span class="sub">{about}</span></td></tr>"#,
         uri = uri,
         server = server_link(&resource.server_name),
         kind = resource.mime_type.as_deref().map(|kind| clip(kind, 60)),
@@ -63,7 +61,7 @@ fn row(resource: &ResourceView, can_be_read: bool) -> Html {
     )
 }
 
-/// What is at an address.
+/// Reads a resource.
 pub(crate) async fn read(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let Some(uri) = request.query.value_of("uri") else { return Ok(PageResponse::Seen("/resources".to_owned())) };
     let read = request.service().read_resource(&request.actor, uri, request.query.value_of("server")).await;
@@ -72,7 +70,7 @@ pub(crate) async fn read(request: &PageRequest<'_>) -> Result<PageResponse, Erro
             Ok(read) => match read["contents"].as_array().filter(|all| !all.is_empty()) {
                 Some(contents) => contents.iter().map(content).collect(),
                 None => html!(
-                    r#"<p>The answer of the server has no contents that can be shown. It came as</p><pre class="block" tabindex="0">{}</pre>"#,
+                    r#"<p>The server's response has no contents that can be displayed. The raw response is:</p><pre class="block" tabindex="0">{}</pre>"#,
                     shortened(&pretty(result.get()), MAX_TEXT_LEN)
                 ),
             },
@@ -82,7 +80,7 @@ pub(crate) async fn read(request: &PageRequest<'_>) -> Result<PageResponse, Erro
                 raw = shortened(result.get(), MAX_TEXT_LEN),
             ),
         },
-        Err(error) => html!(r#"<pre class="error">{}</pre>"#, told(error)),
+        Err(error) => html!(r#"<pre class="error">{}</pre>"#, error_text(error)),
     };
     let body = html!(
         r#"<h1>{uri}</h1>{contents}<p><a href="/resources">All resources</a></p>"#,

@@ -1,10 +1,9 @@
-//! One server: how it stands and why, what happened to it, what it offers, how it is reached.
+//! One server: status, history, tools, and configuration.
 
 mod edit;
 
 use registry::{HistoryEvent, Page as Part, Status, ToolRecord};
-use service::Error;
-use service::servers::{ServerHealth, ServerView, TestReport};
+use service::{Error, ServerHealth, ServerView, TestReport};
 
 use crate::chart::sparkline;
 use crate::display;
@@ -12,15 +11,15 @@ use crate::form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::{clip, transport};
-use crate::pages::{Confirmation, ask, is_confirmed, server_path, told, tool_path};
+use crate::pages::{Confirmation, ask, error_text, is_confirmed, server_path, sign_in, tool_path};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// So much of its history is shown.
+/// How many events of its history are shown.
 const HISTORY: u32 = 25;
-/// So many of its tools are shown; the others are on the page of tools.
+/// How many of its tools are shown; the others are on the tools page.
 const TOOLS: u32 = 50;
-/// So many tools of a server that was tried are named.
+/// How many tools of a tested server are listed.
 const LISTED: usize = 200;
 
 /// The page.
@@ -34,20 +33,20 @@ pub(crate) async fn show(request: &PageRequest<'_>, name: &str) -> Result<PageRe
     let body = html!(
         r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{missing}{trouble}</div>
 <div class="columns"><div>
-<section aria-labelledby="facts-title"><h2 id="facts-title">At a glance</h2><div class="card" id="facts" data-live="server. tools. execution.">{facts}</div></section>
+<section aria-labelledby="facts-title"><h2 id="facts-title">Summary</h2><div class="card" id="facts" data-live="server. tools. execution.">{facts}</div></section>
 <section aria-labelledby="tools-title"><h2 id="tools-title">Tools</h2><div id="tools" data-live="tools. server.">{tools}</div></section>
 {config}</div><div>
-<section aria-labelledby="history-title"><h2 id="history-title">What happened</h2><div class="card" id="history" data-live="server.">{history}</div></section>
+<section aria-labelledby="history-title"><h2 id="history-title">History</h2><div class="card" id="history" data-live="server.">{history}</div></section>
 {stderr}
-<section aria-labelledby="log-title"><h2 id="log-title">Calls and events</h2><div id="log" class="log" role="log" aria-label="What happens to this server" tabindex="0" data-server="{id:#}" data-name="{name:#}" data-empty="1"><noscript>Needs JavaScript.</noscript><span data-script hidden>Nothing yet. Calls, connections and notices appear here as they happen.</span></div></section>
+<section aria-labelledby="log-title"><h2 id="log-title">Calls and events</h2><div id="log" class="log" role="log" aria-label="Calls and events of this server" tabindex="0" data-server="{id:#}" data-name="{name:#}" data-empty="1"><noscript>Needs JavaScript.</noscript><span data-script hidden>Nothing yet. Calls, connections and notices appear here as they happen.</span></div></section>
 </div></div>"#,
         name = record.name,
         id = record.id.to_string(),
         status = display::status(record.status),
-        actions = actions(request, &server),
+        actions = actions(request, &server, sign_in::is_signed_in(request, &server).await),
         description = record.description.as_deref().map(|text| html!(r#"<p class="muted">{}</p>"#, text)),
         missing = record.connection_config.is_masked().then(|| {
-            html!(r#"<p class="flash warn">It cannot be started: {}.</p>"#, service::servers::SECRETS_ARE_MISSING)
+            html!(r#"<p class="flash warn">The server cannot be started: {}.</p>"#, service::SECRETS_ARE_MISSING)
         }),
         trouble = trouble(&server, &health),
         facts = facts(request, &server, &health),
@@ -59,8 +58,8 @@ pub(crate) async fn show(request: &PageRequest<'_>, name: &str) -> Result<PageRe
     Ok(PageResponse::page(Page { title: record.name.clone(), place: "/", body, script: None }))
 }
 
-/// What can be done with it. What makes no sense now is not offered.
-fn actions(request: &PageRequest<'_>, server: &ServerView) -> Html {
+/// The actions that are possible now.
+fn actions(request: &PageRequest<'_>, server: &ServerView, is_signed_in: bool) -> Html {
     let record = &server.record;
     let path = server_path(&record.name);
     let is_up = record.status.is_up();
@@ -76,7 +75,9 @@ fn actions(request: &PageRequest<'_>, server: &ServerView) -> Html {
         )
     };
     let mut buttons = Html::default();
-    if record.enabled && !is_up {
+    if record.status == Status::SignInRequired {
+        buttons.add(&button("sign-in", "Sign in", "", None));
+    } else if record.enabled && !is_up {
         let word = if record.status == Status::Error { "Retry" } else { "Connect" };
         buttons.add(&button("connect", word, "", None));
     }
@@ -88,6 +89,10 @@ fn actions(request: &PageRequest<'_>, server: &ServerView) -> Html {
         buttons.add(&button("refresh", "Refresh tools", "quiet", None));
     }
     buttons.add(&button("test", "Test", "quiet", None));
+    if is_signed_in {
+        buttons.add(&button("sign-in", "Sign in again", "quiet", None));
+        buttons.add(&button("sign-out", "Sign out", "quiet", None));
+    }
     match record.enabled {
         true => buttons.add(&button("disable", "Disable", "quiet", None)),
         false => buttons.add(&button("enable", "Enable", "", None)),
@@ -105,7 +110,11 @@ fn removal(name: &str) -> String {
 fn trouble(server: &ServerView, health: &ServerHealth) -> Html {
     let record = &server.record;
     let error = record.error_message.as_deref().map(|why| {
-        let title = if record.auto_disabled { "Switched off after too many failures" } else { "Last error" };
+        let title = match record.status {
+            _ if record.auto_disabled => "Disabled after too many failures",
+            Status::SignInRequired => "A sign-in is required",
+            _ => "Last error",
+        };
         html!(
             r#"<section aria-label="{title}"><h2>{title}</h2><pre class="error" tabindex="0">{why}</pre></section>"#,
             title = title,
@@ -132,7 +141,7 @@ fn facts(request: &PageRequest<'_>, server: &ServerView, health: &ServerHealth) 
     let usage = server.usage.map(|usage| {
         let processes = usage.processes.filter(|count| *count > 1);
         html!(
-            "{cpu} of a processor · {memory}{processes}",
+            "{cpu} of one CPU · {memory}{processes}",
             cpu = display::busy(usage.cpu_percent),
             memory = display::size(usage.memory_bytes),
             processes = processes.map(|count| format!(" in {count} processes")),
@@ -150,21 +159,21 @@ fn facts(request: &PageRequest<'_>, server: &ServerView, health: &ServerHealth) 
         p95 = span(rates.p95),
     );
     let facts = [
-        fact("Says it is", (!identity.trim().is_empty()).then(|| html!("{}", identity))),
+        fact("Reports itself as", (!identity.trim().is_empty()).then(|| html!("{}", identity))),
         fact("Protocol", (!said("era").is_empty()).then(|| html!("{}", said("era")))),
         fact("Transport", text(transport(server))),
         fact("Container", container),
         fact("Uses", usage),
         fact(
-            "Comes from",
+            "Defined in",
             text(match record.origin {
-                registry::Origin::Config => "the config file; it is changed there, but can be disabled here".to_owned(),
+                registry::Origin::Config => "the config file; change it there. You can disable it here".to_owned(),
                 _ => "the registry".to_owned(),
             }),
         ),
         fact("Connected since", record.connected_at.map(display::moment)),
-        fact("Next try", server.next_retry_at.map(display::moment)),
-        fact("Failures in a row", (record.failure_count > 0).then(|| html!("{}", record.failure_count))),
+        fact("Next attempt", server.next_retry_at.map(display::moment)),
+        fact("Consecutive failures", (record.failure_count > 0).then(|| html!("{}", record.failure_count))),
         fact(
             "Health check",
             health.last_check.map(|at| {
@@ -177,16 +186,16 @@ fn facts(request: &PageRequest<'_>, server: &ServerView, health: &ServerHealth) 
         fact(
             "Tools",
             weight.map(|weight| {
-                html!("{} · {} tokens for who lists them", display::count(weight.tools), display::tokens(weight.bytes))
+                html!("{} · {} tokens for a full list", display::count(weight.tools), display::tokens(weight.bytes))
             }),
         ),
-        fact("Alone at", Some(html!("<code>{}/mcp/{}</code>", request.origin(), form::encoded(&record.name)))),
+        fact("Own endpoint", Some(html!("<code>{}/mcp/{}</code>", request.origin(), form::encoded(&record.name)))),
         fact("Instructions", (!said("instructions").is_empty()).then(|| instructions(said("instructions")))),
     ];
     html!(r#"<dl class="facts">{}</dl>"#, facts.into_iter().flatten().collect::<Html>())
 }
 
-/// What it tells clients about itself, in its own lines; what is long is folded.
+/// The instructions of the server; long ones are collapsed.
 fn instructions(text: &str) -> Html {
     let text = super::tools::cut(text.trim());
     let first: String = text.lines().take(6).collect::<Vec<_>>().join("\n");
@@ -200,7 +209,7 @@ fn instructions(text: &str) -> Html {
     )
 }
 
-/// What it writes to stderr, if it is a server that we start; scripts add what follows.
+/// The stderr of a server that we start; scripts append new lines.
 fn stderr(request: &PageRequest<'_>, server: &ServerView) -> Result<Html, Error> {
     let record = &server.record;
     if record.transport != registry::Transport::Stdio && server.container.is_none() {
@@ -210,8 +219,8 @@ fn stderr(request: &PageRequest<'_>, server: &ServerView) -> Result<Html, Error>
     let lines: Html = heard.lines.iter().map(|line| html!("<div>{}</div>", line)).collect();
     let address = format!("/api/v1/aggregator/servers/{}/log", form::encoded(&record.name));
     Ok(html!(
-        r#"<section aria-labelledby="stderr-title"><h2 id="stderr-title">Live log</h2><div id="stderr" class="log" role="log" aria-label="What this server writes to stderr" tabindex="0" data-log="{address}">{lines}</div>
-<p class="hint">What it writes to stderr, as it writes it. The last 200 lines are kept.</p></section>"#,
+        r#"<section aria-labelledby="stderr-title"><h2 id="stderr-title">Live log</h2><div id="stderr" class="log" role="log" aria-label="stderr of this server" tabindex="0" data-log="{address}">{lines}</div>
+<p class="hint">The server's stderr, live. The last 200 lines are stored.</p></section>"#,
         address = address,
         lines = lines,
     ))
@@ -219,8 +228,11 @@ fn stderr(request: &PageRequest<'_>, server: &ServerView) -> Result<Html, Error>
 
 fn tool_list(server: &ServerView, tools: &[ToolRecord], total: u64) -> Html {
     if tools.is_empty() {
-        let why =
-            if server.record.status.is_up() { "It offers none." } else { "They are known once it was connected." };
+        let why = if server.record.status.is_up() {
+            "The server has no tools."
+        } else {
+            "The tools are unknown until the server has been connected once."
+        };
         return html!(r#"<div class="empty"><h3>No tools</h3><p>{}</p></div>"#, why);
     }
     let rows: Html = tools
@@ -272,23 +284,23 @@ fn timeline(events: &[HistoryEvent]) -> Html {
     html!(r#"<ol class="line">{}</ol>"#, items)
 }
 
-/// Something is to be done with it.
+/// Performs an action.
 pub(crate) async fn act(request: &PageRequest<'_>, name: &str, action: &str) -> Result<PageResponse, Error> {
     let (service, by) = (request.service(), &request.actor);
-    // Who tries a tool goes on with that.
+    // An action in the playground returns there.
     let back = request.form.value_of("back").filter(|back| back.starts_with("/playground?"));
     let here = back.map_or_else(|| server_path(name), str::to_owned);
     let done = match action {
-        "connect" => service.connect(by, name).await.map(|_| "It is connected."),
-        "disconnect" => service.disconnect(by, name, false).await.map(|_| "It is disconnected."),
-        "restart" => service.restart(by, name, false).await.map(|_| "It was restarted."),
+        "connect" => service.connect(by, name).await.map(|_| "Connected."),
+        "disconnect" => service.disconnect(by, name, false).await.map(|_| "Disconnected."),
+        "restart" => service.restart(by, name, false).await.map(|_| "Restarted."),
         "enable" if service.server(name).await?.record.connection_config.is_masked() => {
-            let why = format!("It stays switched off: {}.", service::servers::SECRETS_ARE_MISSING);
+            let why = format!("The server stays disabled: {}.", service::SECRETS_ARE_MISSING);
             return Ok(request.failed(why, here));
         }
-        "enable" => service.enable(by, name).await.map(|_| "It is enabled and being connected."),
-        "disable" => service.disable(by, name).await.map(|_| "It is disabled until you enable it again."),
-        "refresh" => service.refresh_tools(by, name).await.map(|()| "Its tools are being asked for."),
+        "enable" => service.enable(by, name).await.map(|_| "Enabled. The server is connecting."),
+        "disable" => service.disable(by, name).await.map(|_| "Disabled until you enable it again."),
+        "refresh" => service.refresh_tools(by, name).await.map(|()| "The tools are being refreshed."),
         "remove" if !is_confirmed(request) => {
             service.server(name).await?;
             return Ok(ask(
@@ -298,27 +310,29 @@ pub(crate) async fn act(request: &PageRequest<'_>, name: &str, action: &str) -> 
         }
         "remove" => {
             return Ok(match service.remove(by, name, true).await {
-                Ok(()) => request.done(format!("{name} is removed."), "/"),
-                Err(error) => request.failed(told(&error), here),
+                Ok(()) => request.done(format!("Removed {name}."), "/"),
+                Err(error) => request.failed(error_text(&error), here),
             });
         }
         "test" => {
             return Ok(match service.test(name).await {
                 Ok(report) if report.success => request.done(report_in_words(&report), here),
                 Ok(report) => request.failed(report_in_words(&report), here),
-                Err(error) => request.failed(told(&error), here),
+                Err(error) => request.failed(error_text(&error), here),
             });
         }
         "edit" => return edit::edit(request, name).await,
-        _ => return Ok(request.failed("There is no such button.", here)),
+        "sign-in" => return sign_in::start(request, name).await,
+        "sign-out" => return Ok(sign_in::end(request, name).await),
+        _ => return Ok(request.failed("Unknown action.", here)),
     };
     Ok(match done {
         Ok(message) => request.done(message, here),
-        Err(error) => request.failed(told(&error), here),
+        Err(error) => request.failed(error_text(&error), here),
     })
 }
 
-/// What a try showed, with all tools and what each does: somebody is to decide whether to let it in.
+/// The result of a test with all tools and their descriptions, so that the user can decide whether to add the server.
 pub(crate) fn report_with_tools(report: &TestReport) -> String {
     if !report.success || report.tools.is_empty() {
         return report_in_words(report);
@@ -332,17 +346,17 @@ pub(crate) fn report_with_tools(report: &TestReport) -> String {
     let shown: String = lines.take(LISTED).collect();
     let more = report.tools.len().saturating_sub(LISTED);
     let more = if more > 0 { format!("\n… and {more} more") } else { String::new() };
-    format!("The test worked, in {span}: {}{shown}{more}", display::several(report.tools.len() as u64, "tool"))
+    format!("The test succeeded in {span}: {}{shown}{more}", display::several(report.tools.len() as u64, "tool"))
 }
 
-/// What a try showed.
+/// The result of a test.
 pub(crate) fn report_in_words(report: &TestReport) -> String {
     let span = display::took(std::time::Duration::from_secs_f64(report.duration_ms / 1000.0));
     if !report.success {
-        let why = report.error.as_deref().unwrap_or("it did not say why");
-        // So little time is enough for finding out that there is nothing to be tried.
+        let why = report.error.as_deref().unwrap_or("no reason given");
+        // Such a short time means that nothing could be tested.
         if report.duration_ms < 1.0 {
-            return format!("It could not be tested: {why}");
+            return format!("The connection could not be tested: {why}");
         }
         return format!("The test failed after {span}: {why}");
     }
@@ -350,5 +364,9 @@ pub(crate) fn report_in_words(report: &TestReport) -> String {
     if report.tools.len() > names.len() {
         names.push("…");
     }
-    format!("The test worked, in {span}: {}: {}", display::several(report.tools.len() as u64, "tool"), names.join(", "))
+    format!(
+        "The test succeeded in {span}: {}: {}",
+        display::several(report.tools.len() as u64, "tool"),
+        names.join(", ")
+    )
 }

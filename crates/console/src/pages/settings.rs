@@ -1,46 +1,42 @@
-//! Settings, who may come in, and the whole registry out and in.
+//! Settings, tokens, export and import.
 
 mod backup;
 
+use executions::Error as CallError;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use service::settings::RANGES;
-use service::{Error, Settings};
+use service::{Error, SETTING_RANGES, Settings};
 
 use crate::html::{Html, html};
 use crate::layout::Page;
-use crate::pages::told;
+use crate::pages::error_text;
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 pub(crate) use backup::{export, import};
 
-/// What the whole numbers are called, and what they mean.
+/// The names and descriptions of numeric settings.
 const NUMBERS: &[(&str, &str, &str)] = &[
     (
         "timeout_ms",
-        "Time limit",
-        "milliseconds for a call from REST, the command line, a document or an assistant, its turn waited for included",
+        "Timeout",
+        "milliseconds for a call from REST, the command line, a document or an assistant, including time in the queue",
     ),
-    ("mcp_timeout_ms", "Time limit of clients", "the same for calls of MCP clients; empty is no limit"),
-    ("concurrent_limit", "Calls at once", "from REST, the command line, documents and assistants"),
-    ("mcp_concurrent_limit", "Calls of clients at once", "-1 is no limit"),
-    ("queue_limit", "Calls that may wait", "for their turn"),
-    ("session_limit", "Calls in a session", "of a document or an assistant; -1 is no limit"),
+    ("mcp_timeout_ms", "Timeout of clients", "milliseconds for a call of an MCP client; empty means no limit"),
+    ("concurrent_limit", "Concurrent calls", "from REST, the command line, documents and assistants"),
+    ("mcp_concurrent_limit", "Concurrent calls of clients", "of MCP clients; -1 means no limit"),
+    ("queue_limit", "Queued calls", "that may wait in the queue"),
+    ("session_limit", "Calls in a session", "of a document or an assistant; -1 means no limit"),
     ("health_check_interval_s", "Health checks", "seconds between them"),
-    ("health_check_timeout_ms", "A health check may take", "milliseconds"),
-    (
-        "failure_threshold",
-        "Further attempts",
-        "after the first that failed; then a server that cannot be connected is switched off",
-    ),
-    ("idle_timeout_s", "Idle servers stop after", "seconds, if they start when needed"),
-    ("keep_executions_days", "Executions are kept for", "days"),
-    ("keep_executions", "Executions that are kept", "at most"),
-    ("keep_audit_days", "The audit log is kept for", "days"),
-    ("keep_audit", "Rows of the audit log", "at most"),
-    ("keep_history_days", "Histories of servers are kept for", "days"),
+    ("health_check_timeout_ms", "Health check timeout", "milliseconds"),
+    ("failure_threshold", "Connection retries", "after the first failed attempt; then the server is disabled"),
+    ("idle_timeout_s", "Idle timeout of lazy servers", "seconds until they are stopped"),
+    ("keep_executions_days", "Retention of executions", "days"),
+    ("keep_executions", "Stored executions", "at most"),
+    ("keep_audit_days", "Retention of the audit log", "days"),
+    ("keep_audit", "Entries of the audit log", "at most"),
+    ("keep_history_days", "Retention of server histories", "days"),
     ("keep_history", "Events in a server's history", "at most, for each server"),
-    ("server_handshake_kb", "Handshake of a server", "kB of its answer, instructions included"),
+    ("server_handshake_kb", "Handshake of a server", "kB of its response, including instructions"),
     ("server_instructions_kb", "Instructions of a server", "kB"),
     ("all_instructions_kb", "Instructions of all servers", "kB; every client gets them"),
     ("server_list_pages", "Pages of a list", "of one server"),
@@ -48,7 +44,7 @@ const NUMBERS: &[(&str, &str, &str)] = &[
     ("all_catalogs_kb", "Lists of all servers", "kB"),
     ("server_notification_kb", "A notification of a server", "kB; larger ones are dropped"),
     ("server_requests_kb", "Requests of a server", "kB that wait for a client's answer"),
-    ("server_message_kb", "A message of a server", "kB, results of calls included"),
+    ("server_message_kb", "A message of a server", "kB, including results of calls"),
     ("server_undelivered_kb", "Undelivered messages of a server", "kB of large ones"),
     ("all_undelivered_kb", "Undelivered messages of all servers", "kB of large ones"),
 ];
@@ -58,7 +54,7 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
     Ok(page(request, None, None))
 }
 
-/// The page; with what was typed and what is wrong with it, if it could not be saved or not be taken in.
+/// The page; after an error with the input and the problem.
 fn page(request: &PageRequest<'_>, problem: Option<&Problem>, refused: Option<&str>) -> PageResponse {
     let settings = request.service().settings();
     let body = html!(
@@ -73,14 +69,14 @@ fn page(request: &PageRequest<'_>, problem: Option<&Problem>, refused: Option<&s
     PageResponse::Page(status, Page { title: "Settings".into(), place: "/settings", body, script: None })
 }
 
-/// What is wrong with what was typed, and in which field.
+/// A problem of the input, and its field.
 struct Problem {
     field: String,
     why: String,
 }
 
 fn form(request: &PageRequest<'_>, settings: &Settings, problem: Option<&Problem>) -> Html {
-    // What was typed stays until it is saved.
+    // The input stays until it is saved.
     let typed = |name: &str| problem.and(request.form.get(name)).map(str::to_owned);
     let sign = |name: &str| {
         let is_it = problem.is_some_and(|problem| problem.field == name);
@@ -93,7 +89,7 @@ fn form(request: &PageRequest<'_>, settings: &Settings, problem: Option<&Problem
         .map(|(name, title, about)| {
             let value = typed(name).or_else(|| now[*name].as_i64().map(|number| number.to_string()));
             let default = defaults[*name].as_i64().map_or_else(|| "none".to_owned(), |number| number.to_string());
-            let range = RANGES.iter().find(|(known, ..)| known == name);
+            let range = SETTING_RANGES.iter().find(|(known, ..)| known == name);
             let least = range.map(|(_, least, _, may_be_unlimited)| if *may_be_unlimited { -1 } else { *least });
             html!(
                 r#"<div class="field"><label for="{name}">{title} <span class="hint">{about}; {default} by default</span></label><input type="number" id="{name}" name="{name}" value="{value:#}" min="{least}" max="{most}"{sign}></div>"#,
@@ -112,9 +108,9 @@ fn form(request: &PageRequest<'_>, settings: &Settings, problem: Option<&Problem
     let keeps = if problem.is_some() { request.form.has("store_payloads") } else { settings.store_payloads };
     html!(
         r#"<form class="card" method="post" action="/settings">{csrf}<input type="hidden" name="was" value="{was:#}">{problem}{fields}
-<div class="field"><label for="retry_backoff_ms">Pauses between attempts <span class="hint">milliseconds, one after the other; empty goes back to the default</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses:#}"{pauses_sign}></div>
-<div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one a line: clients see them even where they see little else</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned:#}</textarea></div>
-<div class="field"><label class="check"><input type="checkbox" name="store_payloads"{payloads}> Keep arguments and results with executions</label></div>
+<div class="field"><label for="retry_backoff_ms">Delays between attempts <span class="hint">milliseconds, separated by commas; empty for the default</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses:#}"{pauses_sign}></div>
+<div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one per line: always listed, even for clients that otherwise see only the search tools</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned:#}</textarea></div>
+<div class="field"><label class="check"><input type="checkbox" name="store_payloads"{payloads}> Store arguments and results with executions</label></div>
 <button>Save</button></form>"#,
         csrf = request.csrf(),
         problem = problem.map(|problem| html!(r#"<p class="flash bad" role="alert" id="problem">{}</p>"#, problem.why)),
@@ -132,7 +128,7 @@ fn tokens(request: &PageRequest<'_>) -> Html {
     let names = (dependencies.token_names)();
     if names.is_empty() {
         return html!(
-            r#"<div class="card"><p>There are none: only connections of the user that runs this service, and of root, are served.</p><p class="muted">To serve others, make a token and start with it:</p><pre class="block">echo "laptop:$(openssl rand -hex 32)" &gt; tokens
+            r#"<div class="card"><p>No tokens are configured: only connections of the user that runs this service, and of root, are accepted.</p><p class="muted">To accept others, create a token and start the service with it:</p><pre class="block">echo "laptop:$(openssl rand -hex 32)" &gt; tokens
 chmod 600 tokens
 mcp-aggregator serve --token-file tokens</pre></div>"#
         );
@@ -145,12 +141,12 @@ mcp-aggregator serve --token-file tokens</pre></div>"#
         })
         .collect();
     html!(
-        r#"<div class="card"><p>These may come in. Only their names are known here.</p><ul>{}</ul><p class="muted">Add or take away lines in the token file: it is followed while we run.</p></div>"#,
+        r#"<div class="card"><p>Tokens that are accepted, by name.</p><ul>{}</ul><p class="muted">To change them, edit the token file; the service reads it again when it changes.</p></div>"#,
         names
     )
 }
 
-/// Settings are to be others.
+/// Changes settings.
 pub(crate) async fn change(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     Ok(match changes(request) {
         Err(problem) => page(request, Some(&problem), None),
@@ -161,14 +157,14 @@ pub(crate) async fn change(request: &PageRequest<'_>) -> Result<PageResponse, Er
     })
 }
 
-/// What the service says against a change, in the words of the form.
+/// The refusal of the service, in terms of the form.
 fn refused(error: &Error) -> Problem {
     let field = match error {
         Error::Validation { problems } => problems.first().and_then(|problem| problem.loc.last()).cloned(),
         _ => None,
     };
     let field = field.unwrap_or_default();
-    let lists = [("retry_backoff_ms", "Pauses between attempts"), ("pinned_tools", "Pinned tools")];
+    let lists = [("retry_backoff_ms", "Delays between attempts"), ("pinned_tools", "Pinned tools")];
     let titles = NUMBERS.iter().map(|(name, title, _)| (*name, *title)).chain(lists);
     let title = titles.into_iter().find(|(name, _)| *name == field).map(|(_, title)| title);
     let why = match (title, error) {
@@ -177,28 +173,29 @@ fn refused(error: &Error) -> Problem {
             let said = said.strip_prefix(&format!("`{field}` is ")).unwrap_or(said);
             format!("{title}: {said}")
         }
-        _ => told(error),
+        _ => error_text(error),
     };
     Problem { why, field }
 }
 
-/// That it was saved, and which of the pinned tools nobody has: their server may come later, or the name is mistyped.
+/// The success message, and pinned tools that no server has: their server may be added later, or the name is
+/// misspelled.
 async fn saved(request: &PageRequest<'_>, settings: &Settings) -> String {
     let mut unknown = Vec::new();
     for name in &settings.pinned_tools {
-        if let Err(Error::ToolNotFound { .. }) = request.service().tool_by_any_name(name).await {
+        if let Err(Error::Call(CallError::ToolNotFound { .. })) = request.service().tool_by_any_name(name).await {
             unknown.push(name.as_str());
         }
     }
-    let saved = "Saved. It counts from now on.";
+    let saved = "Saved. The changes are in effect.";
     match unknown.is_empty() {
         true => saved.to_owned(),
-        false => format!("{saved}\nPinned, but no server has it now: {}", unknown.join(", ")),
+        false => format!("{saved}\nPinned, but unknown to all servers: {}", unknown.join(", ")),
     }
 }
 
-/// What is different from what the form showed: somebody else may have changed the rest meanwhile. What is left empty goes
-/// back to its default.
+/// The changes relative to what the form showed, because others may have changed the rest in the meantime. An empty
+/// field resets a setting.
 fn changes(request: &PageRequest<'_>) -> Result<Map<String, Value>, Problem> {
     let shown = request.form.get("was").and_then(|was| serde_json::from_str::<Value>(was).ok());
     let shown = shown.unwrap_or_else(|| json!(request.service().settings()));
@@ -209,7 +206,7 @@ fn changes(request: &PageRequest<'_>) -> Result<Map<String, Value>, Problem> {
             "" => Value::Null,
             text => json!(text.parse::<i64>().map_err(|_| Problem {
                 field: (*name).to_owned(),
-                why: format!("{title}: `{text}` is no whole number"),
+                why: format!("{title}: `{text}` is not a whole number"),
             })?),
         };
         all.insert((*name).to_owned(), value);
@@ -218,7 +215,7 @@ fn changes(request: &PageRequest<'_>) -> Result<Map<String, Value>, Problem> {
         let number = |part: &str| {
             part.parse::<u64>().map_err(|_| Problem {
                 field: "retry_backoff_ms".to_owned(),
-                why: format!("Pauses between attempts: `{part}` is no whole number"),
+                why: format!("Delays between attempts: `{part}` is not a whole number"),
             })
         };
         let parts = text.split([',', ' ']).filter(|part| !part.is_empty());

@@ -1,4 +1,4 @@
-//! Tools: found by what they do, switched on and off, and what each costs a model to know.
+//! Tools: search, enable and disable them, and what each costs a model.
 
 mod definition;
 mod schema;
@@ -6,27 +6,26 @@ mod schema;
 use std::collections::HashMap;
 
 use registry::{Page as Part, Status, ToolRecord};
-use service::Error;
-use service::servers::ServerView;
-use service::tool_search::{DEFAULT_SKILL_THRESHOLD, FoundTool, SearchRequest, Strategy};
+use service::{Error, ServerView};
+use tool_search::{DEFAULT_SKILL_THRESHOLD, FoundTool, SearchRequest, Strategy};
 
 use crate::display;
 use crate::form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::pages::{options, pager, server_link, told, tool_path};
+use crate::pages::{error_text, options, pager, server_link, tool_path};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
 pub(crate) use definition::{cut, hints, long, show};
 
-/// Tools on a page.
+/// Tools per page.
 const PAGE: u32 = 50;
-/// Tools that a search shows.
+/// How many tools a search shows.
 const FOUND: usize = 30;
 
-/// What is looked for.
+/// The filters of the list.
 struct Filters<'v> {
     query: &'v str,
     server: &'v str,
@@ -37,9 +36,9 @@ struct Filters<'v> {
 
 impl<'v> Filters<'v> {
     fn of(request: &'v PageRequest<'_>) -> Self {
-        let said = |name: &str| request.query.value_of(name).unwrap_or_default();
-        let offset = said("offset").parse().unwrap_or(0);
-        Self { query: said("q"), server: said("server"), skill: said("skill"), state: said("state"), offset }
+        let value = |name: &str| request.query.value_of(name).unwrap_or_default();
+        let offset = value("offset").parse().unwrap_or(0);
+        Self { query: value("q"), server: value("server"), skill: value("skill"), state: value("state"), offset }
     }
 
     fn address(&self, offset: u64) -> String {
@@ -80,20 +79,20 @@ pub(crate) async fn list(request: &PageRequest<'_>) -> Result<PageResponse, Erro
     let weights = request.service().weights();
     let (tools, bytes) = weights.iter().fold((0, 0), |(tools, bytes), one| (tools + one.tools, bytes + one.bytes));
     let body = html!(
-        r#"<h1>Tools</h1><p class="muted" id="weight" data-live="tools. server.">A client that lists everything sees {tools}, which cost it {tokens} tokens. At <code>/mcp?surface=search</code> it sees a handful, and finds the others.</p>
+        r#"<h1>Tools</h1><p class="muted" id="weight" data-live="tools. server.">A client that lists everything sees {tools}, which cost {tokens} tokens. At <code>/mcp?surface=search</code> it sees only the search tools and finds the others with them.</p>
 {filters}<div id="found" data-live="tools. server.">{note}{table}{pager}</div>"#,
         tools = display::several(tools, "tool"),
         tokens = display::tokens(bytes),
         filters = filter_form(request, &filters, &servers),
         note = note,
-        table = table(request, &filters, &lines, &away(&servers)),
+        table = table(request, &filters, &lines, &unavailable(&servers)),
         pager = pager(lines.len(), filters.offset, PAGE, total, |offset| filters.address(offset)),
     );
     Ok(PageResponse::page(Page { title: "Tools".into(), place: "/tools", body, script: None }))
 }
 
-/// The servers whose tools cannot be called now, and how they stand. One that sleeps wakes up when it is called.
-fn away(servers: &[ServerView]) -> HashMap<&str, Status> {
+/// The servers whose tools cannot be called now, and their status. A server that is asleep starts when it is called.
+fn unavailable(servers: &[ServerView]) -> HashMap<&str, Status> {
     let is_away = |server: &&ServerView| {
         let sleeps = server.lazy && server.record.enabled && server.record.status == Status::Disconnected;
         !server.record.status.is_up() && !sleeps
@@ -108,7 +107,8 @@ fn filter_form(request: &PageRequest<'_>, filters: &Filters<'_>, servers: &[Serv
     let skills = request.service().skills();
     let named = skills.iter().filter(|skill| skill.tool_count > 0);
     let named = named.map(|skill| (skill.id.as_str(), format!("{} ({})", skill.name, skill.tool_count)));
-    let states = [("", "on and off".to_owned()), ("on", "on".to_owned()), ("off", "off".to_owned())];
+    let states =
+        [("", "enabled and disabled".to_owned()), ("on", "enabled".to_owned()), ("off", "disabled".to_owned())];
     html!(
         r#"<form class="filters" method="get" action="/tools" role="search"><label class="grow">What do you want to do?<input type="search" name="q" value="{query:#}" placeholder="create an issue, read a file, …"></label>
 <label>Server<select name="server">{servers}</select></label><label>Skill<select name="skill">{skills}</select></label>
@@ -120,7 +120,7 @@ fn filter_form(request: &PageRequest<'_>, filters: &Filters<'_>, servers: &[Serv
     )
 }
 
-/// The tools that fit the words, the best first.
+/// The tools that match a query, best first.
 async fn found(request: &PageRequest<'_>, filters: &Filters<'_>) -> Result<(Vec<Line>, u64, Html), Error> {
     let one = |text: &str| if text.is_empty() { Vec::new() } else { vec![text.to_owned()] };
     let wanted = SearchRequest {
@@ -136,7 +136,7 @@ async fn found(request: &PageRequest<'_>, filters: &Filters<'_>) -> Result<(Vec<
     let findings = request.service().search(wanted).await?;
     let how = if findings.metadata.by_meaning { "by words and by meaning" } else { "by words" };
     let note = html!(
-        r#"<p class="muted">{count} of {all}, found {how} in {time}. Tools that are off are not found. <a href="/tools">Show all</a></p>"#,
+        r#"<p class="muted">{count} of {all}, found {how} in {time}. Disabled tools are not included. <a href="/tools">Show all</a></p>"#,
         count = findings.tools.len(),
         all = display::several(findings.metadata.total_tools_searched as u64, "tool"),
         how = how,
@@ -169,7 +169,7 @@ fn line_of_found(tool: FoundTool) -> Line {
     }
 }
 
-/// The tools there are, in order.
+/// The tools, in order.
 async fn known(request: &PageRequest<'_>, filters: &Filters<'_>) -> Result<(Vec<Line>, u64, Html), Error> {
     let server = Some(filters.server).filter(|server| !server.is_empty());
     let part = Part { limit: PAGE, offset: filters.offset };
@@ -201,29 +201,34 @@ fn line_of_known(tool: ToolRecord) -> Line {
     }
 }
 
-fn table(request: &PageRequest<'_>, filters: &Filters<'_>, lines: &[Line], away: &HashMap<&str, Status>) -> Html {
+fn table(
+    request: &PageRequest<'_>,
+    filters: &Filters<'_>,
+    lines: &[Line],
+    unavailable: &HashMap<&str, Status>,
+) -> Html {
     if lines.is_empty() {
         let word = if filters.query.is_empty() && filters.server.is_empty() {
             html!(
-                r#"<h3>No tools here</h3><p>Tools appear when a server that has some is connected. <a href="/add">Add a server</a></p>"#
+                r#"<h3>No tools</h3><p>Tools appear when a server with tools is connected. <a href="/add">Add a server</a></p>"#
             )
         } else {
-            html!(r#"<h3>Nothing fits</h3><p>Say it in other words, or <a href="/tools">look at all tools</a>.</p>"#)
+            html!(r#"<h3>No matching tools</h3><p>Try other words, or <a href="/tools">show all tools</a>.</p>"#)
         };
         return html!(r#"<div class="empty">{}</div>"#, word);
     }
     let is_search = !filters.query.is_empty();
-    let rows: Html = lines.iter().map(|line| row(line, away.get(line.server.as_str()))).collect();
+    let rows: Html = lines.iter().map(|line| row(line, unavailable.get(line.server.as_str()))).collect();
     let whole = (!filters.server.is_empty() && !is_search).then(|| {
         html!(
-            r#"<button name="deed" value="on-all" class="quiet small">All of {server} on</button><button name="deed" value="off-all" class="quiet small">All of {server} off</button>"#,
+            r#"<button name="action" value="on-all" class="quiet small">Enable all of {server}</button><button name="action" value="off-all" class="quiet small">Disable all of {server}</button>"#,
             server = filters.server,
         )
     });
     html!(
         r#"<form method="post" action="/tools">{csrf}<input type="hidden" name="back" value="{back:#}"><input type="hidden" name="server" value="{server:#}">
-<div class="actions"><button name="deed" value="on" class="quiet small">Switch on</button><button name="deed" value="off" class="quiet small">Switch off</button>{whole}<span class="hint">what is ticked; tools that are off are neither listed nor called</span></div>
-<p></p><div class="scroll"><table class="tools-table cards"><thead><tr><th><input type="checkbox" data-all="tool" aria-label="Tick all" data-script hidden></th><th>Tool</th><th>What it does</th><th>{third}</th><td></td></tr></thead><tbody>{rows}</tbody></table></div></form>"#,
+<div class="actions"><button name="action" value="on" class="quiet small">Enable</button><button name="action" value="off" class="quiet small">Disable</button>{whole}<span class="hint">the selected tools; disabled tools cannot be listed, found or called over MCP</span></div>
+<p></p><div class="scroll"><table class="tools-table cards"><thead><tr><th><input type="checkbox" data-all="tool" aria-label="Select all" data-script hidden></th><th>Tool</th><th>What it does</th><th>{third}</th><td></td></tr></thead><tbody>{rows}</tbody></table></div></form>"#,
         csrf = request.csrf(),
         back = filters.address(filters.offset),
         server = filters.server,
@@ -233,7 +238,7 @@ fn table(request: &PageRequest<'_>, filters: &Filters<'_>, lines: &[Line], away:
     )
 }
 
-fn row(line: &Line, away: Option<&Status>) -> Html {
+fn row(line: &Line, unavailable: Option<&Status>) -> Html {
     let skills: Html = line.skills.iter().map(|skill| html!(r#"<span class="tag">{}</span>"#, skill)).collect();
     let third = match (&line.found, line.bytes) {
         (Some(found), _) => found.clone(),
@@ -248,8 +253,8 @@ fn row(line: &Line, away: Option<&Status>) -> Html {
         path = tool_path(&line.server, &line.original),
         original = clip(&line.original, 120),
         server = server_link(&line.server),
-        state = (!line.enabled).then(|| html!(" {}", display::badge("idle", "off"))),
-        standing = away.map(|status| html!(" {}", display::status(*status))),
+        state = (!line.enabled).then(|| html!(" {}", display::badge("idle", "disabled"))),
+        standing = unavailable.map(|status| html!(" {}", display::status(*status))),
         description = line.description.as_deref().map(|text| clip(text, 220)),
         skills = skills,
         third = third,
@@ -257,22 +262,22 @@ fn row(line: &Line, away: Option<&Status>) -> Html {
     )
 }
 
-/// Tools are to be switched on or off.
+/// Enables or disables tools.
 pub(crate) async fn switch(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let form = &request.form;
-    // Only a page of ours can be gone back to.
+    // Only go back to a page of the console.
     let back = form.value_of("back").filter(|back| back.starts_with("/tools")).unwrap_or("/tools").to_owned();
-    let (enabled, names) = match (form.text("deed"), form.value_of("server")) {
+    let (enabled, names) = match (form.text("action"), form.value_of("server")) {
         ("on", _) => (true, form.all("tool").map(str::to_owned).collect()),
         ("off", _) => (false, form.all("tool").map(str::to_owned).collect()),
         ("on-all", Some(server)) => (true, names_of(request, server).await?),
         ("off-all", Some(server)) => (false, names_of(request, server).await?),
-        _ => return Ok(request.failed("There is no such button.", back)),
+        _ => return Ok(request.failed("Unknown action.", back)),
     };
     if names.is_empty() {
-        return Ok(request.failed("Tick the tools first.", back));
+        return Ok(request.failed("Select at least one tool.", back));
     }
-    // A tool that is gone by now keeps nobody from switching the others.
+    // A tool that was removed in the meantime does not prevent changing the others.
     let mut there = Vec::with_capacity(names.len());
     let mut gone = None;
     for name in names {
@@ -282,15 +287,15 @@ pub(crate) async fn switch(request: &PageRequest<'_>) -> Result<PageResponse, Er
         }
     }
     if let Some(error) = gone.as_ref().filter(|_| there.is_empty()) {
-        return Ok(request.failed(told(error), back));
+        return Ok(request.failed(error_text(error), back));
     }
     Ok(match request.service().set_tools_enabled(&request.actor, &there, enabled).await {
         Ok(number) => {
-            let state = if enabled { "on" } else { "off" };
-            let but = gone.map(|error| format!(" But {}.", told(&error))).unwrap_or_default();
-            request.done(format!("Switched {state}: {}.{but}", display::several(number, "tool")), back)
+            let state = if enabled { "Enabled" } else { "Disabled" };
+            let but = gone.map(|error| format!(" But {}.", error_text(&error))).unwrap_or_default();
+            request.done(format!("{state}: {}.{but}", display::several(number, "tool")), back)
         }
-        Err(error) => request.failed(told(&error), back),
+        Err(error) => request.failed(error_text(&error), back),
     })
 }
 

@@ -1,4 +1,5 @@
-//! What is on the way to a reader at one moment: what it has read and may want again, and what waits for it.
+//! The content of a stream at one moment: events that were sent and may be requested again, and events that are
+//! queued.
 
 use std::collections::VecDeque;
 use std::task::{Context, Waker};
@@ -10,30 +11,30 @@ use crate::sse_frame::SseFrame;
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// What was handed out and is kept, then what waits.
+    /// Events that were sent and are kept, then those that are queued.
     pub(super) frames: VecDeque<SseFrame>,
     /// The number of the first of them. The first event of all is number 1.
     pub(super) first_number: u32,
-    /// The next to be handed out, and how many of its pieces are.
+    /// The next to be sent, and how many of its pieces are.
     pub(super) next: usize,
     pub(super) next_piece: usize,
-    /// Bytes that wait, and bytes that are kept.
+    /// Bytes that are queued, and bytes that are kept.
     pub(super) waiting: usize,
     pub(super) kept: usize,
-    /// How much of both its identity was told of.
+    /// How much of both was reported to its identity.
     pub(super) counted: usize,
     /// Nothing will be added.
     pub(super) is_complete: bool,
-    /// Nobody will ever read it again.
+    /// It will never be read again.
     pub(super) is_closed: bool,
     pub(super) has_reader: bool,
-    /// Counts readers, so that one who was replaced can be told from the one who replaced it.
+    /// Counts readers, so that a replaced one is distinguished from its successor.
     pub(super) reader: u32,
-    /// Its reader has begun to read events, so it can come back for more.
+    /// Its reader has begun to read events, so it can reconnect for more.
     pub(super) is_open: bool,
-    /// Its reader is so slow that only what is essential is sent.
+    /// Its reader is so slow that only essential messages are sent.
     pub(super) is_behind: bool,
-    /// It ends with the last answer.
+    /// It ends with the last response.
     pub(super) is_retiring: bool,
     pub(super) waker: Option<Waker>,
     /// When it was completed or left.
@@ -41,7 +42,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Nothing yet, and somebody who waits for it.
+    /// An empty stream with a waiting reader.
     pub(super) fn new() -> Self {
         Self {
             frames: VecDeque::new(),
@@ -63,7 +64,7 @@ impl State {
         }
     }
 
-    /// Nobody will read what is sent from now on.
+    /// Drops what is sent from now on.
     pub(super) fn forget(&mut self) {
         self.is_closed = true;
         self.frames = VecDeque::new();
@@ -75,7 +76,7 @@ impl State {
         self.frames.push_back(frame);
     }
 
-    /// The next stretch. What was handed out stays within `keeps` bytes, oldest forgotten first.
+    /// The next chunk. Sent events are kept within `keeps` bytes, oldest dropped first.
     pub(super) fn hand_out(&mut self, keeps: usize) -> Option<Bytes> {
         let frame = self.frames.get(self.next)?;
         let (pieces, weight) = (frame.event(), frame.len());
@@ -100,7 +101,7 @@ impl State {
         Some(piece)
     }
 
-    /// Makes what stands behind event `after` wait again.
+    /// Queues the events after `after` again.
     pub(super) fn rewind(&mut self, after: u32) {
         let behind = after.saturating_add(1).saturating_sub(self.first_number);
         self.next = usize::try_from(behind).unwrap_or(usize::MAX).min(self.frames.len());
@@ -108,7 +109,7 @@ impl State {
         self.waiting = self.frames.iter().skip(self.next).map(SseFrame::len).sum();
     }
 
-    /// The number of the event at that place.
+    /// The number of the event at that index.
     pub(super) fn number_of(&self, index: usize) -> u32 {
         self.first_number.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
     }

@@ -39,7 +39,7 @@ fn event(number: u32, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_alone_is_taken_as_it_is() {
+async fn an_answer_alone_is_accepted_unchanged() {
     let (stream, usage) = in_session(true);
     say(&stream, Outbound::Response, "{}\n");
     let First::Answer(answer) = stream.first(false).await else { panic!() };
@@ -86,7 +86,7 @@ async fn a_request_that_is_given_up_has_no_answer() {
 }
 
 #[test]
-fn a_reader_that_comes_back_gets_what_it_missed() {
+fn a_reader_that_reconnects_gets_missed_messages() {
     let (stream, usage) = in_session(true);
     let reader = stream.open().number;
     say(&stream, Outbound::Notification, "1");
@@ -125,7 +125,7 @@ fn a_second_reader_replaces_the_first() {
 }
 
 #[test]
-fn whoever_cannot_say_where_it_was_cannot_come_back() {
+fn a_stream_without_a_last_event_id_cannot_resume() {
     let stream = Stream::of_request(&limits(), true, &identity());
     let Reader { number: reader, at } = stream.open();
     assert_eq!(at, None);
@@ -144,7 +144,7 @@ fn whoever_cannot_say_where_it_was_cannot_come_back() {
 }
 
 #[test]
-fn what_is_kept_is_bounded_and_the_oldest_goes_first() {
+fn the_cache_is_bounded_and_evicts_the_oldest() {
     let (stream, _) = in_session(true);
     let reader = stream.open().number;
     for number in 1..=20 {
@@ -159,7 +159,7 @@ fn what_is_kept_is_bounded_and_the_oldest_goes_first() {
 }
 
 #[test]
-fn nobody_reading_costs_little() {
+fn unread_messages_without_a_reader_are_dropped() {
     let (stream, _) = in_session(true);
     let reader = stream.open().number;
     stream.leave(reader);
@@ -247,7 +247,7 @@ fn a_stream_that_retires_waits_for_the_answers_of_its_requests() {
 }
 
 #[test]
-fn nobody_is_asked_on_a_stream_that_was_never_opened() {
+fn no_server_request_is_sent_on_a_stream_that_was_never_opened() {
     let usage = Arc::new(Usage::new());
     let stream = Stream::lasting(&limits(), Some(0), &usage, &identity());
     assert!(stream.is_gone());

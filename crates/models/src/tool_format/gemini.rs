@@ -1,14 +1,14 @@
-//! The part of JSON Schema that Gemini takes: a selection of OpenAPI 3.0's. An unknown keyword fails the whole request, so
-//! only known ones are kept.
+//! The subset of JSON Schema that Gemini supports, a selection of OpenAPI 3.0. An unknown keyword fails the whole
+//! request, so only known ones are kept.
 //!
-//! - Kept: `type`, `title`, `description`, `nullable`, `enum` (of strings), `items`, `minItems`, `maxItems`, `properties`,
-//!   `required` (of known properties), `minProperties`, `maxProperties`, `minimum`, `maximum`, `minLength`, `maxLength`,
-//!   `pattern`, `anyOf`, `default`, `example`, and `format` where it is `date-time`, `enum`, `float`, `double`, `int32` or
-//!   `int64`.
-//! - Said otherwise: `$ref` within the schema is replaced by what it names; `oneOf` becomes `anyOf`; `allOf` is merged;
-//!   several types become `anyOf`; `null` becomes `nullable`; `const` becomes an `enum`; an `enum` of other things than
-//!   strings becomes words in the description; a tuple becomes a list of any of its parts.
-//! - Left out: everything else, such as `additionalProperties`, `patternProperties`, `exclusiveMinimum`, `not`, `if`.
+//! - Kept: `type`, `title`, `description`, `nullable`, `enum` (of strings), `items`, `minItems`, `maxItems`,
+//!   `properties`, `required` (of known properties), `minProperties`, `maxProperties`, `minimum`, `maximum`,
+//!   `minLength`, `maxLength`, `pattern`, `anyOf`, `default`, `example`, and `format` if it is `date-time`, `enum`,
+//!   `float`, `double`, `int32` or `int64`.
+//! - Converted: `$ref` within the schema is replaced by its target; `oneOf` becomes `anyOf`; `allOf` is merged; several
+//!   types become `anyOf`; `null` becomes `nullable`; `const` becomes an `enum`; an `enum` of other values than strings
+//!   becomes text in the description; a tuple becomes a list of any of its parts.
+//! - Dropped: everything else, such as `additionalProperties`, `patternProperties`, `exclusiveMinimum`, `not`, `if`.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::Cost;
 
-/// How deep a schema is followed, and into how many parts: those that contain themselves end there.
+/// The limits of depth and number of parts, where recursive schemas end.
 const MAX_DEPTH: usize = 12;
 const MAX_SCHEMA_PARTS: usize = 2000;
 
@@ -41,29 +41,29 @@ const KEPT: [&str; 15] = [
 
 const FORMATS: [&str; 6] = ["date-time", "enum", "float", "double", "int32", "int64"];
 
-/// The same schema in the words Gemini knows, as far as it can be said in them with so many copied values.
+/// The schema for Gemini, as far as it can be expressed within the limit of copied values.
 pub(super) fn schema(schema: &Value, most_copied: usize) -> (Value, Cost) {
     let top = super::object::with_plain_top(schema);
     let copies = CopyBudget::of(most_copied);
     let translation = Translation { root: schema, parts: Cell::new(0), copies, is_cut: Cell::new(false) };
-    let mut said = translation.translated(&top, 0);
-    said.insert("type".to_owned(), "object".into());
+    let mut result = translation.translated(&top, 0);
+    result.insert("type".to_owned(), "object".into());
     let cost = Cost { copied: most_copied - translation.copies.left(), is_cut: translation.is_cut.get() };
-    (Value::Object(said), cost)
+    (Value::Object(result), cost)
 }
 
 struct Translation<'s> {
     root: &'s Value,
-    /// How many were seen so far.
+    /// How many parts were visited.
     parts: Cell<usize>,
-    /// What may still be copied for one tool.
+    /// How much may still be copied for one tool.
     copies: CopyBudget,
-    /// Whether something was left out because there was too much of it.
+    /// Whether a part was omitted because the schema is too large.
     is_cut: Cell<bool>,
 }
 
 impl Translation<'_> {
-    /// A copy of a schema's members; `None` if it is no object, or too much was copied already.
+    /// A copy of a schema's members; None if it is not an object, or the budget is spent.
     fn copy(&self, schema: &Value) -> Option<Map<String, Value>> {
         if !schema.is_object() {
             return None;
@@ -74,65 +74,65 @@ impl Translation<'_> {
         }
     }
 
-    /// Nothing, because there is too much.
+    /// Records that a part was omitted.
     fn cut<T>(&self) -> Option<T> {
         self.is_cut.set(true);
         None
     }
 
     fn translated(&self, schema: &Value, depth: usize) -> Map<String, Value> {
-        let mut said = Map::new();
-        let Some(schema) = self.whole(schema, depth) else { return said };
+        let mut result = Map::new();
+        let Some(schema) = self.whole(schema, depth) else { return result };
         let (types, mut is_nullable) = types(&schema);
         match types.as_slice() {
             [] => {}
             [one] => {
-                said.insert("type".to_owned(), (*one).into());
+                result.insert("type".to_owned(), (*one).into());
             }
             several => {
                 let each: Vec<Value> = several.iter().map(|one| json!({ "type": one })).collect();
-                said.insert("anyOf".to_owned(), each.into());
+                result.insert("anyOf".to_owned(), each.into());
             }
         }
         for word in KEPT {
-            said.extend(schema.get(word).map(|value| (word.to_owned(), value.clone())));
+            result.extend(schema.get(word).map(|value| (word.to_owned(), value.clone())));
         }
         if let Some(format) =
             schema.get("format").filter(|format| format.as_str().is_some_and(|f| FORMATS.contains(&f)))
         {
-            said.insert("format".to_owned(), format.clone());
+            result.insert("format".to_owned(), format.clone());
         }
         for list in ["anyOf", "oneOf"] {
             let Some(branches) = schema.get(list).and_then(Value::as_array) else { continue };
             let (nulls, others): (Vec<&Value>, Vec<&Value>) =
                 branches.iter().partition(|branch| branch.get("type").is_some_and(|kind| kind == "null"));
             is_nullable |= !nulls.is_empty();
-            self.add_alternatives(&mut said, &others, depth);
+            self.add_alternatives(&mut result, &others, depth);
         }
-        self.add_properties(&mut said, &schema, depth);
-        self.add_items(&mut said, &schema, depth);
-        add_values(&mut said, &schema);
+        self.add_properties(&mut result, &schema, depth);
+        self.add_items(&mut result, &schema, depth);
+        add_values(&mut result, &schema);
         if is_nullable {
-            said.insert("nullable".to_owned(), true.into());
+            result.insert("nullable".to_owned(), true.into());
         }
-        said
+        result
     }
 
-    fn add_alternatives(&self, said: &mut Map<String, Value>, branches: &[&Value], depth: usize) {
+    fn add_alternatives(&self, result: &mut Map<String, Value>, branches: &[&Value], depth: usize) {
         if let [only] = branches {
             for (word, value) in self.translated(only, depth + 1) {
-                said.entry(word).or_insert(value);
+                result.entry(word).or_insert(value);
             }
             return;
         }
         let each: Vec<Value> =
             branches.iter().map(|branch| Value::Object(self.translated(branch, depth + 1))).collect();
         if !each.is_empty() {
-            said.insert("anyOf".to_owned(), each.into());
+            result.insert("anyOf".to_owned(), each.into());
         }
     }
 
-    fn add_properties(&self, said: &mut Map<String, Value>, schema: &Map<String, Value>, depth: usize) {
+    fn add_properties(&self, result: &mut Map<String, Value>, schema: &Map<String, Value>, depth: usize) {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
         let each: Map<String, Value> = properties
             .iter()
@@ -142,28 +142,28 @@ impl Translation<'_> {
         let required: Vec<Value> =
             required.filter(|name| name.as_str().is_some_and(|name| each.contains_key(name))).cloned().collect();
         if !each.is_empty() {
-            said.insert("properties".to_owned(), Value::Object(each));
+            result.insert("properties".to_owned(), Value::Object(each));
         }
         if !required.is_empty() {
-            said.insert("required".to_owned(), required.into());
+            result.insert("required".to_owned(), required.into());
         }
     }
 
-    fn add_items(&self, said: &mut Map<String, Value>, schema: &Map<String, Value>, depth: usize) {
+    fn add_items(&self, result: &mut Map<String, Value>, schema: &Map<String, Value>, depth: usize) {
         let tuple = schema.get("prefixItems").or_else(|| schema.get("items")).and_then(Value::as_array);
         if let Some(parts) = tuple {
             let mut items = Map::new();
             self.add_alternatives(&mut items, &parts.iter().collect::<Vec<_>>(), depth);
-            said.insert("items".to_owned(), Value::Object(items));
+            result.insert("items".to_owned(), Value::Object(items));
         } else if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
-            said.insert("items".to_owned(), Value::Object(self.translated(items, depth + 1)));
-        } else if said.get("type").is_some_and(|kind| kind == "array") {
-            // A list of who knows what is refused, and most are of words.
-            said.insert("items".to_owned(), json!({ "type": "string" }));
+            result.insert("items".to_owned(), Value::Object(self.translated(items, depth + 1)));
+        } else if result.get("type").is_some_and(|kind| kind == "array") {
+            // An array without `items` is refused, and most arrays contain strings.
+            result.insert("items".to_owned(), json!({ "type": "string" }));
         }
     }
 
-    /// A schema with what it refers to and what it is made of; nothing if it is too deep or no schema.
+    /// A schema with references expanded and `allOf` merged; None if it is too deep or not a schema.
     fn whole(&self, schema: &Value, depth: usize) -> Option<Map<String, Value>> {
         let parts = self.parts.get() + 1;
         if depth > MAX_DEPTH {
@@ -188,7 +188,7 @@ impl Translation<'_> {
     }
 }
 
-/// Adds what is not said yet; properties and what is required of both count.
+/// Adds missing members; properties and required members are combined.
 fn merge(whole: &mut Map<String, Value>, more: Map<String, Value>) {
     for (word, value) in more {
         match (word.as_str(), whole.get_mut(&word), value) {
@@ -208,7 +208,7 @@ fn merge(whole: &mut Map<String, Value>, more: Map<String, Value>) {
     }
 }
 
-/// The types it may have, and whether it may be null.
+/// The allowed types, and whether null is allowed.
 fn types(schema: &Map<String, Value>) -> (Vec<&str>, bool) {
     let all: Vec<&str> = match schema.get("type") {
         Some(Value::String(one)) => vec![one],
@@ -221,7 +221,7 @@ fn types(schema: &Map<String, Value>) -> (Vec<&str>, bool) {
     (all.into_iter().filter(|&one| one != "null").collect(), is_nullable)
 }
 
-fn add_values(said: &mut Map<String, Value>, schema: &Map<String, Value>) {
+fn add_values(result: &mut Map<String, Value>, schema: &Map<String, Value>) {
     let values: Vec<Value> = match (schema.get("const"), schema.get("enum")) {
         (Some(one), _) => vec![one.clone()],
         (None, Some(Value::Array(several))) => several.iter().filter(|value| !value.is_null()).cloned().collect(),
@@ -231,13 +231,13 @@ fn add_values(said: &mut Map<String, Value>, schema: &Map<String, Value>) {
         return;
     }
     if values.iter().all(Value::is_string) {
-        said.entry("type").or_insert_with(|| "string".into());
-        said.insert("enum".to_owned(), values.into());
+        result.entry("type").or_insert_with(|| "string".into());
+        result.insert("enum".to_owned(), values.into());
         return;
     }
     let told = values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
-    let before = said.get("description").and_then(Value::as_str).map(|text| format!("{text} ")).unwrap_or_default();
-    said.insert("description".to_owned(), format!("{before}One of: {told}.").into());
+    let before = result.get("description").and_then(Value::as_str).map(|text| format!("{text} ")).unwrap_or_default();
+    result.insert("description".to_owned(), format!("{before}One of: {told}.").into());
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_said_otherwise_is() {
+    fn gemini_schemas_are_rewritten_where_an_equivalent_exists() {
         for (given, expected) in [
             (json!({"type": ["string", "null"]}), json!({"type": "string", "nullable": true})),
             (json!({"type": ["string", "integer"]}), json!({"anyOf": [{"type": "string"}, {"type": "integer"}]})),
@@ -308,26 +308,29 @@ mod tests {
                 "name": {"type": "string"}, "child": {"$ref": "#/$defs/node"}, "self": {"$ref": "#/$defs/loop"}}},
                 "loop": {"$ref": "#/$defs/loop"}},
         });
-        let said = schema(&given);
-        assert_eq!(said["properties"]["tree"]["properties"]["child"]["properties"]["name"], json!({"type": "string"}));
-        assert_eq!(said["properties"]["lost"], json!({}));
-        assert!(!said.to_string().contains("$ref"));
+        let result = schema(&given);
+        assert_eq!(
+            result["properties"]["tree"]["properties"]["child"]["properties"]["name"],
+            json!({"type": "string"})
+        );
+        assert_eq!(result["properties"]["lost"], json!({}));
+        assert!(!result.to_string().contains("$ref"));
     }
 
     #[test]
-    fn what_is_copied_has_a_bound_whatever_references_say() {
+    fn copies_are_bounded_whatever_references_exist() {
         let many: Map<String, Value> = (0..1000).map(|n| (format!("p{n}"), json!({"$ref": "#/$defs/large"}))).collect();
         let names: Vec<Value> = (0..1000).map(|n| format!("r{n}").into()).collect();
         let given = json!({"type": "object", "properties": many, "$defs": {"large": {"required": names}}});
-        let (said, cost) = super::schema(&given, 100_000);
-        assert_eq!(said["properties"].as_object().unwrap().len(), 1000, "each is there, but not all have members");
+        let (result, cost) = super::schema(&given, 100_000);
+        assert_eq!(result["properties"].as_object().unwrap().len(), 1000, "each is there, but not all have members");
         assert!(cost.is_cut && (99_000..=100_000).contains(&cost.copied), "{cost:?}");
     }
 
     #[test]
     fn a_schema_that_multiplies_itself_stays_small() {
         let many: Map<String, Value> = (0..20).map(|n| (format!("p{n}"), json!({"$ref": "#"}))).collect();
-        let said = schema(&json!({"type": "object", "properties": many}));
-        assert!(said.to_string().len() < 500_000);
+        let result = schema(&json!({"type": "object", "properties": many}));
+        assert!(result.to_string().len() < 500_000);
     }
 }

@@ -8,15 +8,15 @@ use serde_json::{Map, Value};
 
 const UNWANTED: [&str; 6] = ["anyOf", "oneOf", "allOf", "enum", "not", "const"];
 
-/// The same arguments, described by an object at the top. What cannot be said so is left out: a model may then give
-/// arguments that the server refuses, and learns from its answer.
+/// The same arguments as a schema with a plain object at the top. Constraints that cannot be expressed are dropped: a
+/// model may then send arguments that the server refuses, and learns from the error.
 pub(super) fn plain(schema: &Value) -> Value {
     let mut plain = with_plain_top(schema);
     say_items(&mut plain, 0);
     plain
 }
 
-/// The same with everything below the top as it is.
+/// The same, with everything below the top unchanged.
 pub(super) fn with_plain_top(schema: &Value) -> Value {
     let mut top = schema.as_object().cloned().unwrap_or_default();
     let alternatives: Vec<(&str, Value)> =
@@ -30,7 +30,7 @@ pub(super) fn with_plain_top(schema: &Value) -> Value {
         for (name, schema) in branch.get("properties").and_then(Value::as_object).into_iter().flatten() {
             properties.entry(name).or_insert_with(|| schema.clone());
         }
-        // What only one of several alternatives wants is not wanted always.
+        // A member that only one alternative requires is not always required.
         if word == "allOf" {
             required.extend(names(branch.get("required")).filter(|name| known.insert(name.clone())));
         }
@@ -43,18 +43,18 @@ pub(super) fn with_plain_top(schema: &Value) -> Value {
     Value::Object(top)
 }
 
-/// The same without properties that Anthropic would refuse. A model cannot use them then, but it can use all other tools.
+/// The same without properties that Anthropic would refuse. A model cannot use them, but it can use all other tools.
 pub(super) fn with_usual_names(mut schema: Value) -> Value {
     leave_out_unusual(&mut schema, 0);
     schema
 }
 
-/// How deep a schema is looked into.
+/// How deep schemas are visited.
 const MAX_DEPTH: usize = 64;
-/// How long the name of a property may be there.
+/// The longest name of a property there.
 const MAX_PROPERTY_NAME_LEN: usize = 64;
 
-/// Lets every array have elements, whatever they are.
+/// Adds `items` to arrays that have none.
 fn say_items(schema: &mut Value, depth: usize) {
     let Some(members) = schema.as_object_mut().filter(|_| depth < MAX_DEPTH) else { return };
     let is_array = match members.get("type") {
@@ -82,17 +82,17 @@ fn leave_out_unusual(schema: &mut Value, depth: usize) {
     for_each_part(members, &mut |part| leave_out_unusual(part, depth + 1));
 }
 
-/// Does something with every schema within a schema. What is an example or a default is none.
-fn for_each_part(members: &mut Map<String, Value>, deed: &mut dyn FnMut(&mut Value)) {
+/// Visits every schema within a schema, but not examples and defaults.
+fn for_each_part(members: &mut Map<String, Value>, apply: &mut dyn FnMut(&mut Value)) {
     for (word, value) in members {
         match (word.as_str(), value) {
             ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(parts)) => {
-                parts.values_mut().for_each(&mut *deed);
+                parts.values_mut().for_each(&mut *apply);
             }
             ("anyOf" | "oneOf" | "allOf" | "prefixItems" | "items", Value::Array(parts)) => {
-                parts.iter_mut().for_each(&mut *deed);
+                parts.iter_mut().for_each(&mut *apply);
             }
-            ("items" | "additionalProperties" | "not", part @ Value::Object(_)) => deed(part),
+            ("items" | "additionalProperties" | "not", part @ Value::Object(_)) => apply(part),
             _ => {}
         }
     }
@@ -106,7 +106,7 @@ fn taken_object(top: &mut Map<String, Value>, member: &str) -> Map<String, Value
 }
 
 fn taken_names(top: &mut Map<String, Value>, member: &str) -> Vec<String> {
-    // Not `remove`, which would give another member its place.
+    // Not `remove`, which would move another member to its place.
     let found: Vec<String> = names(top.get(member)).collect();
     if found.is_empty() {
         top.shift_remove(member);
@@ -124,7 +124,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_ordinary_schema_stays_as_it_is() {
+    fn an_ordinary_schema_stays_unchanged() {
         let schema = json!({
             "$schema": "http://json-schema.org/draft-07/schema#",
             "type": "object",

@@ -1,23 +1,23 @@
-//! Bindings in front matter: `mcp: SERVER` for the whole document, or a list with a part and a server each.
+//! Bindings in front matter: `mcp: SERVER` for the whole document, or a list of parts and servers.
 
 use crate::binding::{Binding, MAX_BINDING_TEXT, MAX_BINDINGS, Origin, Section};
 use crate::document::Document;
 use crate::problem::{Fault, clipped};
 use crate::yaml::{self, Entry, Node, Value};
 
-/// Characters of an error that quotes what somebody wrote: it is repeated for every block that it concerns.
+/// The limit of characters of an error that quotes the document: it is repeated for every affected block.
 const LONGEST_FAULT: usize = 300;
 
-/// What front matter binds, and what is wrong with it.
+/// The bindings in front matter, and their problems.
 pub(super) fn bindings(document: &Document) -> (Vec<Binding>, Vec<Fault>) {
     let Some(matter) = &document.front_matter else { return (Vec::new(), Vec::new()) };
     let shift = matter.line - 1;
     let root = match yaml::parse(&document.text[matter.yaml.clone()]) {
         Ok(root) => root,
-        // Other people's front matter is their affair, unless it speaks of us.
+        // Front matter without `mcp` is not ours to judge.
         Err(_) if !document.text[matter.yaml.clone()].contains("mcp:") => return (Vec::new(), Vec::new()),
         Err(fault) => {
-            let what = format!("front matter is no YAML: {}", fault.what);
+            let what = format!("the front matter is not valid YAML: {}", fault.what);
             return (Vec::new(), vec![Fault { line: fault.line + shift, what }]);
         }
     };
@@ -28,7 +28,7 @@ pub(super) fn bindings(document: &Document) -> (Vec<Binding>, Vec<Fault>) {
         _ => std::slice::from_ref(&entry.node),
     };
     if nodes.len() > MAX_BINDINGS {
-        let what = format!("front matter has {} bindings; at most {MAX_BINDINGS} are allowed", nodes.len());
+        let what = format!("the front matter has {} bindings; the limit is {MAX_BINDINGS}", nodes.len());
         return (Vec::new(), vec![Fault { line: entry.line + shift, what }]);
     }
     let (mut found, mut faults) = (Vec::new(), Vec::new());
@@ -89,7 +89,7 @@ impl Parts {
                 (self.start, self.end) = (Some(start), Some(end));
             }
             "sectionType" | "section_type" => {}
-            other => return Err((entry.line, format!("`{other}` means nothing in a binding"))),
+            other => return Err((entry.line, format!("`{other}` is not a member of a binding"))),
         }
         Ok(())
     }
@@ -98,7 +98,10 @@ impl Parts {
         let lines = self.start.is_some() || self.end.is_some();
         let kinds = usize::from(self.heading.is_some()) + usize::from(self.block.is_some()) + usize::from(lines);
         if kinds > 1 {
-            return Err((line, "a binding is for a heading, a block or lines, not for several of them".to_owned()));
+            return Err((
+                line,
+                "a binding is for exactly one of a heading, a block or lines, not for several".to_owned(),
+            ));
         }
         if let Some(heading_text) = self.heading.take() {
             return Ok(Section::Heading { heading_text });
@@ -111,8 +114,8 @@ impl Parts {
             (Some(start_line), Some(end_line)) if 0 < start_line && start_line < end_line => {
                 Ok(Section::Range { start_line, end_line })
             }
-            (Some(0), Some(_)) => Err((line, "lines are counted from 1".to_owned())),
-            (Some(_), Some(_)) => Err((line, "a range must end after its first line".to_owned())),
+            (Some(0), Some(_)) => Err((line, "line numbers start at 1".to_owned())),
+            (Some(_), Some(_)) => Err((line, "the last line of a range must come after its first line".to_owned())),
             _ => Err((line, "a range must have a first and a last line".to_owned())),
         }
     }
@@ -121,14 +124,14 @@ impl Parts {
 fn text(entry: &Entry) -> Result<String, Wrong> {
     match &entry.node.value {
         Value::Text(text) | Value::Number(text) if !text.trim().is_empty() => short(text, &entry.key, entry.line),
-        _ => Err((entry.line, format!("`{}` must be a text", entry.key))),
+        _ => Err((entry.line, format!("`{}` must be a string", entry.key))),
     }
 }
 
 fn short(text: &str, key: &str, line: usize) -> Result<String, Wrong> {
     let count = text.chars().count();
     if count > MAX_BINDING_TEXT {
-        let what = format!("`{key}` has {count} characters; in a binding it has at most {MAX_BINDING_TEXT}");
+        let what = format!("`{key}` has {count} characters; the limit in a binding is {MAX_BINDING_TEXT}");
         return Err((line, what));
     }
     Ok(text.to_owned())
@@ -143,10 +146,10 @@ fn truth(entry: &Entry) -> Result<bool, Wrong> {
 
 fn number(entry: &Entry) -> Result<usize, Wrong> {
     let written = if let Value::Number(digits) = &entry.node.value { line_number(digits) } else { None };
-    written.ok_or_else(|| (entry.line, format!("`{}` must be the number of a line", entry.key)))
+    written.ok_or_else(|| (entry.line, format!("`{}` must be a line number", entry.key)))
 }
 
-/// A number that leaves room for the line after it.
+/// A line number that leaves room for the line after it.
 fn line_number(digits: &str) -> Option<usize> {
     digits.parse().ok().filter(|line| *line < usize::MAX)
 }

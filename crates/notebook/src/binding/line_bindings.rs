@@ -1,19 +1,19 @@
-//! Which binding holds in a line, found once for all lines.
+//! Which binding applies to a line, computed once for all lines.
 
 use super::{Placed, breadth};
 
-/// Pieces of a document in each of which one binding holds, or none.
+/// Pieces of a document, in each of which one binding applies, or none.
 #[derive(Debug, Clone)]
 pub(super) struct LineBindings {
-    /// The lines in which pieces begin, in order.
+    /// The first lines of the pieces, in order.
     starts: Vec<usize>,
-    /// The binding that holds in each piece, as a place among those given.
+    /// The binding of each piece, as an index.
     holders: Vec<Option<usize>>,
 }
 
 impl LineBindings {
-    /// Of bindings that hold in the same line, the one for the fewest lines wins, then the closer kind of part, then the
-    /// first: comments come before front matter, that before the registry.
+    /// Of several bindings for a line, the one for the fewest lines wins, then the closer kind of part, then the first:
+    /// comments come before front matter, and that before the registry.
     pub(super) fn of(placed: &[Placed]) -> Self {
         let mut starts: Vec<usize> =
             placed.iter().filter(|it| !it.held.is_empty()).flat_map(|it| [it.held.start, it.held.end]).collect();
@@ -22,7 +22,7 @@ impl LineBindings {
         let mut holders = vec![None; starts.len()];
         let mut order: Vec<usize> = (0..placed.len()).collect();
         order.sort_by_key(|place| (placed[*place].lines.len(), breadth(&placed[*place].binding.section)));
-        // The next piece without a holder, at or after each: every piece is given once.
+        // The next unassigned piece at or after each: every piece is assigned once.
         let mut free: Vec<usize> = (0..=starts.len()).collect();
         let piece = |line: usize| starts.partition_point(|start| *start < line);
         for place in order {
@@ -41,7 +41,7 @@ impl LineBindings {
         Self { starts, holders }
     }
 
-    /// The binding that holds in a line.
+    /// The binding of a line.
     pub(super) fn at(&self, line: usize) -> Option<usize> {
         let piece = self.starts.partition_point(|start| *start <= line).checked_sub(1)?;
         self.holders[piece]
@@ -53,7 +53,7 @@ fn next_free(free: &mut [usize], from: usize) -> usize {
     while free[end] != end {
         end = free[end];
     }
-    // What was walked over is not walked over again.
+    // Skip visited pieces next time.
     let mut here = from;
     while free[here] != end {
         here = std::mem::replace(&mut free[here], end);

@@ -1,14 +1,14 @@
-//! Whether a document is the one, or one of those, that a binding in the registry names.
+//! Matches the path of a document with the pattern of a binding.
 
 use crate::binding::Binding;
 
-/// Characters of a pattern. Longer ones match nothing.
+/// The limit of characters of a pattern. Longer ones match nothing.
 pub const MAX_PATTERN_LENGTH: usize = 1024;
-/// Bytes of a path. Linux takes none of more.
+/// The limit of bytes of a path, as on Linux.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Of bindings that are for documents by path or pattern, those for this one. Where they bind the same part, paths win
-/// over patterns, and longer ones over shorter ones.
+/// The bindings for this document. For the same part, paths take precedence over patterns, and longer patterns over
+/// shorter ones.
 pub fn bindings_for(path: &str, all: impl IntoIterator<Item = (String, Binding)>) -> Vec<Binding> {
     let mut found: Vec<(String, Binding)> =
         all.into_iter().filter(|(pattern, _)| matches_path(pattern, path)).collect();
@@ -16,10 +16,10 @@ pub fn bindings_for(path: &str, all: impl IntoIterator<Item = (String, Binding)>
     found.into_iter().map(|(_, binding)| binding).collect()
 }
 
-/// Whether a path is meant by a pattern: `*` and `?` stand for what has no `/` in it, `**` for anything. A pattern that
-/// does not begin with `/` may begin at any folder of the path.
+/// Whether a pattern matches a path: `*` and `?` match anything except `/`, `**` matches anything. A pattern that does
+/// not start with `/` matches in any folder.
 ///
-/// Longer patterns and paths than any file system has do not match: the work grows with the product of both lengths.
+/// Overlong patterns and paths do not match: the work grows with the product of both lengths.
 pub fn matches_path(pattern: &str, path: &str) -> bool {
     if pattern.chars().count() > MAX_PATTERN_LENGTH || path.len() > MAX_PATH_BYTES {
         return false;
@@ -36,9 +36,9 @@ fn tidy(path: &str) -> String {
     path.strip_prefix("./").unwrap_or(&path).to_owned()
 }
 
-/// Matches in time that is at most the product of the lengths, whatever the pattern.
+/// Matches in time proportional to the product of the lengths, for any pattern.
 fn match_steps(wanted: &[&str], steps: &[&str]) -> bool {
-    // `reached[i]`: the part of the pattern so far fits the first `i` steps.
+    // `reached[i]`: the pattern so far matches the first `i` steps.
     let mut reached = vec![false; steps.len() + 1];
     reached[0] = true;
     for part in wanted {
@@ -75,8 +75,7 @@ fn match_step(wanted: &str, step: &str) -> bool {
     reached[step.len()]
 }
 
-/// What the fuzz target `glob` calls: a pattern and, behind the first line break, a path. Panics only if something is wrong
-/// with us.
+/// The fuzz target `glob`: a pattern and, after the first line break, a path. Panics only on a bug.
 #[doc(hidden)]
 pub fn fuzz_glob(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -93,7 +92,7 @@ mod tests {
     use crate::binding::{Binding, Origin, Section};
 
     #[test]
-    fn a_path_says_more_than_a_pattern() {
+    fn a_path_takes_precedence_over_a_pattern() {
         let binding = |pattern: &str, server: &str| {
             let section = Section::Document;
             let (server, origin) = (server.to_owned(), Origin::Registry);

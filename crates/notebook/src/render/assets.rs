@@ -1,13 +1,13 @@
-//! What does not fit into a text: images, sounds and other files, kept beside the document, each under its digest.
+//! Attachments: images, sounds and other files next to the document, named by their digests.
 
 use sha2::{Digest, Sha256};
 
-/// A file that belongs beside a document.
+/// A file next to a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
     /// Its name, without a folder.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 
@@ -17,7 +17,7 @@ impl Attachment {
         Self { name: format!("{digest}.{}", extension(mime)), bytes }
     }
 
-    /// The way there from the document.
+    /// The link from the document.
     pub(super) fn link(&self, folder: &str) -> String {
         let mut link = String::new();
         for byte in folder.bytes() {

@@ -1,4 +1,4 @@
-//! A tool's result, taken apart.
+//! Parses the result of a tool.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What a result consists of.
+/// The parts of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) pieces: Vec<Piece>,
@@ -15,7 +15,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// How long its pieces are.
+    /// The size of all parts.
     pub(crate) fn bytes(&self) -> usize {
         let sum = |texts: &[&str]| texts.iter().map(|text| text.len()).sum::<usize>();
         let of = |piece: &Piece| match piece {
@@ -32,9 +32,7 @@ impl Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
     Text(String),
-    /// Known to be JSON.
     Json(String),
-    /// Known to be Markdown.
     Markdown(String),
     Media {
         mime: String,
@@ -46,7 +44,7 @@ pub(crate) enum Piece {
         name: String,
         description: Option<String>,
     },
-    /// A text that came with a name.
+    /// Text with a name.
     Resource {
         uri: String,
         mime: String,
@@ -54,13 +52,13 @@ pub(crate) enum Piece {
     },
 }
 
-/// Takes a `result` apart. What makes no sense is shown as it is.
+/// Parses a `result`. An invalid one is shown as it is.
 pub(crate) fn parse_result(result: &str) -> Content {
     let as_it_is = || Content { pieces: vec![Piece::Json(result.to_owned())], is_error: false, tokens: None };
     let Ok(outer) = serde_json::from_str::<Outer>(result) else { return as_it_is() };
     let mut pieces: Vec<Piece> = outer.content.iter().map(|part| piece(part)).collect();
     if let Some(structured) = outer.structured_content.filter(|it| it.get() != "null") {
-        // Servers are told to send the same as text, too, for those who know nothing of structure.
+        // Servers should send the same as text, for clients without support for structured content.
         let texts =
             pieces.iter().filter_map(|piece| if let Piece::Text(text) = piece { Some(text.as_str()) } else { None });
         let is_told = says_the_same(&texts.collect::<Vec<_>>(), structured);
@@ -172,8 +170,8 @@ fn decoded(data: &str) -> Option<Vec<u8>> {
     STANDARD.decode(&data).or_else(|_| STANDARD_NO_PAD.decode(&data)).ok()
 }
 
-/// Whether texts say what is structured. Libraries write an object with one member for a value that is none, and say only
-/// the value in words: `3` and `{"result": 3}`; or its elements, one text each.
+/// Whether texts equal the structured content. Libraries wrap other values than objects and send only the value as
+/// text: `3` and `{"result": 3}`; or its elements, one text each.
 fn says_the_same(texts: &[&str], structured: &RawValue) -> bool {
     let Ok(structured) = serde_json::from_str::<Value>(structured.get()) else { return false };
     let only = structured.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
@@ -190,7 +188,7 @@ fn says_the_same(texts: &[&str], structured: &RawValue) -> bool {
     })
 }
 
-/// How many tokens a tool says it used. There is no rule how to say it; these are the ways that are in use.
+/// How many tokens a tool reports. There is no standard; these are common conventions.
 fn tokens(meta: &RawValue) -> Option<u64> {
     let meta: serde_json::Value = serde_json::from_str(meta.get()).ok()?;
     let number = |of: &serde_json::Value, keys: &[&str]| keys.iter().find_map(|key| of.get(key)?.as_u64());
@@ -251,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_shown_as_it_is() {
+    fn invalid_values_are_displayed_unchanged() {
         for result in ["nonsense", "[1]", r#"{"toolResult":7}"#, r#"{"content":7}"#, "null"] {
             assert_eq!(parse_result(result).pieces, vec![Piece::Json(result.to_owned())], "{result}");
         }

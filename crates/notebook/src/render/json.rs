@@ -1,4 +1,4 @@
-//! JSON made readable without changing what it says: numbers, keys and their order stay as they are.
+//! Formats JSON without changing its content: numbers, keys and their order stay.
 
 use serde::de::IgnoredAny;
 
@@ -8,10 +8,10 @@ pub(super) fn is_structure(text: &str) -> bool {
     (text.starts_with('{') || text.starts_with('[')) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Indentation grows with the square of the depth; what would become longer than this stays as it is.
+/// Indentation grows with the square of the depth; JSON that would become longer is not formatted.
 const MAX_INDENTED_BYTES: usize = 1024 * 1024;
 
-/// Valid JSON with one value or key a line, indented by two spaces.
+/// Valid JSON with one value or key per line, indented by two spaces.
 pub(super) fn indented(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let mut depth = 0;
@@ -77,7 +77,7 @@ mod tests {
     use super::{indented, is_structure};
 
     #[test]
-    fn json_is_indented_and_says_the_same() {
+    fn json_is_indented_without_changing_its_value() {
         let json = r#"{"b":1e2,"a":[1.0,{},[ ],"x,{\"}"], "b" : {"c":null}}"#;
         let expected = "{\n  \"b\": 1e2,\n  \"a\": [\n    1.0,\n    {},\n    [],\n    \"x,{\\\"}\"\n  ],\n  \"b\": {\n    \"c\": null\n  }\n}";
         assert_eq!(indented(json), expected);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deeply_to_be_indented_stays_as_it_is() {
+    fn json_nested_too_deeply_is_not_indented() {
         let deep = format!("{}{}", "[".repeat(120_000), "]".repeat(120_000));
         assert_eq!(super::indented(&deep), deep);
     }

@@ -1,15 +1,15 @@
-//! Foreign text in Markdown, so that it stays text and stays inside.
+//! Embeds untrusted text in Markdown so that it stays text.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// Text with one kind of newline and nothing that a terminal or an editor would obey.
+/// Text with uniform newlines and without control characters.
 pub(super) fn tame(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars()
         .map(|it| match it {
             '\n' | '\t' => it,
             '\u{7f}' => '\u{2421}',
-            // Control characters have pictures.
+            // Control characters have visible symbols.
             it if (it as u32) < 0x20 => char::from_u32(0x2400 + it as u32).unwrap_or(char::REPLACEMENT_CHARACTER),
             '\u{80}'..='\u{9f}' | '\u{feff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 char::REPLACEMENT_CHARACTER
@@ -35,7 +35,7 @@ pub(super) fn span(text: &str) -> String {
     format!("{ticks}{room}{text}{room}{ticks}")
 }
 
-/// Words in a line that mean nothing but themselves.
+/// Escapes text for Markdown.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in tame(text).chars() {
@@ -51,12 +51,12 @@ pub(super) fn escaped(text: &str) -> String {
     out.trim().to_owned()
 }
 
-/// Words in HTML that mean nothing but themselves.
+/// Escapes text for HTML.
 pub(super) fn html_escaped(text: &str) -> String {
     tame(text).replace('\n', " ").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Where a link leads, if that is a place a reader may be sent to.
+/// The target of a link, if it is safe.
 pub(super) fn link_target(uri: &str) -> Option<String> {
     let lower = uri.to_ascii_lowercase();
     if !(lower.starts_with("https://") || lower.starts_with("http://")) {
@@ -66,8 +66,8 @@ pub(super) fn link_target(uri: &str) -> Option<String> {
     uri.chars().all(|it| is_plain(&it)).then(|| format!("<{uri}>"))
 }
 
-/// Whether Markdown ends where it ends: no fence or HTML stays open, nothing is defined for the rest of the document,
-/// and no HTML is in it, because that might do anything.
+/// Whether Markdown is self-contained: no fence stays open, nothing is defined for the rest of the document, and it
+/// contains no HTML.
 pub(super) fn is_contained(markdown: &str) -> bool {
     const AFTER: &str = "\n\n*after*\n<!-- after -->";
     let text = format!("{markdown}{AFTER}");

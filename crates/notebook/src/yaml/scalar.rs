@@ -1,14 +1,14 @@
-//! What a plain scalar means, by YAML 1.2's core schema.
+//! The meaning of plain scalars in the core schema of YAML 1.2.
 
-/// A scalar understood.
+/// A parsed scalar.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Scalar {
     Null,
     Bool(bool),
-    /// A number as JSON writes it.
+    /// A number in the syntax of JSON.
     Number(String),
     Text,
-    /// `.inf`, `.nan`: a number, but none of JSON's.
+    /// `.inf`, `.nan`: numbers that JSON does not have.
     NoJson,
 }
 
@@ -40,7 +40,7 @@ fn number(text: &str) -> Option<String> {
     decimal(text)
 }
 
-/// `[-+]? ( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`, written as JSON wants it.
+/// `[-+]? ( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`, converted to the syntax of JSON.
 fn decimal(text: &str) -> Option<String> {
     let (sign, bare) = match text.strip_prefix('-') {
         Some(bare) => ("-", bare),

@@ -1,15 +1,15 @@
-//! The `x-mcp-header` annotations in an input schema, found in one pass.
+//! Finds the `x-mcp-header` annotations in an input schema, in one pass.
 //!
-//! The walk keeps a stack of its own: schemas come from servers and may be of any depth.
+//! The walk uses its own stack instead of recursion: schemas come from servers and may be nested to any depth.
 
 use crate::bridge::header_params::HeaderParam;
 use crate::scan::{Cursor, Malformed, Span};
 use crate::text;
 
-/// What the annotation is called.
+/// The key of the annotation.
 pub(crate) const ANNOTATION: &str = "x-mcp-header";
 
-/// Every annotated property of the schema; an error says what is wrong with the first wrong one.
+/// Every annotated property of the schema; the error describes the first invalid annotation.
 pub(crate) fn of_schema(text: &[u8], schema: Span) -> Result<Vec<HeaderParam>, String> {
     let mut walk = Walk { text, open: Vec::new(), path: Vec::new(), found: Vec::new() };
     walk.run(Cursor::at(text, schema))?;
@@ -19,12 +19,12 @@ pub(crate) fn of_schema(text: &[u8], schema: Span) -> Result<Vec<HeaderParam>, S
 struct Walk<'t> {
     text: &'t [u8],
     open: Vec<OpenValue>,
-    /// The properties that lead to where the walk is, as far as nothing else does.
+    /// The properties that lead to the current position, if only `properties` lead there.
     path: Vec<String>,
     found: Vec<HeaderParam>,
 }
 
-/// An object or array the walk is in.
+/// An object or array around the current position.
 struct OpenValue {
     role: Role,
     is_array: bool,
@@ -32,25 +32,25 @@ struct OpenValue {
     kind: Option<Span>,
 }
 
-/// What a value is in a schema.
+/// The role of a value in a schema.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
-    /// The schema itself.
+    /// The root schema.
     Root,
-    /// A schema reached through `properties` alone.
+    /// A schema that is reached through `properties` alone.
     Property,
     /// The `properties` of one of these two.
     Properties,
     /// Any other schema, or a list of such.
     Elsewhere,
-    /// Schemas by name that are reached another way.
+    /// A map of schemas that are reached another way.
     NamedElsewhere,
-    /// No schema at all.
+    /// Not a schema.
     Data,
 }
 
 impl Role {
-    /// What the member called `name` of such an object is.
+    /// The role of the member `name`.
     fn of_member(self, name: &str) -> Self {
         match (self, name) {
             (Self::Properties, _) => Self::Property,
@@ -64,7 +64,7 @@ impl Role {
         }
     }
 
-    /// Whether annotations may be found inside, if it begins with this byte.
+    /// Whether a value that starts with this byte may contain annotations.
     fn has_schemas(self, first: u8) -> bool {
         match first {
             b'{' => self != Self::Data,
@@ -83,7 +83,7 @@ impl Walk<'_> {
                 self.leave()?;
                 continue;
             }
-            // The text is known to be valid, so commas stand where they should.
+            // The text is valid JSON, so commas are where they must be.
             cursor.take(b',');
             if is_array {
                 self.enter(&mut cursor, Role::Elsewhere).map_err(not_json)?;
@@ -104,7 +104,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes into a value, or over it if there is nothing to find inside: then it is returned.
+    /// Enters a value, or skips and returns it if it cannot contain annotations.
     fn enter(&mut self, cursor: &mut Cursor<'_>, role: Role) -> Result<Option<Span>, Malformed> {
         let first = cursor.peek().unwrap_or_default();
         if role.has_schemas(first) {
@@ -118,7 +118,7 @@ impl Walk<'_> {
         cursor.value().map(Some)
     }
 
-    /// Remembers what the innermost schema says about itself.
+    /// Records the `type` or the annotation of the innermost schema.
     fn note(&mut self, role: Role, name: &str, value: Span) -> Result<(), String> {
         let Some(open) = self.open.last_mut() else { return Ok(()) };
         match name {
@@ -154,7 +154,7 @@ fn header_name(token: &[u8]) -> Result<String, &'static str> {
     if name.is_empty() {
         return Err("must not be empty");
     }
-    // RFC 9110 calls this a token.
+    // A token as defined in RFC 9110.
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if !name.bytes().all(is_token) {
         return Err("must be usable as the name of a header");

@@ -1,7 +1,7 @@
 //! Edits to one message, collected member by member and applied once.
 //!
-//! What is not named in an edit leaves byte by byte as it came: spacing, key order, the spelling of numbers. Commas are
-//! settled when the edits are applied, so members of one object may be set and removed in any order.
+//! Everything that no edit names is copied byte for byte: spacing, key order, the spelling of numbers. Commas are
+//! placed when the edits are applied, so members of one object may be set and removed in any order.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use bytes::Bytes;
 use crate::scan::{Cursor, Span, members};
 use crate::text;
 
-/// Edits over one text, owned until they are applied.
+/// Edits to a text. They own their data until they are applied.
 #[derive(Debug)]
 pub struct Change {
     line: Bytes,
     replaced: Vec<(Span, Vec<u8>)>,
-    /// The objects some member of which was asked for, by where they begin.
+    /// The objects that were walked so far, by their start.
     objects: BTreeMap<usize, Object>,
 }
 
-/// An object, walked once.
+/// The members of an object.
 #[derive(Debug)]
 struct Object {
     span: Span,
@@ -41,35 +41,35 @@ enum MemberEdit {
     Replaced(Vec<u8>),
 }
 
-/// The whole value a text consists of, without the blanks around it. For text that has been validated already.
+/// The whole value of a valid JSON text, without the white space around it.
 pub fn whole(text: &[u8]) -> Span {
     Cursor::new(text).value().unwrap_or(Span { start: 0, end: text.len() })
 }
 
-/// Whether an object stands there.
+/// Whether the value at this span is an object.
 pub fn is_object(text: &[u8], value: Span) -> bool {
     value.of(text).first() == Some(&b'{')
 }
 
 impl Change {
-    /// No edit yet.
+    /// No edits.
     pub fn new(line: &Bytes) -> Self {
         Self { line: line.clone(), replaced: Vec::new(), objects: BTreeMap::new() }
     }
 
-    /// Puts `with` in the place of `span`. Where two spans overlap, the one that begins first is replaced.
+    /// Replaces `span` by `with`. If two spans overlap, the one that starts first wins.
     pub fn replace(&mut self, span: Span, with: impl Into<Vec<u8>>) {
         self.replaced.push((span, with.into()));
     }
 
-    /// The value of the last member of that name as it came, like [`crate::scan::member`]. Many questions about one
-    /// object cost one walk.
+    /// The value of the last member with that name, like [`crate::scan::member`], but several lookups in one object
+    /// walk it only once.
     pub fn member(&mut self, object: Span, name: &str) -> Option<Span> {
         let (line, object) = self.object(object)?;
         object.named(&line, name).last().map(|member| member.value)
     }
 
-    /// Takes every member of that name out of `object`; tells whether there was one.
+    /// Removes every member with that name from `object`. Returns whether there was one.
     pub fn remove_member(&mut self, object: Span, name: &str) -> bool {
         let Some((line, object)) = self.object(object) else { return false };
         let set_before = object.added.len();
@@ -82,8 +82,8 @@ impl Change {
         found
     }
 
-    /// Gives `object` exactly one member of that name; `value` is JSON. An existing one keeps its place, a new one
-    /// comes last. Does nothing if `object` is no object.
+    /// Sets one member of `object`; `value` is JSON. An existing member keeps its position, a new one is appended. Does
+    /// nothing if `object` is not an object.
     pub fn set_member(&mut self, object: Span, name: &str, value: &[u8]) {
         let Some((line, object)) = self.object(object) else { return };
         let mut last = None;
@@ -102,12 +102,12 @@ impl Change {
         }
     }
 
-    /// Nothing would change.
+    /// Whether there are no edits.
     pub fn is_empty(&self) -> bool {
         self.replaced.is_empty() && self.objects.values().all(Object::is_untouched)
     }
 
-    /// The text with all edits made.
+    /// The text with all edits applied.
     pub fn apply(self) -> Bytes {
         if self.is_empty() {
             return self.line;
@@ -116,7 +116,7 @@ impl Change {
         for object in self.objects.into_values() {
             object.settle(&mut edits);
         }
-        // What is put in front of something comes before what stands in its place; an outer edit before an inner.
+        // At the same position, an insertion comes before a replacement, and an outer edit before an inner one.
         edits.sort_by_key(|(span, _)| (span.start, span.end > span.start, usize::MAX - span.end));
         let grown: usize = edits.iter().map(|(_, with)| with.len()).sum();
         let mut out = Vec::with_capacity(self.line.len() + grown);
@@ -133,7 +133,7 @@ impl Change {
         out.into()
     }
 
-    /// The object at `span`, walked now if it was not before; `None` if something else stands there.
+    /// The members of the object at `span`, walked on first use; `None` if the value is not an object.
     fn object(&mut self, span: Span) -> Option<(Bytes, &mut Object)> {
         if !is_object(&self.line, span) {
             return None;
@@ -158,7 +158,7 @@ impl Object {
         self.added.is_empty() && self.members.iter().all(|member| member.edit == MemberEdit::Kept)
     }
 
-    /// Turns the fates of the members into edits that leave the commas right.
+    /// Turns the changes to members into edits that keep the commas right.
     fn settle(self, edits: &mut Vec<(Span, Vec<u8>)>) {
         let end = self.members.last().map_or(self.span.start + 1, |last| last.value.end);
         let mut stays_one = false;
@@ -171,7 +171,7 @@ impl Object {
                     stays_one = true;
                     edits.push((value, with));
                 }
-                // It goes with the comma in front of it if something stays in front, else with the one behind it.
+                // Removes the comma before it if a member before it stays, and otherwise the comma after it.
                 MemberEdit::Removed => {
                     let span = match previous_end {
                         Some(start) if stays_one => Span { start, end: value.end },

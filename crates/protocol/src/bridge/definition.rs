@@ -1,4 +1,4 @@
-//! Definitions of tools across the lifecycles.
+//! Translates definitions of tools between lifecycles.
 
 use bytes::Bytes;
 
@@ -6,14 +6,14 @@ use crate::bridge::change::{Change, whole};
 use crate::scan::{Span, member};
 use crate::text;
 
-/// A tool as a legacy client can read it; `None` if nothing is to change.
+/// A tool for legacy clients; `None` if it stays unchanged.
 pub fn to_legacy(definition: &Bytes) -> Option<Bytes> {
     let mut change = Change::new(definition);
     keep_output_schema_an_object(&mut change, definition, whole(definition));
     (!change.is_empty()).then(|| change.apply())
 }
 
-/// Takes away an output schema that is not plainly one of an object: legacy clients know no other, and some refuse the
+/// Removes an output schema that is not clearly one of an object: legacy clients support no other, and some reject the
 /// whole list because of it.
 pub(crate) fn keep_output_schema_an_object(change: &mut Change, line: &[u8], tool: Span) {
     let Some(schema) = member(line, tool, "outputSchema") else { return };

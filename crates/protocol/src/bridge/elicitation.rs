@@ -1,4 +1,4 @@
-//! What servers ask of clients: questions to a person across the lifecycles, and whether the client offers to answer at all.
+//! Server requests: elicitations between lifecycles, and whether a client supports a server request.
 
 use bytes::Bytes;
 
@@ -7,17 +7,17 @@ use crate::reply;
 use crate::scan::{Span, member};
 use crate::text;
 
-/// Asks a person.
+/// Asks the user.
 pub const METHOD: &str = "elicitation/create";
 /// Asks the client's model.
 pub const SAMPLING: &str = "sampling/createMessage";
-/// Asks where the client works.
+/// Asks for the client's roots.
 pub const ROOTS: &str = "roots/list";
 
 const URL_ID: &str = "elicitationId";
 
-/// The parameters of a question as a legacy client wants them: one to visit an address needs an id there, and gets
-/// `wants_url_id` if it has none.
+/// The parameters of an elicitation for a legacy client. A URL elicitation needs an id there; it gets `wants_url_id` if
+/// it has none.
 pub fn to_legacy(params: &Bytes, wants_url_id: Option<&str>) -> Bytes {
     let object = whole(params);
     let Some(id) = wants_url_id else { return params.clone() };
@@ -29,12 +29,12 @@ pub fn to_legacy(params: &Bytes, wants_url_id: Option<&str>) -> Bytes {
     change.apply()
 }
 
-/// The parameters of a question as a modern client wants them: without the id of an address to visit.
+/// The parameters of an elicitation for a modern client: without the id of a URL elicitation.
 pub fn to_modern(params: &Bytes) -> Bytes {
     if is_for_url(params, whole(params)) { url_to_modern(params) } else { params.clone() }
 }
 
-/// The same for what is known to be about an address, whether it says so or not.
+/// The same for an elicitation that is known to be a URL elicitation, even if it does not say so.
 pub(crate) fn url_to_modern(params: &Bytes) -> Bytes {
     let mut change = Change::new(params);
     change.remove_member(whole(params), URL_ID);
@@ -46,19 +46,8 @@ fn is_for_url(params: &[u8], object: Span) -> bool {
     member(params, object, "mode").is_some_and(|mode| text::token_is(mode.of(params), "url"))
 }
 
-/// Which capability a client must have declared to be asked this, in words for logs and errors. Empty for what no
-/// capability covers.
-pub fn capability_needed(method: &str, params: &[u8]) -> &'static str {
-    Needed::of(method, params).map_or("", |needed| match needed {
-        Needed::Form => "elicitation",
-        Needed::Url => "elicitation.url",
-        Needed::Sampling => "sampling",
-        Needed::SamplingWithTools => "sampling.tools",
-        Needed::Roots => "roots",
-    })
-}
-
-/// The same as a client would have to declare it: the `requiredCapabilities` of an error.
+/// The capabilities that a client must have declared for this server request: the `requiredCapabilities` of an error.
+/// Empty if no capability covers it.
 pub fn required_capabilities(method: &str, params: &[u8]) -> Vec<u8> {
     let json = Needed::of(method, params).map_or("{}", |needed| match needed {
         Needed::Form => r#"{"elicitation":{"form":{}}}"#,
@@ -70,14 +59,14 @@ pub fn required_capabilities(method: &str, params: &[u8]) -> Vec<u8> {
     json.into()
 }
 
-/// Whether a client with these capabilities may be asked this. Never true for a method that is none of the three.
+/// Whether a client with these capabilities supports this server request. False for a method that is none of the three.
 pub fn is_offered(capabilities: &[u8], method: &str, params: &[u8]) -> bool {
     let offers = whole(capabilities);
     let object = |of: Span, name| member(capabilities, of, name).filter(|value| is_object(capabilities, *value));
     let Some(needed) = Needed::of(method, params) else { return false };
     match needed {
         Needed::Form => object(offers, "elicitation").is_some_and(|elicitation| {
-            // One that names no mode means forms, as it did before there were modes.
+            // A client that names no mode supports forms, as it did before there were modes.
             object(elicitation, "form").is_some() || member(capabilities, elicitation, "url").is_none()
         }),
         Needed::Url => object(offers, "elicitation").and_then(|elicitation| object(elicitation, "url")).is_some(),
@@ -137,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_asked_only_what_it_offered() {
+    fn a_client_gets_only_server_requests_it_supports() {
         let url = r#"{"mode":"url"}"#;
         let tools = r#"{"tools":[]}"#;
         let cases = [
@@ -164,18 +153,17 @@ mod tests {
 
     #[test]
     fn what_would_be_needed_suffices() {
-        for (method, params, name) in [
-            (METHOD, "{}", "elicitation"),
-            (METHOD, r#"{"mode":"url"}"#, "elicitation.url"),
-            (SAMPLING, "{}", "sampling"),
-            (SAMPLING, r#"{"toolChoice":{}}"#, "sampling.tools"),
-            (ROOTS, "{}", "roots"),
+        for (method, params, needed) in [
+            (METHOD, "{}", r#"{"elicitation":{"form":{}}}"#),
+            (METHOD, r#"{"mode":"url"}"#, r#"{"elicitation":{"url":{}}}"#),
+            (SAMPLING, "{}", r#"{"sampling":{}}"#),
+            (SAMPLING, r#"{"toolChoice":{}}"#, r#"{"sampling":{"tools":{}}}"#),
+            (ROOTS, "{}", r#"{"roots":{}}"#),
         ] {
-            assert_eq!(capability_needed(method, params.as_bytes()), name);
             let capabilities = required_capabilities(method, params.as_bytes());
-            assert!(is_offered(&capabilities, method, params.as_bytes()), "{name}");
+            assert_eq!(capabilities, needed.as_bytes());
+            assert!(is_offered(&capabilities, method, params.as_bytes()), "{needed}");
         }
-        assert_eq!(capability_needed("ping", b"{}"), "");
         assert_eq!(required_capabilities("ping", b"{}"), b"{}");
     }
 }

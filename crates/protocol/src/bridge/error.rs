@@ -1,4 +1,4 @@
-//! Errors across the lifecycles: codes that mean something in one only.
+//! Translates error codes that have a meaning in one lifecycle only.
 
 use bytes::Bytes;
 
@@ -6,10 +6,10 @@ use crate::bridge::change::Change;
 use crate::reply::code;
 use crate::scan::{Span, member};
 
-/// An error as a legacy client knows it; `None` if nothing is to change. `method` is that of the request.
+/// An error for a legacy client; `None` if it stays unchanged. `method` is that of the request.
 ///
-/// Of all codes only one would be misread: a modern server calls a resource that does not exist an invalid parameter.
-/// The codes that are new in the modern lifecycle say nothing to a legacy client, and pass with their message.
+/// Only one code would be misunderstood: a modern server reports a missing resource as an invalid parameter. The codes
+/// that modern revisions add mean nothing to a legacy client, and are passed on with their messages.
 pub fn to_legacy(line: &Bytes, error: Span, method: &str) -> Option<Bytes> {
     if method != "resources/read" {
         return None;
@@ -17,12 +17,12 @@ pub fn to_legacy(line: &Bytes, error: Span, method: &str) -> Option<Bytes> {
     recoded(line, error, |found| (found == code::INVALID_PARAMS).then_some(code::RESOURCE_NOT_FOUND))
 }
 
-/// An error as a modern client knows it; `None` if nothing is to change. Two legacy codes must not occur there,
-/// whatever the method.
+/// An error for a modern client; `None` if it stays unchanged. Two legacy codes must not occur there, whatever the
+/// method.
 pub fn to_modern(line: &Bytes, error: Span, _method: &str) -> Option<Bytes> {
     recoded(line, error, |found| match found {
         code::RESOURCE_NOT_FOUND => Some(code::INVALID_PARAMS),
-        // One that can be made a question is (see `input::from_url_error`); this is one that makes no sense.
+        // A valid one becomes an elicitation (see `input::from_url_error`); this one is invalid.
         code::URL_ELICITATION_REQUIRED => Some(code::INTERNAL_ERROR),
         _ => None,
     })

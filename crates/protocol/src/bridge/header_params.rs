@@ -1,7 +1,7 @@
-//! `x-mcp-header`: arguments of a tool that calls over HTTP repeat in headers.
+//! `x-mcp-header`: arguments that calls over HTTP repeat in headers.
 //!
-//! A property of the input schema may carry the annotation if it is a string, an integer or a boolean and is reached
-//! through `properties` alone; anywhere else the annotation is a mistake, and so is the tool.
+//! A property of the input schema may have the annotation if it is a string, an integer or a boolean and is reached
+//! through `properties` alone. Anywhere else the annotation is invalid, and so is the tool.
 
 use std::collections::HashSet;
 
@@ -12,19 +12,19 @@ use crate::envelope::Params;
 use crate::scan::member;
 use crate::text;
 
-/// One argument that is repeated.
+/// An argument that is repeated in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderParam {
-    /// What comes behind `Mcp-Param-`.
+    /// The name of the header after `Mcp-Param-`.
     pub header: String,
-    /// The names that lead to it from `arguments`.
+    /// The path to it from `arguments`.
     pub path: Vec<String>,
 }
 
-/// What calls of this tool repeat in headers; an error says what is wrong with an annotation.
+/// The arguments that calls of this tool repeat in headers; the error describes an invalid annotation.
 pub fn of_tool(definition: &[u8]) -> Result<Vec<HeaderParam>, String> {
     let Some(schema) = member(definition, whole(definition), "inputSchema") else { return Ok(Vec::new()) };
-    // Most tools have no annotation, and every way to write one has this in it or an escape.
+    // Most tools have no annotation, and every spelling of one contains this text or an escape.
     let text = schema.of(definition);
     if memchr::memmem::find(text, ANNOTATION.as_bytes()).is_none() && !text.contains(&b'\\') {
         return Ok(Vec::new());
@@ -39,7 +39,7 @@ pub fn of_tool(definition: &[u8]) -> Result<Vec<HeaderParam>, String> {
     Ok(found)
 }
 
-/// The headers of a call: full names and encoded values of the arguments that are there.
+/// The headers of a call: full names, and encoded values of the arguments that are present.
 pub fn values(line: &[u8], params: &Params, of: &[HeaderParam]) -> Vec<(String, String)> {
     let value = |param: &HeaderParam| {
         let argument = argument(line, params, param)?;
@@ -48,8 +48,8 @@ pub fn values(line: &[u8], params: &Params, of: &[HeaderParam]) -> Vec<(String, 
     of.iter().filter_map(value).collect()
 }
 
-/// Whether the headers of a call say what its arguments say; `header` yields the value of a header by its full name.
-/// The error is a sentence.
+/// Checks that the headers of a call match its arguments; `header` returns the value of a header by its full name. The
+/// error is a sentence.
 pub fn check<'h>(
     line: &[u8],
     params: &Params,
@@ -82,20 +82,20 @@ impl HeaderParam {
     }
 }
 
-/// An argument that a header can repeat.
+/// An argument that fits into a header.
 struct Argument {
     text: String,
     is_number: bool,
 }
 
 impl Argument {
-    /// Whether a header says the same. Whole numbers may be written in several ways.
+    /// Whether a header has this value. Integers may be written in several ways.
     fn is(&self, said: &str) -> bool {
         self.text == said || self.is_number && integer(said).as_ref() == Some(&self.text)
     }
 }
 
-/// The argument in a call; `None` if it is not there, is null or has parts.
+/// The argument in a call; `None` if it is absent, null, an object or an array.
 fn argument(line: &[u8], params: &Params, param: &HeaderParam) -> Option<Argument> {
     let arguments = member(line, params.span?, "arguments")?;
     let value = param.path.iter().try_fold(arguments, |object, name| member(line, object, name))?;
@@ -112,7 +112,7 @@ fn argument(line: &[u8], params: &Params, param: &HeaderParam) -> Option<Argumen
     }
 }
 
-/// A number that is a whole one however it is written, in plain digits; `None` for any other and for what is no number.
+/// An integer in plain digits, however it was written; `None` if the token is not an integer.
 fn integer(number: &str) -> Option<String> {
     let digits = number.strip_prefix('-').unwrap_or(number);
     if !digits.is_empty() && digits != "0" && digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -120,7 +120,7 @@ fn integer(number: &str) -> Option<String> {
     }
     let value: f64 = number.parse().ok()?;
     let is_exact = value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0;
-    // Just checked to be a whole number that fits.
+    // Checked above: it is an integer in range.
     is_exact.then(|| (value as i64).to_string())
 }
 
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_must_say_what_the_arguments_say() {
+    fn headers_must_match_the_arguments() {
         let of = [param("S", &["s"]), param("I", &["i"])];
         let checked = |arguments: &str, headers: &[(&str, &'static str)]| {
             let (line, params) = call(arguments);

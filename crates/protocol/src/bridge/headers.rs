@@ -1,24 +1,26 @@
-//! What modern requests over HTTP repeat in their headers, so that whoever passes them on need not read the body.
+//! The parts of modern requests that are repeated in HTTP headers, so that proxies need not read the body.
 
 use std::borrow::Cow;
 
-use crate::bridge::base64;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::envelope::Params;
 use crate::text;
 
-/// Names the revision.
+/// The revision.
 pub const PROTOCOL_VERSION: &str = "MCP-Protocol-Version";
-/// Names the method.
+/// The method.
 pub const METHOD: &str = "Mcp-Method";
-/// Names the tool, the prompt, the resource or the task.
+/// The name of the tool or prompt, the URI of the resource, or the id of the task.
 pub const NAME: &str = "Mcp-Name";
-/// Begins the names of headers that repeat an argument.
-pub const PARAM_PREFIX: &str = "Mcp-Param-";
+/// The prefix of headers that repeat an argument.
+pub(crate) const PARAM_PREFIX: &str = "Mcp-Param-";
 
 const ENCODED_PREFIX: &str = "=?base64?";
 const ENCODED_SUFFIX: &str = "?=";
 
-/// `value` as a header can carry it: as it is where it would arrive like that, else in Base64 with a mark around it.
+/// Encodes a header value: unchanged if a header can carry it, otherwise as marked Base64.
 pub fn encode(value: &str) -> String {
     let is_plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let is_padded = value.starts_with(' ') || value.ends_with(' ');
@@ -26,20 +28,19 @@ pub fn encode(value: &str) -> String {
     if is_plain && !is_padded && !looks_encoded {
         return value.to_owned();
     }
-    format!("{ENCODED_PREFIX}{}{ENCODED_SUFFIX}", base64::encode(value.as_bytes()))
+    format!("{ENCODED_PREFIX}{}{ENCODED_SUFFIX}", STANDARD.encode(value))
 }
 
-/// What a header value stands for; `None` if it is marked as Base64 of a text and is none. Blanks around it are no part
-/// of it.
+/// Decodes a header value; `None` if it is marked as Base64 of a text and is not. White space around it is ignored.
 pub fn decode(value: &str) -> Option<String> {
     let value = value.trim_matches([' ', '\t']);
     match value.strip_prefix(ENCODED_PREFIX).and_then(|value| value.strip_suffix(ENCODED_SUFFIX)) {
-        Some(encoded) => String::from_utf8(base64::decode(encoded)?).ok(),
+        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok(),
         None => Some(value.to_owned()),
     }
 }
 
-/// What the header [`NAME`] of such a request says, not yet encoded; `None` if it has none.
+/// The value of the header [`NAME`] for such a request, not encoded; `None` if it has none.
 pub fn name_of<'l>(method: &str, line: &'l [u8], params: &Params) -> Option<Cow<'l, str>> {
     let named = match method {
         "tools/call" | "prompts/get" => params.name,
@@ -57,7 +58,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn plain_text_travels_as_it_is_and_anything_else_in_base64() {
+    fn plain_text_is_sent_unchanged_and_anything_else_in_base64() {
         for (value, header) in [
             ("", ""),
             ("us-west1", "us-west1"),
@@ -88,6 +89,41 @@ mod tests {
         assert_eq!(decode("  echo\t").unwrap(), "echo", "blanks around a value are no part of it");
     }
 
+    fn decode_marked(encoded: &str) -> Option<String> {
+        decode(&format!("{ENCODED_PREFIX}{encoded}{ENCODED_SUFFIX}"))
+    }
+
+    #[test]
+    fn reads_the_base64_that_others_write() {
+        for (plain, encoded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("Hello", "SGVsbG8=")]
+        {
+            assert_eq!(decode_marked(encoded).unwrap(), plain);
+        }
+    }
+
+    #[test]
+    fn a_value_has_no_second_spelling_in_base64() {
+        for encoded in [
+            "SGVsbG8",
+            "SGVs!!!bG8=",
+            "Zg=",
+            "Zg",
+            "Zh==",
+            "Zm9=",
+            "====",
+            "=",
+            "Z===",
+            "Zg==Zg==",
+            "Zm9v\n",
+            "-_-_",
+            "Zm 9",
+            "é",
+        ] {
+            assert_eq!(decode_marked(encoded), None, "{encoded:?}");
+        }
+    }
+
     #[test]
     fn the_name_is_what_the_method_is_about() {
         let line = br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"n\u0061","uri":"a:b","taskId":"t"}}"#;
@@ -110,6 +146,13 @@ mod tests {
             let header = encode(&value);
             prop_assert!(header.bytes().all(|byte| matches!(byte, b' '..=b'~')));
             prop_assert_eq!(decode(&header).unwrap(), value);
+        }
+
+        #[test]
+        fn what_decodes_is_what_an_encoder_writes(encoded in "[A-Za-z0-9+/=]{0,12}") {
+            if let Some(value) = decode_marked(&encoded) {
+                prop_assert_eq!(STANDARD.encode(value), encoded);
+            }
         }
     }
 }

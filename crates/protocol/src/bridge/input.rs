@@ -1,5 +1,5 @@
-//! Requests that take several rounds: a modern server that wants to know something answers `input_required`, and the
-//! client asks again with the answers.
+//! Requests that take several rounds: a modern server that needs input answers `input_required`, and the client repeats
+//! the request with the answers.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::bridge::change::{Change, is_object};
 use crate::bridge::elicitation;
-use crate::envelope::{Envelope, Params};
+use crate::envelope::Params;
 use crate::reply::{self, code};
 use crate::scan::{Span, elements, member, members};
 use crate::text;
@@ -16,27 +16,27 @@ const REQUESTS: &str = "inputRequests";
 const RESPONSES: &str = "inputResponses";
 const STATE: &str = "requestState";
 
-/// What a server wants to know before it goes on.
+/// The input that a server requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputRequired {
-    /// The questions, in the server's order.
+    /// The server requests, in the server's order.
     pub requests: Vec<InputRequest>,
-    /// The string the server wants back, as the JSON token it wrote.
+    /// The request state that must be returned, as a JSON token.
     pub state: Option<Bytes>,
 }
 
-/// One question.
+/// One server request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputRequest {
-    /// Under which name the answer is expected, as the JSON token the server wrote.
+    /// The key of its answer, as the JSON token that the server wrote.
     pub key: Bytes,
-    /// `elicitation/create`, `sampling/createMessage` or `roots/list`, as far as the protocol goes.
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`, if the server follows the protocol.
     pub method: String,
     /// A JSON object.
     pub params: Bytes,
 }
 
-/// What an `input_required` result asks for; `None` if it makes no sense.
+/// The input that an `input_required` result asks for; `None` if the result is invalid.
 pub fn read(line: &Bytes, result: Span) -> Option<InputRequired> {
     let state = member(line, result, STATE);
     if state.is_some_and(|state| state.of(line).first() != Some(&b'"')) {
@@ -45,7 +45,7 @@ pub fn read(line: &Bytes, result: Span) -> Option<InputRequired> {
     let state = state.map(|state| cut(line, state));
     let requests = match member(line, result, REQUESTS) {
         Some(requests) => read_requests(line, requests)?,
-        // A server that is merely busy may send only a state, to be asked again with it.
+        // A busy server may send only a state, to be asked again with it.
         None if state.is_some() => Vec::new(),
         None => return None,
     };
@@ -60,7 +60,7 @@ fn read_requests(line: &Bytes, requests: Span) -> Option<Vec<InputRequest>> {
     let mut names = std::collections::HashSet::new();
     members(line, requests, |key, request| {
         let name = text::decode(key.of(line)).unwrap_or_else(|| String::from_utf8_lossy(key.of(line)));
-        // Two questions under one name could get only one answer.
+        // Two requests with the same key could get only one answer.
         let request = names.insert(name).then(|| read_request(line, key, request)).flatten();
         match (&mut found, request) {
             (Some(found), Some(request)) => found.push(request),
@@ -84,8 +84,8 @@ fn cut(line: &Bytes, span: Span) -> Bytes {
     line.slice(span.start..span.end)
 }
 
-/// The result with which we ask a modern client: key, method and parameters of every question, and the state we want
-/// back.
+/// The result that asks a modern client for input: key, method and parameters of every server request, and the request
+/// state.
 pub fn required(requests: &[(String, &str, Bytes)], state: &str) -> Vec<u8> {
     let requests = requests.iter().map(|(key, method, params)| {
         let request = reply::object([("method", reply::string(method)), ("params", params.to_vec())]);
@@ -98,10 +98,9 @@ pub fn required(requests: &[(String, &str, Bytes)], state: &str) -> Vec<u8> {
     ])
 }
 
-/// The original request with the answers and the state the server gave. What it carried of an earlier round is
-/// replaced.
-pub fn retry(line: &Bytes, envelope: &Envelope, responses: &[(Bytes, Bytes)], state: Option<&[u8]>) -> Bytes {
-    let Some(params) = envelope.params.span else { return line.clone() };
+/// The original request with the answers and the state that the server sent. Those of an earlier round are replaced.
+pub fn retry(line: &Bytes, params: &Params, responses: &[(Bytes, Bytes)], state: Option<&[u8]>) -> Bytes {
+    let Some(params) = params.span else { return line.clone() };
     let mut change = Change::new(line);
     if responses.is_empty() {
         change.remove_member(params, RESPONSES);
@@ -119,16 +118,16 @@ pub fn retry(line: &Bytes, envelope: &Envelope, responses: &[(Bytes, Bytes)], st
     change.apply()
 }
 
-/// What the repeated request of a modern client carries.
+/// The input in a repeated request of a modern client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry<'l> {
     /// The answers, an object.
     pub responses: Option<Span>,
-    /// The state we gave, if it is text at all.
+    /// The request state, if it is a string.
     pub state: Option<Cow<'l, str>>,
 }
 
-/// What a request carries of an earlier round.
+/// The input in a repeated request.
 pub fn of_request<'l>(line: &'l [u8], params: &Params) -> Retry<'l> {
     let Some(params) = params.span else { return Retry { responses: None, state: None } };
     Retry {
@@ -137,22 +136,23 @@ pub fn of_request<'l>(line: &'l [u8], params: &Params) -> Retry<'l> {
     }
 }
 
-/// The answer to the question called `key`.
+/// The answer with the key `key`.
 pub fn response(line: &[u8], responses: Span, key: &str) -> Option<Span> {
     member(line, responses, key)
 }
 
-/// The request as it was before any round: what a legacy server gets, and what tells whether two requests are the same.
-pub fn without_retry(line: &Bytes, envelope: &Envelope) -> Bytes {
-    let Some(params) = envelope.params.span else { return line.clone() };
+/// The request without any input: what a legacy server gets, and what is compared to find out whether two requests are
+/// the same.
+pub fn without_retry(line: &Bytes, params: &Params) -> Bytes {
+    let Some(params) = params.span else { return line.clone() };
     let mut change = Change::new(line);
     change.remove_member(params, RESPONSES);
     change.remove_member(params, STATE);
     change.apply()
 }
 
-/// The addresses a legacy server wants visited first, as questions for [`required`]; `None` if the error says nothing
-/// of the kind.
+/// The URLs that a legacy server wants the user to visit first, as server requests for [`required`]; `None` if the
+/// error is another one.
 pub fn from_url_error(line: &Bytes, error: Span) -> Option<Vec<(String, &'static str, Bytes)>> {
     let asked = visits(line, error);
     if asked.is_empty() {
@@ -166,7 +166,7 @@ pub fn from_url_error(line: &Bytes, error: Span) -> Option<Vec<(String, &'static
     asked.iter().enumerate().map(question).collect()
 }
 
-/// Where the addresses stand that an error wants visited first, each with its message; none in any other error.
+/// The URLs that an error wants the user to visit first, each with its message; empty for any other error.
 pub fn visits(line: &[u8], error: Span) -> Vec<Span> {
     let is_meant = |error_code: &Span| error_code.of(line) == code::URL_ELICITATION_REQUIRED.to_string().as_bytes();
     let asked = member(line, error, "code").filter(is_meant).and_then(|_| {
@@ -180,6 +180,7 @@ pub fn visits(line: &[u8], error: Span) -> Vec<Span> {
 mod tests {
     use super::*;
     use crate::bridge::change::whole;
+    use crate::envelope::Envelope;
 
     fn request(params: &str) -> (Bytes, Envelope) {
         let line = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#));
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_wants_is_read_as_it_wrote_it() {
+    fn input_requests_keep_the_servers_tokens() {
         let found = wanted(
             r#"{"resultType":"input_required","inputRequests":{"n\u0061me":{"method":"elicitation/create","params":{"x": 1.0}},"r":{"method":"roots/list"}},"requestState":"s\/t"}"#,
         )
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_input_request_reads_like_any_other() {
+    fn our_own_input_request_parses_like_any_other() {
         let questions = [("a\"b".to_owned(), "roots/list", Bytes::from_static(b"{}"))];
         let result = String::from_utf8(required(&questions, "st\"ate")).unwrap();
         assert_eq!(
@@ -258,14 +259,14 @@ mod tests {
     fn a_retry_is_the_request_with_answers_and_state() {
         let (line, envelope) = request(r#"{"name":"t", "arguments":{"n":1.0}}"#);
         let answers = [(Bytes::from("\"a\""), Bytes::from("{\"action\":\"decline\"}")), ("\"b\"".into(), "{}".into())];
-        let retried = retry(&line, &envelope, &answers, Some(b"\"s\""));
+        let retried = retry(&line, &envelope.params, &answers, Some(b"\"s\""));
         assert_eq!(
             params_of(&retried),
             r#"{"name":"t", "arguments":{"n":1.0},"inputResponses":{"a":{"action":"decline"},"b":{}},"requestState":"s"}"#
         );
-        let again = retry(&retried, &Envelope::scan(&retried).unwrap(), &answers[1..], None);
+        let again = retry(&retried, &Envelope::scan(&retried).unwrap().params, &answers[1..], None);
         assert_eq!(params_of(&again), r#"{"name":"t", "arguments":{"n":1.0},"inputResponses":{"b":{}}}"#);
-        let plain = retry(&again, &Envelope::scan(&again).unwrap(), &[], None);
+        let plain = retry(&again, &Envelope::scan(&again).unwrap().params, &[], None);
         assert_eq!(plain, line);
     }
 
@@ -278,7 +279,7 @@ mod tests {
         let answer = response(&line, carried.responses.unwrap(), "k").unwrap();
         assert_eq!(answer.of(&line), br#"{"action":"accept"}"#);
         assert_eq!(response(&line, carried.responses.unwrap(), "other"), None);
-        assert_eq!(params_of(&without_retry(&line, &envelope)), r#"{"name":"t"}"#);
+        assert_eq!(params_of(&without_retry(&line, &envelope.params)), r#"{"name":"t"}"#);
     }
 
     #[test]
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!(of_request(&line, &envelope.params), Retry { responses: None, state: None });
         let (line, envelope) = request("[1]");
         assert_eq!(of_request(&line, &envelope.params), Retry { responses: None, state: None });
-        assert_eq!(without_retry(&line, &envelope), line);
+        assert_eq!(without_retry(&line, &envelope.params), line);
     }
 
     #[test]

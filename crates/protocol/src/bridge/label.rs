@@ -1,4 +1,5 @@
-//! Whose question and whose log message it is: a person who talks to many servers must see which one speaks.
+//! Adds the name of the server to elicitations and log messages, because users of several servers must see which one
+//! sent them.
 
 use bytes::Bytes;
 
@@ -8,7 +9,7 @@ use crate::reply;
 use crate::scan::{Span, member};
 use crate::text;
 
-/// A question to a person, with the name of the server in front of its message. One without a message stays as it is.
+/// An elicitation with the name of the server before its message. Without a message, it stays unchanged.
 pub fn elicitation(line: &Bytes, params: &Params, server: &str) -> Bytes {
     params.span.map_or_else(|| line.clone(), |params| labelled(line, params, server))
 }
@@ -25,7 +26,7 @@ fn labelled(text: &Bytes, params: Span, server: &str) -> Bytes {
     }
 }
 
-/// A log message, with the name of the server as its logger or in front of the one it names.
+/// A log message with the name of the server as its logger, or before the existing logger.
 pub fn log(line: &Bytes, params: &Params, server: &str) -> Bytes {
     let Some(params) = params.span else { return line.clone() };
     match member(line, params, "logger") {
@@ -44,7 +45,7 @@ fn is_string(text: &[u8], value: Span) -> bool {
     value.of(text).first() == Some(&b'"')
 }
 
-/// The text with `prefix` right behind the opening quote of the string at `token`, the rest of which is not even read.
+/// The text with `prefix` inserted after the opening quote of the string at `token`.
 fn prefixed(text: &Bytes, token: Span, prefix: &str) -> Bytes {
     let mut escaped = Vec::with_capacity(prefix.len());
     text::encode_inner(prefix, &mut escaped);
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_request_without_a_message_stays_as_it_is() {
+    fn a_server_request_without_a_message_stays_unchanged() {
         for question in [r#"{"message":7}"#, "{}", "[]", "null"] {
             let (line, params) = scanned(question);
             assert_eq!(elicitation(&line, &params, "s"), line);

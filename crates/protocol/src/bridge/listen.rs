@@ -1,10 +1,11 @@
-//! `subscriptions/listen`: a request that stays open and tells what changes, where legacy clients were told unasked.
+//! `subscriptions/listen`: a request that stays open and reports changes. Legacy clients get these notifications
+//! without a subscription.
 
 use bytes::Bytes;
 
 use crate::bridge::change::{Change, is_object, whole};
 use crate::bridge::meta::{self, SUBSCRIPTION_ID};
-use crate::envelope::{Envelope, Params};
+use crate::envelope::Params;
 use crate::reply;
 use crate::scan::{elements, member};
 use crate::text;
@@ -19,7 +20,7 @@ const PROMPTS: &str = "promptsListChanged";
 const RESOURCES: &str = "resourcesListChanged";
 const URIS: &str = "resourceSubscriptions";
 
-/// Which changes somebody wants to hear of.
+/// The changes that a client subscribes to.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Filter {
     /// Of the list of tools.
@@ -28,11 +29,11 @@ pub struct Filter {
     pub prompts: bool,
     /// Of the list of resources.
     pub resources: bool,
-    /// Of what these resources contain.
+    /// Of the contents of these resources.
     pub uris: Vec<String>,
 }
 
-/// What a listen request wants, or what an acknowledgement grants: both say it alike.
+/// The subscription in a listen request, or in an acknowledgement; both have the same form.
 pub fn read(line: &[u8], params: &Params) -> Result<Filter, &'static str> {
     let notifications = params.span.and_then(|params| member(line, params, "notifications"));
     let notifications = notifications.ok_or("`notifications` is missing")?;
@@ -57,13 +58,13 @@ pub fn read(line: &[u8], params: &Params) -> Result<Filter, &'static str> {
     Ok(Filter { tools: flag(TOOLS)?, prompts: flag(PROMPTS)?, resources: flag(RESOURCES)?, uris })
 }
 
-/// The parameters of a listen request, still without the `_meta` every modern request needs.
+/// The parameters of a listen request, without the `_meta` that every modern request needs.
 pub fn request(filter: &Filter) -> Vec<u8> {
     reply::object([("notifications", filter.to_json())])
 }
 
 impl Filter {
-    /// Nothing is wanted.
+    /// Whether the subscription is empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -77,18 +78,18 @@ impl Filter {
     }
 }
 
-/// The first message on the subscription that the request `id` opened: what of it will be told.
+/// The acknowledgement of the subscription that the request `id` opened.
 pub fn acknowledged(id: &[u8], honoured: &Filter) -> Vec<u8> {
     tagged(ACKNOWLEDGED, Some(&request(honoured)), id)
 }
 
-/// The answer that ends the subscription in good order.
+/// The response that ends the subscription normally.
 pub fn ended(id: &[u8]) -> Vec<u8> {
     let meta = reply::object([(SUBSCRIPTION_ID, id.to_vec())]);
     reply::result(id, &reply::object([("resultType", reply::string("complete")), ("_meta", meta)]))
 }
 
-/// A notification of ours on the subscription that the request `id` opened.
+/// A notification on the subscription that the request `id` opened.
 pub fn tagged(method: &str, params: Option<&[u8]>, id: &[u8]) -> Vec<u8> {
     let params = Bytes::copy_from_slice(params.unwrap_or(b"{}"));
     let mut change = Change::new(&params);
@@ -100,17 +101,18 @@ pub fn tagged(method: &str, params: Option<&[u8]>, id: &[u8]) -> Vec<u8> {
     reply::notification(method, Some(&change.apply()))
 }
 
-/// Somebody's notification, made part of the subscription that the request `id` opened, or of none.
-pub fn retag(line: &Bytes, envelope: &Envelope, id: Option<&[u8]>) -> Bytes {
+/// A server's notification, assigned to the subscription that the request `id` opened, or to none.
+pub fn retag(line: &Bytes, params: &Params, id: Option<&[u8]>) -> Bytes {
     match id {
-        Some(id) => meta::add(line, &envelope.params, vec![(SUBSCRIPTION_ID, id.to_vec())]),
-        None => meta::remove(line, &envelope.params, &[SUBSCRIPTION_ID]),
+        Some(id) => meta::add(line, params, vec![(SUBSCRIPTION_ID, id.to_vec())]),
+        None => meta::remove(line, params, &[SUBSCRIPTION_ID]),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::envelope::Envelope;
 
     fn scanned(params: &str) -> (Bytes, Envelope) {
         let line = Bytes::from(format!(r#"{{"jsonrpc":"2.0","method":"n","params":{params}}}"#));
@@ -188,13 +190,13 @@ mod tests {
         let tag =
             |value: &str| format!(r#"{{"uri":"a","_meta":{{"io.modelcontextprotocol/subscriptionId":{value}}}}}"#);
         let (plain, envelope) = scanned(r#"{"uri":"a"}"#);
-        let first = retag(&plain, &envelope, Some(b"1"));
+        let first = retag(&plain, &envelope.params, Some(b"1"));
         assert_eq!(first, scanned(&tag("1")).0);
-        let second = retag(&first, &Envelope::scan(&first).unwrap(), Some(b"\"two\""));
+        let second = retag(&first, &Envelope::scan(&first).unwrap().params, Some(b"\"two\""));
         assert_eq!(second, scanned(&tag("\"two\"")).0);
-        assert_eq!(retag(&second, &Envelope::scan(&second).unwrap(), None), plain);
+        assert_eq!(retag(&second, &Envelope::scan(&second).unwrap().params, None), plain);
         let bare = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"n"}"#);
-        let tagged = retag(&bare, &Envelope::scan(&bare).unwrap(), Some(b"1"));
+        let tagged = retag(&bare, &Envelope::scan(&bare).unwrap().params, Some(b"1"));
         assert_eq!(
             tagged,
             r#"{"jsonrpc":"2.0","method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}"#

@@ -1,69 +1,69 @@
-//! The members of `_meta` with which modern messages tell what an `initialize` would have told.
+//! The members of `_meta` with which every modern message states what legacy ones state once, in `initialize`.
 
 use bytes::Bytes;
 
 use crate::bridge::change::{Change, whole};
 use crate::bridge::problem;
-use crate::envelope::{Envelope, Params};
+use crate::envelope::Params;
 use crate::reply;
 use crate::revision::SELF_CONTAINED_REVISION;
 use crate::scan::{Span, member, members};
 
-/// The revision a request speaks.
+/// The revision of a request.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// What the client offers to the server.
+/// The client's capabilities.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Who the client is.
+/// The client's name and version.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-/// From which level on log messages are wanted while the request runs.
+/// The lowest level of log messages that the client wants during the request.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Who the server is, on results.
+/// The server's name and version, on results.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-/// Which `subscriptions/listen` a notification belongs to.
+/// The `subscriptions/listen` request that a notification belongs to.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-/// Which task a message belongs to.
+/// The task that a message belongs to.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// What a legacy client told once, for the modern requests made on its behalf.
+/// What a legacy client stated in `initialize`, for the modern requests made on its behalf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientMeta {
-    /// What the client offers, as JSON.
+    /// Its capabilities, as JSON.
     pub capabilities: Bytes,
-    /// Who it is, as JSON.
+    /// Its name and version, as JSON.
     pub info: Option<Bytes>,
-    /// From which level on it wants log messages.
+    /// The lowest level of log messages that it wants.
     pub log_level: Option<String>,
 }
 
-/// What a modern request tells about its client, as spans into its line.
+/// What a modern request states about its client, as spans into its line.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RequestMeta {
-    /// The revision it speaks.
+    /// The revision.
     pub version: Option<Span>,
-    /// What the client offers.
+    /// The client's capabilities.
     pub capabilities: Option<Span>,
-    /// Who the client is.
+    /// The client's name and version.
     pub info: Option<Span>,
-    /// From which level on it wants log messages.
+    /// The lowest level of log messages that it wants.
     pub log_level: Option<Span>,
 }
 
-/// What a request says about its client.
+/// What a request states about its client.
 pub fn read(line: &[u8], params: &Params) -> RequestMeta {
     let Some(meta) = params.meta else { return RequestMeta::default() };
-    let told = |name| member(line, meta, name);
+    let field = |name| member(line, meta, name);
     RequestMeta {
         version: params.version,
-        capabilities: told(CLIENT_CAPABILITIES),
-        info: told(CLIENT_INFO),
-        log_level: told(LOG_LEVEL),
+        capabilities: field(CLIENT_CAPABILITIES),
+        info: field(CLIENT_INFO),
+        log_level: field(LOG_LEVEL),
     }
 }
 
-/// A request as a modern server wants it: with the introduction that a legacy client made once.
+/// A request for a modern server: with what the legacy client stated in `initialize`.
 ///
-/// Positional parameters are left alone, because they have no place for it; no method of MCP has any.
-pub fn to_modern(line: &Bytes, envelope: &Envelope, client_meta: &ClientMeta) -> Bytes {
+/// Positional parameters stay unchanged, because they cannot have `_meta`; no method of MCP uses them.
+pub fn to_modern(line: &Bytes, params: &Params, client_meta: &ClientMeta) -> Bytes {
     let mut members = vec![
         (PROTOCOL_VERSION, reply::string(SELF_CONTAINED_REVISION)),
         (CLIENT_CAPABILITIES, client_meta.capabilities.to_vec()),
@@ -74,10 +74,10 @@ pub fn to_modern(line: &Bytes, envelope: &Envelope, client_meta: &ClientMeta) ->
     if let Some(level) = &client_meta.log_level {
         members.push((LOG_LEVEL, reply::string(level)));
     }
-    add(line, &envelope.params, members)
+    add(line, params, members)
 }
 
-/// A message with these members in its `_meta`, which is made where there is none.
+/// A message with these members in its `_meta`, which is added if there is none.
 pub(crate) fn add(line: &Bytes, params: &Params, members: Vec<(&str, Vec<u8>)>) -> Bytes {
     let mut change = Change::new(line);
     if let Some(meta) = params.meta {
@@ -95,12 +95,12 @@ pub(crate) fn add(line: &Bytes, params: &Params, members: Vec<(&str, Vec<u8>)>) 
     change.apply()
 }
 
-/// A request as a legacy server wants it: without what only modern ones carry.
-pub fn to_legacy(line: &Bytes, envelope: &Envelope) -> Bytes {
-    remove(line, &envelope.params, &[PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL])
+/// A request or notification for a legacy server: without the members that only modern ones have.
+pub fn to_legacy(line: &Bytes, params: &Params) -> Bytes {
+    remove(line, params, &[PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL])
 }
 
-/// A message without these members of its `_meta`, and without `_meta` if nothing is left in it.
+/// A message without these members of its `_meta`, and without `_meta` if that becomes empty.
 pub(crate) fn remove(line: &Bytes, params: &Params, names: &[&str]) -> Bytes {
     let mut change = Change::new(line);
     let (Some(span), Some(meta)) = (params.span, params.meta) else { return line.clone() };
@@ -115,7 +115,7 @@ pub(crate) fn remove(line: &Bytes, params: &Params, names: &[&str]) -> Bytes {
     change.apply()
 }
 
-/// What is wrong with a request that claims to be modern: an error object as JSON. See [`problem::check_modern`].
+/// The error object for an invalid modern request, as JSON. See [`problem::check_modern`].
 pub fn problem(line: &[u8], params: &Params) -> Option<Vec<u8>> {
     problem::check_modern(line, params).err().map(|problem| problem.object())
 }
@@ -123,6 +123,7 @@ pub fn problem(line: &[u8], params: &Params) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::envelope::Envelope;
 
     fn client_meta() -> ClientMeta {
         ClientMeta {
@@ -142,13 +143,13 @@ mod tests {
     fn modern(line: &str) -> String {
         let line = Bytes::copy_from_slice(line.as_bytes());
         let envelope = Envelope::scan(&line).unwrap();
-        String::from_utf8(to_modern(&line, &envelope, &client_meta()).to_vec()).unwrap()
+        String::from_utf8(to_modern(&line, &envelope.params, &client_meta()).to_vec()).unwrap()
     }
 
     fn legacy(line: &str) -> String {
         let line = Bytes::copy_from_slice(line.as_bytes());
         let envelope = Envelope::scan(&line).unwrap();
-        String::from_utf8(to_legacy(&line, &envelope).to_vec()).unwrap()
+        String::from_utf8(to_legacy(&line, &envelope.params).to_vec()).unwrap()
     }
 
     #[test]
@@ -209,12 +210,12 @@ mod tests {
     fn the_meta_of_a_modern_request_is_found() {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"_meta":{{{MEMBERS}}}}}}}"#);
         let line = line.as_bytes();
-        let told = read(line, &Envelope::scan(line).unwrap().params);
+        let meta = read(line, &Envelope::scan(line).unwrap().params);
         let text = |span: Option<Span>| std::str::from_utf8(span.unwrap().of(line)).unwrap();
-        assert_eq!(text(told.version), "\"2026-07-28\"");
-        assert_eq!(text(told.capabilities), "{\"roots\":{}}");
-        assert_eq!(text(told.info), "{\"name\":\"c\",\"version\":\"1\"}");
-        assert_eq!(text(told.log_level), "\"info\"");
+        assert_eq!(text(meta.version), "\"2026-07-28\"");
+        assert_eq!(text(meta.capabilities), "{\"roots\":{}}");
+        assert_eq!(text(meta.info), "{\"name\":\"c\",\"version\":\"1\"}");
+        assert_eq!(text(meta.log_level), "\"info\"");
         assert_eq!(problem(line, &Envelope::scan(line).unwrap().params), None);
         assert_eq!(read(b"{}", &Params::default()), RequestMeta::default());
     }

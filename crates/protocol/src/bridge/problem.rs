@@ -1,4 +1,4 @@
-//! Whether a modern request is well-formed, and the answer to one that is not.
+//! Checks modern requests, and creates the error response for an invalid one.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use crate::reply::{self, code};
 use crate::revision::{Revision, SELF_CONTAINED_REVISION};
 use crate::text;
 
-/// Why a modern request cannot be served.
+/// Why a modern request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
     /// This member of `_meta` is missing.
     MissingMeta(&'static str),
-    /// The request names no revision in `_meta`, and no `initialize` came before it.
+    /// The request has no revision in `_meta`, and there was no `initialize` before it.
     NoHandshake,
-    /// This member of `_meta` is there, but of the wrong type.
+    /// This member of `_meta` has the wrong type.
     InvalidMeta(&'static str),
-    /// The revision is not spoken here, at least not without `initialize`.
+    /// The revision is not supported, at least not without `initialize`.
     UnsupportedVersion {
-        /// What the request said.
+        /// The revision in the request.
         requested: String,
     },
-    /// The client would have to offer more than it does.
+    /// The client lacks required capabilities.
     MissingCapability {
-        /// The capabilities it would take, as a JSON object.
+        /// The required capabilities, as a JSON object.
         required: Vec<u8>,
     },
-    /// What the headers say is not what the body says.
+    /// The headers do not match the body.
     HeaderMismatch(String),
 }
 
@@ -60,7 +60,7 @@ impl Problem {
         }
     }
 
-    /// The answer to the request with that id, as a line.
+    /// The error response to the request with that id, as a line.
     pub fn answer(&self, id: &[u8]) -> Vec<u8> {
         reply::error(id, self.code(), &self.to_string(), self.data().as_deref())
     }
@@ -86,15 +86,15 @@ impl Problem {
     }
 }
 
-/// Whether a request tells what every modern request must tell: a revision we speak and what the client offers.
+/// Checks what every modern request must state: a supported revision, and the client's capabilities.
 pub fn check_modern(line: &[u8], params: &Params) -> Result<(), Problem> {
-    let told = meta::read(line, params);
-    let version = told.version.ok_or(Problem::MissingMeta(meta::PROTOCOL_VERSION))?;
+    let client_meta = meta::read(line, params);
+    let version = client_meta.version.ok_or(Problem::MissingMeta(meta::PROTOCOL_VERSION))?;
     let version = text::decode(version.of(line)).ok_or(Problem::InvalidMeta(meta::PROTOCOL_VERSION))?;
     if version != SELF_CONTAINED_REVISION {
         return Err(Problem::UnsupportedVersion { requested: version.into_owned() });
     }
-    let capabilities = told.capabilities.ok_or(Problem::MissingMeta(meta::CLIENT_CAPABILITIES))?;
+    let capabilities = client_meta.capabilities.ok_or(Problem::MissingMeta(meta::CLIENT_CAPABILITIES))?;
     if !is_object(line, capabilities) {
         return Err(Problem::InvalidMeta(meta::CLIENT_CAPABILITIES));
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_tells_what_it_must_is_fine() {
+    fn a_request_with_all_required_metadata_is_valid() {
         let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
         assert_eq!(checked(meta), Ok(()));
     }

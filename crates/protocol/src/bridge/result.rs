@@ -1,4 +1,4 @@
-//! Results across the lifecycles: what kind they are, whether they may be kept, and structured content.
+//! Translates results between lifecycles: their type, their caching hints, and structured content.
 
 use bytes::Bytes;
 
@@ -8,22 +8,22 @@ use crate::reply;
 use crate::scan::{Span, elements, member};
 use crate::text;
 
-/// What a result says it is.
+/// The type of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultType {
-    /// The answer. Also what a result is that does not say.
+    /// A complete result; the default.
     Complete,
-    /// The server wants to know something first.
+    /// The server requires input first.
     InputRequired,
-    /// Something an extension defines, in its own words.
+    /// A type that an extension defines.
     Other(String),
 }
 
-/// The methods whose modern results must say how long they keep, and for whom.
-pub const CACHEABLE: [&str; 6] =
+/// The methods whose modern results must have caching hints.
+pub(crate) const CACHEABLE: [&str; 6] =
     ["server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"];
 
-/// What kind of result this is.
+/// The type of this result.
 pub fn kind(line: &[u8], result: Span) -> ResultType {
     let Some(token) = member(line, result, "resultType").map(|span| span.of(line)) else {
         return ResultType::Complete;
@@ -36,7 +36,7 @@ pub fn kind(line: &[u8], result: Span) -> ResultType {
     }
 }
 
-/// A result as a legacy client wants it; `None` if nothing is to change. `method` is that of the request.
+/// A result for a legacy client; `None` if it stays unchanged. `method` is that of the request.
 pub fn to_legacy(line: &Bytes, result: Span, method: &str) -> Option<Bytes> {
     let mut change = Change::new(line);
     for name in ["resultType", "ttlMs", "cacheScope"] {
@@ -50,8 +50,8 @@ pub fn to_legacy(line: &Bytes, result: Span, method: &str) -> Option<Bytes> {
     (!change.is_empty()).then(|| change.apply())
 }
 
-/// Legacy clients know structured content as an object only and refuse the whole result otherwise. Servers repeat it
-/// as text for their sake; where one did not, we do.
+/// Legacy clients accept structured content only if it is an object, and reject the whole result otherwise. Servers
+/// repeat it as text for them; if a server did not, this adds the text.
 fn keep_structured_content_an_object(change: &mut Change, line: &[u8], result: Span) {
     let Some(structured) = change.member(result, "structuredContent") else { return };
     if is_object(line, structured) {
@@ -73,9 +73,9 @@ fn keep_output_schemas_objects(change: &mut Change, line: &[u8], result: Span) {
     }
 }
 
-/// A result as a modern client wants it; `None` if nothing is to change. `method` is that of the request.
+/// A result for a modern client; `None` if it stays unchanged. `method` is that of the request.
 ///
-/// What a legacy server says may be asked for again at once and is nobody else's business: nothing it said allows more.
+/// The results of a legacy server may not be cached or shared, because nothing in them allows it.
 pub fn to_modern(line: &Bytes, result: Span, method: &str) -> Option<Bytes> {
     let mut change = Change::new(line);
     let mut default = |name: &str, value: &str| {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_does_not_say_what_it_is_is_the_answer() {
+    fn a_result_without_a_type_is_complete() {
         let kind = |result: &str| kind(result.as_bytes(), Span { start: 0, end: result.len() });
         assert_eq!(kind("{}"), ResultType::Complete);
         assert_eq!(kind(r#"{"resultType":"complete"}"#), ResultType::Complete);

@@ -1,5 +1,5 @@
-//! The wish that a call become a task. Each lifecycle has tasks of its own, so to the other the wish means nothing, or
-//! something that nobody could follow up.
+//! The request to run a call as a task. Tasks of the two lifecycles differ, so towards the other lifecycle it is
+//! removed.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::scan::member;
 
 const WISH: &str = "task";
 
-/// The parameters of a call without the wish; `None` if there is none.
+/// The parameters of a call without the request for a task; `None` if there is none.
 pub fn without_task_member(line: &Bytes, params: &Params) -> Option<Bytes> {
     let params = params.span?;
     member(line, params, WISH)?;

@@ -1,5 +1,5 @@
-//! What holds for every message, generated: the output is one valid message, what is not concerned stays as it came,
-//! and nothing panics whatever it is given.
+//! Properties of every translation, on generated messages: the output is one valid message, other members stay
+//! unchanged, and nothing panics.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{definition, elicitation, error, header_params, headers, input, label
 use crate::scan::{Span, member, members};
 use crate::{Envelope, Kind, text};
 
-/// The members of an object in their order, key and value as they were written. Panics if it is no valid object.
+/// The members of an object in order, key and value as they were written. Panics if the object is invalid.
 fn members_of(object: &[u8]) -> Vec<(&[u8], &[u8])> {
     serde_json::from_slice::<serde::de::IgnoredAny>(object).expect("valid JSON");
     assert!(is_object(object, whole(object)));
@@ -20,7 +20,7 @@ fn members_of(object: &[u8]) -> Vec<(&[u8], &[u8])> {
     found
 }
 
-/// Asserts that two objects agree on everything but the members called `concerned`.
+/// Asserts that two objects are equal except for the members in `concerned`.
 fn agree(before: &[u8], after: &[u8], concerned: &[&str]) {
     let rest = |object| {
         let mut members = members_of(object);
@@ -34,7 +34,7 @@ fn params_of(line: &[u8]) -> &[u8] {
     Envelope::scan(line).expect("a message").params.span.expect("params").of(line)
 }
 
-/// A value, often one with some meaning to the translations.
+/// A value, often one that some translation looks for.
 fn value() -> impl Strategy<Value = String> {
     let scalar = prop_oneof![
         Just("null".to_owned()),
@@ -56,7 +56,7 @@ fn value() -> impl Strategy<Value = String> {
     })
 }
 
-/// An object with names the translations look for, written in any way, sometimes twice.
+/// An object with names that translations look for, in various spellings, sometimes twice.
 fn object(value: impl Strategy<Value = String> + 'static) -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec![
         "\"resultType\"",
@@ -115,12 +115,12 @@ fn request() -> impl Strategy<Value = String> {
     })
 }
 
-/// The name of a member to set or remove, there or not.
+/// The name of a member to set or remove, which may be absent.
 fn name_to_change() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["other", "ttlMs", "new", "resultType", ""])
 }
 
-/// The result in a response, if that is what the line is.
+/// The result in a response, if the line is one.
 fn result_of(line: &[u8]) -> Option<Span> {
     match Envelope::scan(line).ok()?.kind {
         Kind::Response { outcome, .. } => outcome.ok(),
@@ -170,7 +170,7 @@ proptest! {
             info: None,
             log_level: Some("debug".into()),
         };
-        let modern = meta::to_modern(&line, &envelope, &client_meta);
+        let modern = meta::to_modern(&line, &envelope.params, &client_meta);
         let scanned = Envelope::scan(&modern).expect("still a message");
         if envelope.params.is_object {
             agree(params_of(&line), params_of(&modern), &["_meta"]);
@@ -180,7 +180,7 @@ proptest! {
                 agree(before.of(&line), scanned.params.meta.expect("meta").of(&modern), &OURS);
             }
         }
-        let legacy = meta::to_legacy(&modern, &scanned);
+        let legacy = meta::to_legacy(&modern, &scanned.params);
         let scanned = Envelope::scan(&legacy).expect("still a message");
         prop_assert_eq!(meta::read(&legacy, &scanned.params), meta::RequestMeta::default());
         if let (Some(before), Some(after)) = (envelope.params.meta, scanned.params.meta) {
@@ -196,7 +196,7 @@ proptest! {
         let Ok(envelope) = Envelope::scan(&line) else { return Ok(()) };
         let token = state.as_ref().map(|state| crate::reply::string(state));
         let answers = [(Bytes::from_static(b"\"k\""), Bytes::from(answer.clone()))];
-        let retried = input::retry(&line, &envelope, &answers, token.as_deref());
+        let retried = input::retry(&line, &envelope.params, &answers, token.as_deref());
         let scanned = Envelope::scan(&retried).expect("still a message");
         if envelope.params.is_object {
             agree(params_of(&line), params_of(&retried), &["inputResponses", "requestState"]);
@@ -205,8 +205,8 @@ proptest! {
             let found = input::response(&retried, carried.responses.expect("answers"), "k").expect("an answer");
             prop_assert_eq!(found.of(&retried), answer.as_bytes());
         }
-        let plain = input::without_retry(&retried, &scanned);
-        prop_assert_eq!(plain, input::without_retry(&line, &envelope));
+        let plain = input::without_retry(&retried, &scanned.params);
+        prop_assert_eq!(plain, input::without_retry(&line, &envelope.params));
     }
 
     #[test]
@@ -248,8 +248,8 @@ proptest! {
         let labels = [
             (label::elicitation(&line, &envelope.params, &server), "message"),
             (label::log(&line, &envelope.params, &server), "logger"),
-            (listen::retag(&line, &envelope, Some(b"7")), "_meta"),
-            (listen::retag(&line, &envelope, None), "_meta"),
+            (listen::retag(&line, &envelope.params, Some(b"7")), "_meta"),
+            (listen::retag(&line, &envelope.params, None), "_meta"),
         ];
         for (labelled, place) in labels {
             Envelope::scan(&labelled).expect("still a message");
@@ -267,13 +267,12 @@ proptest! {
         let text = Bytes::from(text);
         let all = Span { start: 0, end: text.len() };
         let params = crate::Params { span: Some(all), is_object: true, ..Default::default() };
-        let envelope = Envelope { kind: Kind::Notification { method: Span { start: 0, end: 0 } }, params };
         let part = Span { start: at.index(text.len() + 1), end: text.len() };
         let _of_texts = (
             elicitation::to_legacy(&text, Some("x")),
             elicitation::to_modern(&text),
             elicitation::is_offered(&text, elicitation::METHOD, &text),
-            elicitation::capability_needed(elicitation::SAMPLING, &text),
+            elicitation::required_capabilities(elicitation::SAMPLING, &text),
             label::elicitation_params(&text, "s"),
             definition::to_legacy(&text),
             header_params::of_tool(&text),
@@ -291,10 +290,10 @@ proptest! {
         let _of_messages = (
             label::log(&text, &params, "s"),
             listen::read(&text, &params),
-            listen::retag(&text, &envelope, Some(b"1")),
+            listen::retag(&text, &params, Some(b"1")),
             input::of_request(&text, &params),
-            input::without_retry(&text, &envelope),
-            meta::to_legacy(&text, &envelope),
+            input::without_retry(&text, &params),
+            meta::to_legacy(&text, &params),
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a database said, in words that both have in common.
+//! Errors of both databases in one type.
 
 use std::error::Error as _;
 use std::io;
@@ -12,22 +12,22 @@ use crate::error::{Cause, Error};
 /// Why a statement failed.
 #[derive(Debug)]
 pub(crate) enum DatabaseError {
-    /// Not now; maybe later.
+    /// The database is temporarily unavailable.
     Unavailable(Cause),
-    /// There is no room for more.
+    /// The disk is full.
     Full(Cause),
-    /// A rule of the schema was broken.
+    /// A constraint was violated.
     Conflict(Cause),
-    /// The database itself is damaged.
+    /// The database is damaged.
     Corrupt(Cause),
-    /// The file of the database is not there any more, or is another one: a sentence.
+    /// The database file was removed or replaced: a sentence.
     Lost(String),
-    /// Anything else.
+    /// Any other error.
     Refused(Cause),
 }
 
 impl DatabaseError {
-    /// As those see it who wanted something done.
+    /// The error of an operation.
     pub(crate) fn during(self, operation: &'static str) -> Error {
         match self {
             Self::Unavailable(source) => Error::Unavailable { operation, source },
@@ -60,7 +60,7 @@ impl From<rusqlite::Error> for DatabaseError {
     }
 }
 
-/// A value that its column does not take is a defect of ours, and no rule that a user broke.
+/// Whether a value has the wrong type for its column, which is a bug of ours and not a violation by the user.
 fn is_wrong_type(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_CONSTRAINT_DATATYPE)
 }
@@ -68,14 +68,14 @@ fn is_wrong_type(error: &rusqlite::Error) -> bool {
 impl From<tokio_postgres::Error> for DatabaseError {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(code) = error.code() else {
-            // No answer of the database: the way to it is broken, unless something on it will not do by itself.
+            // Without a response of the database, the connection failed, unless the cause is permanent.
             return if is_lasting(&error) { Self::Refused(error.into()) } else { Self::Unavailable(error.into()) };
         };
         if *code == SqlState::DISK_FULL {
             return Self::Full(error.into());
         }
         match code.code().get(..2).unwrap_or_default() {
-            // Connection, resources, operator's intervention, system: all pass. So does losing against another.
+            // Connection, resources, operator intervention, system: all temporary. So is a serialization failure.
             "08" | "53" | "57" | "58" | "40" | "55" => Self::Unavailable(error.into()),
             "23" => Self::Conflict(error.into()),
             "XX" => Self::Corrupt(error.into()),
@@ -86,13 +86,13 @@ impl From<tokio_postgres::Error> for DatabaseError {
     }
 }
 
-/// A certificate that is not good, a server without TLS where it is required, credentials that are missing, or a value
-/// that cannot be sent or read. The library tells kinds only by their words.
+/// Whether the error is permanent: an invalid certificate, a server without TLS where it is required, missing
+/// credentials, or a value that cannot be converted. The library distinguishes kinds only by their text.
 fn is_lasting(error: &tokio_postgres::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     let is_bad_certificate = cause.is_some_and(|cause| cause.kind() == io::ErrorKind::InvalidData);
     let words = error.to_string();
-    // Without an error of the connection as its cause, it is what both sides said that does not fit.
+    // Without an I/O error as its cause, the two sides do not agree on the protocol.
     let is_disagreement = cause.is_none() && (words.contains("TLS handshake") || words.contains("authentication"));
     is_bad_certificate || is_disagreement || words.contains("serializing") || words.contains("invalid configuration")
 }

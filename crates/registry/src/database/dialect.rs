@@ -1,9 +1,9 @@
-//! Statements are written once, as PostgreSQL reads them. This makes them fit for SQLite.
+//! Statements are written for PostgreSQL. This module converts them for SQLite.
 
 use std::borrow::Cow;
 
-/// Three differences are all there is in what we use: SQLite's file is the schema, its parameters are `?1`, and its
-/// writers lock the whole database anyway.
+/// Converts a statement. In what we use there are three differences: SQLite has no schema, its parameters are `?1`, and
+/// its writers lock the whole database anyway.
 pub(super) fn for_sqlite(sql: &str) -> String {
     let sql: Cow<'_, str> = if sql.contains(" FOR ") {
         sql.replace(" FOR UPDATE", "").replace(" FOR SHARE", "").into()

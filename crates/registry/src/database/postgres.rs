@@ -1,4 +1,4 @@
-//! PostgreSQL: a pool of connections that come back by themselves, and sessions that have one for a while.
+//! PostgreSQL: a pool of connections, and sessions that hold one of them.
 
 mod tls;
 mod wire;
@@ -17,10 +17,10 @@ use super::{DatabaseError, Row, Rows, Value};
 use crate::error::{Cause, OpenError};
 use crate::location::{PostgresLocation, SchemaName};
 
-/// Connections at most. Statements are short, and recording is batched.
+/// The maximum number of connections. Statements are short, and recording is batched.
 const CONNECTIONS: usize = 8;
 
-/// Statements of a batch that are on the way at once.
+/// How many statements of a batch are pipelined.
 const PIPELINED: usize = 256;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -34,11 +34,11 @@ pub(crate) struct Postgres {
     schema: Schema,
 }
 
-/// The schema that has our tables. Statements are written for the usual one.
+/// The schema of our tables. Statements are written for the default one.
 #[derive(Clone)]
 struct Schema {
     name: SchemaName,
-    /// What stands in statements for that other schema; nothing where it is the usual one.
+    /// The prefix for another schema; None for the default one.
     prefix: Option<Arc<str>>,
 }
 
@@ -58,12 +58,12 @@ impl Schema {
 }
 
 impl Postgres {
-    /// Reads the address; connects to nothing yet.
+    /// Parses the address; does not connect yet.
     pub(crate) fn new(location: &PostgresLocation, shown: &str) -> Result<Self, OpenError> {
         let failed = |source: Cause| OpenError::Location { location: shown.to_owned(), source };
         let (url, security) = tls::split(&location.url).map_err(|error| failed(error.into()))?;
         let mut config: tokio_postgres::Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            // The error itself does not quote the address, and so not the password.
+            // The error does not contain the address, and so not the password.
             failed(error.into())
         })?;
         if config.get_connect_timeout().is_none() {
@@ -80,7 +80,7 @@ impl Postgres {
         Ok(Self { pool, schema: Schema::new(&location.schema) })
     }
 
-    /// A session that only reads, each statement by itself.
+    /// A read-only session; each statement is on its own.
     pub(crate) async fn read(&self) -> Result<Session, DatabaseError> {
         let connection = self.pool.get().await?;
         Ok(Session {
@@ -92,10 +92,10 @@ impl Postgres {
         })
     }
 
-    /// A transaction.
+    /// Starts a transaction.
     ///
-    /// A connection may have died since it was last used, and nobody has noticed. Beginning is harmless, so it is tried
-    /// with the others too, and at last with a new one.
+    /// A pooled connection may have died unnoticed. Starting a transaction has no effect, so it is retried with the
+    /// other connections, and finally with a new one.
     pub(crate) async fn write(&self) -> Result<Session, DatabaseError> {
         let mut tries_left = CONNECTIONS + 1;
         loop {
@@ -116,30 +116,30 @@ impl Postgres {
     }
 }
 
-/// Whether the connection is gone, so that another may do better.
+/// Whether the connection is lost, so that another one may work.
 fn is_connection_lost(error: &tokio_postgres::Error) -> bool {
     let ended_by_operator = error.code().is_some_and(|code| code.code().starts_with("57P"));
     error.is_closed() || ended_by_operator || error.code().is_none()
 }
 
-/// Somebody's turn with a connection.
+/// A session with a connection.
 pub(crate) struct Session {
     pool: Pool,
     schema: Schema,
-    /// There until it is discarded.
+    /// None after it was discarded.
     connection: Option<Object>,
     in_transaction: bool,
-    /// An answer is outstanding. A session that ends in this state leaves a connection that nobody else can use.
+    /// Whether a response is pending. The connection of a session that ends in this state cannot be reused.
     is_waiting: bool,
 }
 
 impl Session {
-    /// The schema that has our tables.
+    /// The schema of our tables.
     pub(crate) fn schema(&self) -> &SchemaName {
         &self.schema.name
     }
 
-    /// Does something with the connection, and remembers whether it was waited for until its end.
+    /// Uses the connection, and records whether the operation ran to its end.
     async fn waiting<T>(
         &mut self,
         work: impl AsyncFnOnce(&Object) -> Result<T, tokio_postgres::Error>,
@@ -155,7 +155,7 @@ impl Session {
         let schema = self.schema.clone();
         let sql = &*schema.within(sql);
         match self.rows_once(sql, &values).await {
-            // Nothing was changed yet and nothing is lost by asking again, on a connection that is alive.
+            // Nothing has changed yet, so the statement can be repeated on a live connection.
             Err(error) if !self.in_transaction && is_connection_lost(&error) => {
                 self.discard();
                 self.connection = Some(self.pool.get().await?);
@@ -174,7 +174,7 @@ impl Session {
         .await
     }
 
-    /// Runs a statement once for each list of values; says how many rows it touched.
+    /// Runs a statement once for each list of parameters, and returns the number of affected rows.
     pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, DatabaseError> {
         let schema = self.schema.clone();
         let sql = &*schema.within(sql);
@@ -190,7 +190,7 @@ impl Session {
         Ok(touched.await?)
     }
 
-    /// Runs a text of several statements without values.
+    /// Runs several statements without parameters.
     pub(crate) async fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
         let schema = self.schema.clone();
         let sql = &*schema.within(sql);
@@ -203,7 +203,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the connection out of the pool and closes it, which undoes what was not committed.
+    /// Removes the connection from the pool and closes it, which rolls back the transaction.
     fn discard(&mut self) {
         self.in_transaction = false;
         if let Some(connection) = self.connection.take() {
@@ -212,7 +212,7 @@ impl Session {
     }
 }
 
-/// Sends all without waiting for answers in between, then waits for all of them.
+/// Sends all statements without waiting in between, then waits for all responses.
 async fn pipeline(
     connection: &Object,
     statement: &Statement,
@@ -229,10 +229,10 @@ impl Drop for Session {
             self.discard();
         }
         let Some(connection) = self.connection.as_ref().filter(|_| self.in_transaction) else { return };
-        // The first poll puts the statement into the connection's queue, in front of whatever comes next. Nobody waits
-        // for its answer. If the connection is dead the transaction is undone anyway.
+        // The first poll queues the statement on the connection, before any later one. Nobody waits for its response.
+        // If the connection is dead, the transaction is rolled back anyway.
         if let Some(Err(error)) = connection.batch_execute("ROLLBACK").now_or_never() {
-            tracing::debug!(%error, "the connection ended before its transaction could be undone");
+            tracing::debug!(%error, "the connection ended before its transaction could be rolled back");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! SQLite: a thread with a connection that does what it is told, and sessions that tell it.
+//! SQLite: a thread that owns a connection, and sessions that send it jobs.
 //!
-//! Two such threads serve a store: one writes, one reads. The write-ahead log lets readers see the last whole state
-//! while a transaction is being written, so nobody who lists waits for somebody who registers.
+//! A store has two such threads: one writes, one reads. With the write-ahead log, readers see the last committed state
+//! while a transaction is written, so they do not wait for writers.
 
 mod file;
 
@@ -20,13 +20,13 @@ use super::{DatabaseError, Parameter, Row, Rows, Value};
 use crate::error::OpenError;
 use file::OpenFile;
 
-/// How long a statement waits for another process that writes. Shorter than the time an operation has.
+/// How long a statement waits for another process that writes. Shorter than the timeout of an operation.
 const BUSY_LIMIT: Duration = Duration::from_secs(4);
 
-/// Statements kept ready by each connection.
+/// The number of prepared statements that each connection caches.
 const STATEMENT_CACHE_SIZE: usize = 128;
 
-/// A database file and the two threads that have it open.
+/// A database file and its two threads.
 pub(crate) struct Sqlite {
     writer: Arc<Worker>,
     reader: Arc<Worker>,
@@ -34,13 +34,13 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, and makes it and its folder where they are missing, for nobody but their owner.
+    /// Opens the file. Creates it and its folder if they do not exist, accessible only to their owner.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         file::prepare(path)?;
         Self::by(path, connect)
     }
 
-    /// Opens a file that is there, to look at it: one that can only be read will do, and so will its folder.
+    /// Opens an existing file for reading; a read-only file or folder is enough.
     pub(crate) fn open_existing(path: &Path) -> Result<Self, OpenError> {
         file::refuse_empty(path)?;
         Self::by(path, connect_existing)
@@ -54,13 +54,13 @@ impl Sqlite {
         Ok(Self { writer, reader, file: Arc::new(file) })
     }
 
-    /// What happened to the file, if something did by which everything written from now on is lost.
+    /// The problem of the file, if further writes would be lost.
     pub(crate) fn file_error(&self) -> Option<String> {
-        self.file.trouble()
+        self.file.problem()
     }
 
-    /// Looks at the file as somebody would who opens it now. What the connections that are open have in memory says
-    /// nothing about what is on the disk.
+    /// Checks the file with a new connection. Open connections may have everything in memory, so they do not show what
+    /// is on disk.
     pub(crate) async fn check(&self) -> Result<(), DatabaseError> {
         self.refuse_lost()?;
         let file = Arc::clone(&self.file);
@@ -74,45 +74,45 @@ impl Sqlite {
             Err(error) if is_other_content(&error) => {
                 let path = self.file.path().display();
                 Err(DatabaseError::Lost(format!(
-                    "the file {path} is no registry any more ({error}); stop the service, restore a backup and start it again"
+                    "the file {path} is no longer a registry ({error}); stop the service, restore a backup and start it again"
                 )))
             }
-            // One that may only be read needs what cannot be written beside it.
+            // A read-only file needs auxiliary files that cannot be written next to it.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     fn refuse_lost(&self) -> Result<(), DatabaseError> {
-        self.file.trouble().map_or(Ok(()), |trouble| Err(DatabaseError::Lost(trouble)))
+        self.file.problem().map_or(Ok(()), |problem| Err(DatabaseError::Lost(problem)))
     }
 
-    /// A session that only reads.
+    /// A read-only session.
     pub(crate) async fn read(&self) -> Result<Session, DatabaseError> {
         Ok(Session::new(&self.reader).await)
     }
 
-    /// A transaction, alone with the database from the start.
+    /// A transaction with an exclusive lock from the start.
     pub(crate) async fn write(&self) -> Result<Session, DatabaseError> {
-        // `FULL` keeps what was said to be kept when the power goes, too. It costs one flush for each transaction.
+        // `FULL` makes commits survive a power failure. It costs one flush for each transaction.
         self.begin("PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await
     }
 
-    /// The same without a flush of its own: the next one that has one, or the log's return to the file, flushes it.
+    /// The same without its own flush: the next transaction that flushes, or the next checkpoint, includes it.
     pub(crate) async fn write_lightly(&self) -> Result<Session, DatabaseError> {
         self.begin("PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE").await
     }
 
     async fn begin(&self, how: &'static str) -> Result<Session, DatabaseError> {
         let mut session = Session::new(&self.writer).await;
-        // What goes into a file that nobody will find again must not be acknowledged.
+        // A write to a file that was removed must not be acknowledged.
         self.refuse_lost()?;
         session.in_transaction = true;
         session.run(move |connection| connection.execute_batch(how)).await?;
         Ok(session)
     }
 
-    /// Waits until both threads have ended and the file is closed. Sessions must be over.
+    /// Waits until both threads have ended and the file is closed. All sessions must have ended.
     pub(crate) fn close(&self) {
         for worker in [&self.writer, &self.reader] {
             worker.close();
@@ -120,7 +120,7 @@ impl Sqlite {
     }
 }
 
-/// Whether a file has something else in it than a registry.
+/// Whether a file contains something else than a registry.
 fn is_other_content(error: &rusqlite::Error) -> bool {
     let is_no_database =
         matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt));
@@ -134,7 +134,7 @@ type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// A thread that owns a connection.
 struct Worker {
-    /// Unbounded in type, not in fact: whoever has the turn sends one job and waits for it.
+    /// The channel is unbounded, but a session sends one job and waits for it.
     jobs: std::sync::Mutex<Option<mpsc::Sender<Job>>>,
     interrupt: InterruptHandle,
     turn: Arc<Mutex<()>>,
@@ -173,7 +173,7 @@ impl Worker {
         self.jobs.lock().expect("nothing panics while it holds this").take();
         let thread = self.thread.lock().expect("nothing panics while it holds this").take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread of the database ended in a panic");
+            tracing::error!("the database thread panicked");
         }
     }
 }
@@ -182,7 +182,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     prepared(Connection::open(path)?)
 }
 
-/// As everybody opens it; or, where nothing may be written, so that nothing has to be.
+/// Opens the file normally; if nothing can be written, read-only.
 fn connect_existing(path: &Path) -> rusqlite::Result<Connection> {
     let usual = || {
         let connection = prepared(Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?)?;
@@ -195,7 +195,7 @@ fn connect_existing(path: &Path) -> rusqlite::Result<Connection> {
     })
 }
 
-/// Opens a file that cannot be written. Even readers write beside it, unless they are told that nobody does.
+/// Opens a file that cannot be written. Even readers write auxiliary files, unless they know that nobody writes.
 fn open_read_only(path: &Path) -> rusqlite::Result<Connection> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -210,21 +210,21 @@ fn open_read_only(path: &Path) -> rusqlite::Result<Connection> {
     readable(&connection).map(|()| connection)
 }
 
-/// Whether what is in a file can be read: SQLite opens it only then.
+/// Whether the contents can be read: SQLite reads the file only then.
 fn readable(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))
 }
 
 fn prepared(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_LIMIT)?;
-    // With a write-ahead log a killed process leaves a whole database.
+    // With a write-ahead log, a killed process leaves a consistent database.
     use_write_ahead_log(&connection)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     Ok(connection)
 }
 
-/// Programs that meet at a fresh file may find it locked here, and SQLite does not wait by itself.
+/// Programs that start with a new file at the same time may find it locked here, and SQLite does not wait by itself.
 fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     let deadline = Instant::now() + BUSY_LIMIT;
     loop {
@@ -237,7 +237,8 @@ fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Gives a statement its values. It keeps those of its last run, and in a batch most stay the same: they are left alone.
+/// Binds the parameters of a statement. It keeps those of its last run, and in a batch most stay the same, so only
+/// changes are bound.
 fn bind(statement: &mut Statement<'_>, bound: &[Parameter<'_>], values: &[Parameter<'_>]) -> rusqlite::Result<()> {
     let expected = statement.parameter_count();
     if values.len() != expected {
@@ -257,7 +258,7 @@ fn bind(statement: &mut Statement<'_>, bound: &[Parameter<'_>], values: &[Parame
     Ok(())
 }
 
-/// Somebody's turn with a connection.
+/// A session with a connection.
 pub(crate) struct Session {
     worker: Arc<Worker>,
     in_transaction: bool,
@@ -276,11 +277,10 @@ impl Session {
     ) -> Result<T, DatabaseError> {
         let (answer, answered) = oneshot::channel();
         self.worker.send(Box::new(move |connection| {
-            // Whoever asked may have gone; then nobody misses the answer.
+            // The caller may be gone; then nobody needs the result.
             drop(answer.send(job(connection)));
         }))?;
-        let result =
-            answered.await.map_err(|_| DatabaseError::Unavailable("the thread of the database has ended".into()))?;
+        let result = answered.await.map_err(|_| DatabaseError::Unavailable("the database thread has ended".into()))?;
         result.map_err(DatabaseError::from)
     }
 
@@ -300,7 +300,7 @@ impl Session {
         .await
     }
 
-    /// Runs a statement once for each list of values; says how many rows it touched.
+    /// Runs a statement once for each list of parameters, and returns the number of affected rows.
     pub(crate) async fn execute(&mut self, sql: &str, rows: impl Rows) -> Result<u64, DatabaseError> {
         let sql = for_sqlite(sql);
         self.run(move |connection| {
@@ -317,7 +317,7 @@ impl Session {
         .await
     }
 
-    /// Runs a text of several statements without values.
+    /// Runs several statements without parameters.
     pub(crate) async fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
         let sql = sql.to_owned();
         self.run(move |connection| connection.execute_batch(&sql)).await
@@ -329,14 +329,14 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the connection stop what it is doing for this session.
+    /// Interrupts the current statement of this session.
     pub(crate) fn interrupt(&self) {
         self.worker.interrupt.interrupt();
     }
 }
 
 impl Drop for Session {
-    /// Whatever was not committed is undone before the next session gets its turn: jobs are done in order.
+    /// Rolls back what was not committed before the next session starts: jobs run in order.
     fn drop(&mut self) {
         if !self.in_transaction {
             return;
@@ -345,11 +345,11 @@ impl Drop for Session {
             if !connection.is_autocommit()
                 && let Err(error) = connection.execute_batch("ROLLBACK")
             {
-                tracing::error!(%error, "could not undo a transaction");
+                tracing::error!(%error, "failed to roll back a transaction");
             }
         }));
         if undone.is_err() {
-            tracing::debug!("the database was closed during a transaction, which undoes it");
+            tracing::debug!("the database was closed during a transaction, which rolls it back");
         }
     }
 }
@@ -375,7 +375,7 @@ impl ToSql for Parameter<'_> {
 impl From<ValueRef<'_>> for Value {
     fn from(value: ValueRef<'_>) -> Self {
         match value {
-            // We keep no fractions; the column that asks will say what it wanted.
+            // We store no fractions; the column reports the type it expected.
             ValueRef::Null | ValueRef::Real(_) => Self::Null,
             ValueRef::Integer(it) => Self::Int(it),
             ValueRef::Text(it) => Self::Text(String::from_utf8_lossy(it).into_owned().into()),
@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_cannot_be_written_is_read_and_nothing_is_put_beside_it() {
+    fn a_read_only_file_is_read_without_creating_others() {
         let folder = tempfile::tempdir().unwrap();
         let (path, taken) = (folder.path().join("odd ?#%.db"), folder.path().join("taken.db"));
         let written = connect(&path).unwrap();

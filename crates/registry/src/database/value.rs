@@ -1,5 +1,5 @@
-//! Values on their way to a database and back, the same for both: what one of them does not know (UUIDs, times,
-//! booleans) comes back in another form, and is understood in either.
+//! Values of statements and rows, the same for both databases. Types that one of them lacks (UUIDs, times, booleans)
+//! are stored in another form, and read in either.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::{RawJson, ShortStr, Timestamp};
 /// A value in a statement or in a row.
 pub(crate) type Value = Parameter<'static>;
 
-/// A value, perhaps borrowed from who gives it.
+/// A value that may be borrowed.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Parameter<'v> {
     Null,
     Bool(bool),
     Int(i64),
     Text(Cow<'v, str>),
-    /// One of our own words.
+    /// A word of an enum.
     Word(&'static str),
     /// JSON as text.
     Json(Cow<'v, str>),
@@ -28,7 +28,7 @@ pub(crate) enum Parameter<'v> {
     Bytes(Vec<u8>),
 }
 
-/// What came out of the database is not what belongs there.
+/// A stored value that does not have the expected type.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Mismatch {
     #[error("column `{column}` has no {wanted}")]
@@ -83,18 +83,19 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 }
 
 impl<'v> Parameter<'v> {
-    /// A text that stays where it is, if there is one.
+    /// A borrowed string, or null.
     pub(crate) fn text(text: Option<&'v str>) -> Self {
         text.map_or(Self::Null, |text| Self::Text(without_nul(text)))
     }
 
-    /// JSON that stays where it is, if there is any.
+    /// Borrowed JSON, or null.
     pub(crate) fn json(json: Option<&'v RawJson>) -> Self {
         json.map_or(Self::Null, |json| Self::Json(json.get().into()))
     }
 }
 
-/// PostgreSQL takes no NUL in a text. Error messages may have them, and are worth keeping: the same in both databases.
+/// Removes NULs, which PostgreSQL does not accept in text. Error messages may contain them. Both databases are treated
+/// the same.
 fn without_nul(text: &str) -> Cow<'_, str> {
     if has_nul(text) { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
@@ -123,9 +124,9 @@ fn clean(value: &serde_json::Value) -> serde_json::Value {
     }
 }
 
-/// What can be read from a column.
+/// A type that can be read from a column.
 pub(crate) trait FromValue: Sized {
-    /// What the column should have had.
+    /// The expected type, for errors.
     const WANTED: &'static str;
 
     fn from_value(value: Value) -> Option<Self>;
@@ -174,7 +175,7 @@ from_value! {
     crate::SectionKind, "section type" { Value::Text(it) => it.parse().ok() }
 }
 
-/// Taken as it is, to be given back to the same database.
+/// Taken as it is, to be written back to the same database.
 impl FromValue for Value {
     const WANTED: &'static str = "value";
 
@@ -194,7 +195,7 @@ impl<T: FromValue> FromValue for Option<T> {
     }
 }
 
-/// A row of an answer.
+/// A row of a result.
 pub(crate) struct Row {
     columns: std::sync::Arc<[String]>,
     values: Vec<Value>,
@@ -205,7 +206,7 @@ impl Row {
         Self { columns, values }
     }
 
-    /// Takes a value out of the row; a second time it would not be there.
+    /// Takes a value out of the row; it can be taken only once.
     pub(crate) fn take<T: FromValue>(&mut self, column: &'static str) -> Result<T, Mismatch> {
         let found = self.columns.iter().position(|name| name == column);
         let value = found.map(|at| std::mem::replace(&mut self.values[at], Value::Null));
@@ -213,7 +214,7 @@ impl Row {
     }
 }
 
-/// The values of a statement, each made fit.
+/// The parameters of a statement.
 macro_rules! values {
     ($($value:expr),* $(,)?) => { vec![$($crate::database::Value::from($value)),*] };
 }

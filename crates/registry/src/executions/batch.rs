@@ -1,4 +1,4 @@
-//! Calls are written down many at a time, and every one costs: what is read here is read once, where it lies.
+//! Writes executions in batches. Every record costs time here, so records are read once and borrowed.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -9,12 +9,12 @@ use crate::database::{Parameter, Rows, Value};
 use crate::error::Error;
 use crate::{Store, Timestamp};
 
-/// Calls to be recorded.
+/// Executions to be recorded.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// What may have been recorded before, as far as it had got: it is added, or brought up to date.
+    /// Records that may have been written before: they are inserted or updated.
     pub known: VecDeque<ExecutionRecord>,
-    /// What was not: it is added if nothing was said of it yet, which costs less.
+    /// Records that were not written before: they are inserted unless they exist, which is cheaper.
     pub fresh: VecDeque<ExecutionRecord>,
 }
 
@@ -27,7 +27,7 @@ impl Batch {
         Arc::new(Self { known: known.into_iter().cloned().collect(), fresh: fresh.into_iter().cloned().collect() })
     }
 
-    /// How many there are.
+    /// The number of executions.
     pub fn len(&self) -> usize {
         self.known.len() + self.fresh.len()
     }
@@ -43,8 +43,8 @@ impl Batch {
     }
 }
 
-/// A report that comes late changes nothing of what is over. But what was only taken for lost, because another service
-/// began with this database, may turn out to have ended well.
+/// A late report does not change a finished execution. But one that was only assumed to be lost, because another
+/// service started with this database, may still get its real end.
 const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, status = excluded.status, \
     started_at = excluded.started_at, completed_at = excluded.completed_at, duration_us = excluded.duration_us, \
     retries = excluded.retries, error_message = excluded.error_message, arguments = excluded.arguments, \
@@ -52,13 +52,13 @@ const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, st
     response_bytes = excluded.response_bytes WHERE kept.completed_at IS NULL OR (kept.status = 'ERROR' AND kept.duration_us IS NULL AND \
     excluded.completed_at IS NOT NULL)";
 
-/// Every value of an execution.
+/// The number of columns of an execution.
 const WIDTH: usize = 21;
 
-/// So many are added by one statement: what a statement costs by itself is paid once for them.
+/// How many executions one statement inserts, to share its fixed cost.
 const TOGETHER: usize = 32;
 
-/// What records executions; long, and made once.
+/// The statements that record executions; they are long, and built once.
 struct RecordStatements {
     bring_up_to_date: String,
     add: String,
@@ -78,7 +78,7 @@ impl RecordStatements {
 static IN_SQLITE: LazyLock<RecordStatements> = LazyLock::new(|| RecordStatements::of("submitted_at, id"));
 static IN_POSTGRES: LazyLock<RecordStatements> = LazyLock::new(|| RecordStatements::of("id"));
 
-/// Adds so many executions.
+/// The statement that inserts this many executions.
 fn addition(count: usize) -> String {
     let row = |row: usize| {
         let places = (1..=WIDTH).map(|column| format!("${}", row * WIDTH + column)).collect::<Vec<_>>();
@@ -88,7 +88,7 @@ fn addition(count: usize) -> String {
     format!("INSERT INTO mcp.executions AS kept ({ALL_COLUMNS}) VALUES {rows} ON CONFLICT")
 }
 
-/// Some records of a batch, so many of them for each run of a statement.
+/// A part of a batch, with a number of records for each run of a statement.
 struct Part {
     batch: Arc<Batch>,
     of: fn(&Batch) -> &VecDeque<ExecutionRecord>,
@@ -113,10 +113,10 @@ impl Rows for Part {
 }
 
 impl Store {
-    /// Records calls, as far as they got, all or none.
+    /// Records executions, all or none.
     ///
-    /// Meant for a writer that gathers many: the same records may be given again if it is not known whether they were
-    /// kept. When the power goes, the last of them may be lost; nothing else ever is.
+    /// Meant for a writer that collects many: the same records may be given again if it is unknown whether they were
+    /// written. A power failure may lose the last ones, and nothing else.
     pub async fn record(&self, batch: &Arc<Batch>) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
@@ -133,7 +133,7 @@ impl Store {
 }
 
 fn as_values(execution: &ExecutionRecord) -> [Parameter<'_>; WIDTH] {
-    // Whether something is over is asked of this column.
+    // This column tells whether an execution has ended.
     let completed_at = execution.completed_at.or_else(|| execution.status.is_final().then(Timestamp::now));
     [
         Value::from(execution.id),

@@ -1,4 +1,4 @@
-//! How things stand with servers, and what their history says about it.
+//! Changes of server statuses, and their history.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -8,11 +8,11 @@ use crate::error::Error;
 use crate::{EventKind, ServerId, ServerRecord, Status, StatusChange, StatusChanged, Store, Timestamp};
 
 impl Store {
-    /// Sets the state of a server and writes its history, both or none.
+    /// Sets the status of a server and writes its history, both or none.
     ///
-    /// A state in which it is up sets `connected_at` if it was not up before; any other state clears it.
+    /// A connected status sets `connected_at` if the server was not connected before; any other status clears it.
     pub async fn set_status(&self, id: ServerId, change: StatusChange) -> Result<StatusChanged, Error> {
-        let mut session = self.write("set the state of a server").await?;
+        let mut session = self.write("set the status of a server").await?;
         let found = by_id(&mut session, &self.sealer(), id, Hold::Row).await?;
         let old = found.ok_or_else(|| Error::server_not_found(&id))?;
         let previous = old.status;
@@ -26,19 +26,18 @@ impl Store {
         Ok(StatusChanged { previous, server })
     }
 
-    /// Notes that the health of a server was looked at and nothing changed. Cheaper than setting its state.
+    /// Records a health check that changed nothing. Cheaper than setting the status.
     pub async fn note_health_check(&self, id: ServerId, at: Timestamp) -> Result<(), Error> {
-        let mut session = self.write("note a health check").await?;
+        let mut session = self.write("record a health check").await?;
         let sql = "UPDATE mcp.external_servers SET last_health_check = $1 WHERE id = $2";
         let found = session.execute(sql, values![at, id]).await?;
         session.commit().await?;
         if found == 0 { Err(Error::server_not_found(&id)) } else { Ok(()) }
     }
 
-    /// Sets every server that is not switched off to disconnected: for a start after an end that nobody could note.
-    /// Says how many were not.
+    /// Sets every server that is not disabled to disconnected, for a start after a crash. Returns how many were not.
     pub async fn reset_connections(&self) -> Result<u64, Error> {
-        let mut session = self.write("reset the states of servers").await?;
+        let mut session = self.write("reset the status of servers").await?;
         let sql = "UPDATE mcp.external_servers SET status = $1, connected_at = NULL, error_message = NULL, \
             updated_at = $2 WHERE status NOT IN ($1, $3)";
         let values = values![Status::Disconnected, Timestamp::now(), Status::Disabled];
@@ -50,7 +49,7 @@ impl Store {
 
 pub(super) fn event(old: &ServerRecord, change: &StatusChange) -> Option<(EventKind, Json)> {
     let previous = old.status;
-    // Whoever was never connected and never failed is not being connected again.
+    // A server that never connected and never failed is not reconnecting.
     let is_first = old.last_connected_at.is_none() && old.failure_count == 0;
     let implied = (previous != change.status).then(|| match EventKind::of(change.status) {
         EventKind::Reconnect if is_first => EventKind::Connect,

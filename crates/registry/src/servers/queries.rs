@@ -1,4 +1,4 @@
-//! Registering, finding, changing and removing servers.
+//! Registers, finds, changes and removes servers.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::{
     Store, Timestamp, Transaction, Transport,
 };
 
-/// Between a server's name and a tool's.
+/// Separates the names of server and tool.
 pub(crate) const SEPARATOR: char = '.';
 
 const MAX_NAME_LEN: usize = 255;
@@ -24,7 +24,7 @@ const COLUMNS: &str = "id, name, description, transport_type, connection_config,
     last_health_check, last_connected_at, connected_at, registered_at, updated_at, auto_disabled_at, worked_at";
 
 impl Store {
-    /// Registers a server. If the name is taken: [`Error::AlreadyExists`].
+    /// Registers a server. Fails with [`Error::AlreadyExists`] if the name is in use.
     pub async fn insert_server(&self, new: NewServer) -> Result<ServerRecord, Error> {
         let mut transaction = self.transaction("register a server").await?;
         let record = transaction.insert_server(new).await?;
@@ -38,8 +38,7 @@ impl Store {
         by_id(&mut session, &self.sealer(), id, Hold::Nothing).await?.ok_or_else(|| Error::server_not_found(&id))
     }
 
-    /// The server with an id or a name, whichever it is. A name that looks like an id is only a name if no server has
-    /// that id.
+    /// The server with an id or a name. An id takes precedence over a name that looks like one.
     pub async fn find_server(&self, id_or_name: &str) -> Result<ServerRecord, Error> {
         let sealer = self.sealer();
         let mut session = self.read("read a server").await?;
@@ -52,7 +51,7 @@ impl Store {
         found.ok_or_else(|| Error::server_not_found(id_or_name))
     }
 
-    /// Servers in the order of their names.
+    /// Servers ordered by name.
     pub async fn servers(&self, filter: &ServerFilter, page: Page) -> Result<Listed<ServerRecord>, Error> {
         let sealer = self.sealer();
         let mut session = self.read("list servers").await?;
@@ -61,14 +60,14 @@ impl Store {
         wanted.page(&mut session, columns, page, |row| from_row(row, &sealer)).await
     }
 
-    /// How many servers there are in each state they are in.
+    /// The number of servers by status.
     pub async fn server_counts(&self) -> Result<Vec<(Status, u64)>, Error> {
         let mut session = self.read("count servers").await?;
         let sql = "SELECT status, count(*) AS n FROM mcp.external_servers GROUP BY status ORDER BY status";
         session.all(sql, values![], |row| Ok((row.take("status")?, row.take("n")?))).await
     }
 
-    /// Changes a server, and the names of its tools if its own changes.
+    /// Changes a server, and the names of its tools if its name changes.
     pub async fn update_server(&self, id: ServerId, patch: ServerPatch) -> Result<ServerRecord, Error> {
         let mut transaction = self.transaction("change a server").await?;
         let record = transaction.update_server(id, patch).await?;
@@ -76,7 +75,7 @@ impl Store {
         Ok(record)
     }
 
-    /// Removes a server with its tools, history and bindings. What was executed on it stays known.
+    /// Removes a server with its tools, history and bindings. Its executions stay.
     pub async fn delete_server(&self, id: ServerId) -> Result<(), Error> {
         let mut transaction = self.transaction("remove a server").await?;
         transaction.delete_server(id).await?;
@@ -108,7 +107,7 @@ impl Transaction {
     }
 }
 
-/// Whether a row is held until the end of the transaction.
+/// Whether a row is locked until the end of the transaction.
 #[derive(Clone, Copy)]
 pub(crate) enum Hold {
     Nothing,
@@ -139,7 +138,7 @@ fn from_row(row: &mut Row, sealer: &Sealer) -> Result<ServerRecord, Mismatch> {
     let config = opened(sealer, &id.to_string(), row.take("connection_config")?)?;
     Ok(ServerRecord {
         id,
-        connection_config: serde_json::from_str(&config).map_err(|_| Mismatch::Seal("it is no JSON object"))?,
+        connection_config: serde_json::from_str(&config).map_err(|_| Mismatch::Seal("it is not a JSON object"))?,
         name: row.take("name")?,
         description: row.take("description")?,
         transport: row.take("transport_type")?,
@@ -264,7 +263,7 @@ pub(crate) async fn update(
         record.worked_at,
     ];
     match session.execute(sql, values).await {
-        // Nothing else in this table must be unique.
+        // Nothing else in this table is unique.
         Err(Error::Conflict { .. }) => return Err(Error::AlreadyExists { name: record.name }),
         other => other?,
     };
@@ -272,7 +271,7 @@ pub(crate) async fn update(
         let rename = "UPDATE mcp.tools SET name = $1 || original_name WHERE source_server_id = $2";
         session.execute(rename, values![format!("{name}{SEPARATOR}"), record.id]).await?;
     }
-    // To be switched on or off is a change of state like any other.
+    // Enabling or disabling is a change of status like any other.
     if let Some((kind, details)) = event(&old, &StatusChange::to(record.status)) {
         append_event(session, record.id, kind, &details, record.updated_at).await?;
     }
@@ -284,8 +283,8 @@ fn patched(old: ServerRecord, patch: ServerPatch) -> ServerRecord {
     let transport = patch.transport.unwrap_or(record.transport);
     let config = patch.connection_config.as_ref().unwrap_or(&record.connection_config);
     if program_of(transport, config) != program_of(record.transport, &record.connection_config) {
-        // Whether that program works is not known yet. A server elsewhere stays the same one, whatever is edited about it:
-        // it is retried without end once it has worked.
+        // It is unknown whether a new program works. A remote server stays the same one, however its entry is edited:
+        // once it has worked, it is retried without end.
         record.worked_at = None;
     }
     if let Some(enabled) = patch.enabled {
@@ -295,7 +294,7 @@ fn patched(old: ServerRecord, patch: ServerPatch) -> ServerRecord {
             record.auto_disabled_at = None;
             record.failure_count = 0;
         }
-        // Whoever connects and disconnects says so afterwards; here only the switch is turned.
+        // The supervisor reports connecting and disconnecting afterwards; here only the flag changes.
         if enabled && record.status == Status::Disabled {
             record.status = Status::Disconnected;
             record.error_message = None;
@@ -317,7 +316,7 @@ fn patched(old: ServerRecord, patch: ServerPatch) -> ServerRecord {
     }
 }
 
-/// What is started for a server; nothing for one that runs elsewhere.
+/// The program that is started for a server; None for a remote one.
 fn program_of(transport: Transport, config: &ConnectionConfig) -> Option<[Option<&Value>; 3]> {
     let is_started = transport == Transport::Stdio || config.reveal().contains_key("docker");
     is_started.then(|| ["command", "args", "docker"].map(|key| config.reveal().get(key)))

@@ -1,4 +1,4 @@
-//! Listing tools, and what we note about them.
+//! Lists tools, and stores what is known about them.
 
 use crate::adoption::{self, ToolsTable};
 use crate::database::{Mismatch, Row, values};
@@ -18,7 +18,7 @@ const COLUMNS: Columns = Columns {
 };
 
 impl Store {
-    /// Tools, by their servers' names and in their servers' order.
+    /// Tools, grouped by server name, in the order of each server's list.
     pub async fn tools(&self, filter: &ToolFilter, page: Page) -> Result<Listed<ToolRecord>, Error> {
         let mut session = self.read("list tools").await?;
         let wanted = Filter::default()
@@ -40,7 +40,7 @@ impl Store {
         session.first(&sql, values![id], |row| from_row(row, table)).await?.ok_or_else(|| not_found(id))
     }
 
-    /// How many tools there are.
+    /// The numbers of tools.
     pub async fn tool_counts(&self) -> Result<ToolCounts, Error> {
         let mut session = self.read("count tools").await?;
         let sql = "SELECT is_classified, count(*) AS n FROM mcp.tools WHERE source_server_id IS NOT NULL \
@@ -54,22 +54,23 @@ impl Store {
         Ok(counts)
     }
 
-    /// Switches tools on or off, all or none. A tool that is off stays so, even if its server drops it and lists it again.
+    /// Enables or disables tools, all or none. A disabled tool stays disabled, even if its server removes it and lists
+    /// it again.
     pub async fn set_tools_enabled(&self, ids: &[ToolId], enabled: bool) -> Result<(), Error> {
-        let mut transaction = self.transaction("switch tools").await?;
+        let mut transaction = self.transaction("enable or disable tools").await?;
         transaction.set_tools_enabled(ids, enabled).await?;
         transaction.commit().await
     }
 
-    /// The tools of a server that are off, by the names it gave them; those among them, too, that it does not list just now.
+    /// The disabled tools of a server by their original names, including those that it does not list now.
     pub async fn disabled_tools(&self, server: ServerId) -> Result<Vec<String>, Error> {
-        let mut session = self.read("read which tools are off").await?;
+        let mut session = self.read("read disabled tools").await?;
         let sql = "SELECT original_name FROM mcp.tool_switches WHERE source_server_id = $1 ORDER BY original_name";
         session.all(sql, values![server], |row| row.take("original_name")).await
     }
 
-    /// Keeps what tools are good for, all or none. A tool that is gone or reads differently by now is left out. Says how
-    /// many were kept.
+    /// Stores classifications, all or none. Skips tools that were removed or changed in the meantime. Returns how many
+    /// were stored.
     pub async fn put_classified(&self, classified: Vec<Classified>) -> Result<u64, Error> {
         let mut session = self.write("classify tools").await?;
         let sql = "UPDATE mcp.tools SET skills = $1, primary_skill = $2, is_classified = $3, classified_by = $4, \
@@ -84,10 +85,10 @@ impl Store {
         Ok(kept)
     }
 
-    /// Keeps embeddings, all or none. One whose tool is gone or reads differently by now is left out. Says how many
-    /// were kept.
+    /// Stores embeddings, all or none. Skips tools that were removed or changed in the meantime. Returns how many were
+    /// stored.
     pub async fn put_embeddings(&self, embeddings: Vec<Embedding>) -> Result<u64, Error> {
-        let mut session = self.write("keep embeddings").await?;
+        let mut session = self.write("store embeddings").await?;
         let sql = "UPDATE mcp.tools SET embedding = $1, embedding_model = $2 WHERE id = $3 AND text_hash = $4";
         let each = embeddings.into_iter().map(|it| values![it.bytes, it.model, it.tool, it.text_hash]).collect();
         let kept = session.execute_each(sql, each).await?;
@@ -95,7 +96,7 @@ impl Store {
         Ok(kept)
     }
 
-    /// The embeddings that a model made.
+    /// The embeddings of a model.
     pub async fn embeddings(&self, model: &str) -> Result<Vec<Embedding>, Error> {
         let mut session = self.read("read embeddings").await?;
         let sql = "SELECT id, text_hash, embedding_model, embedding FROM mcp.tools \

@@ -1,4 +1,4 @@
-//! A server listed its tools anew: what is the same stays, with everything that was noted about it.
+//! Replaces the tools of a server with a new list; unchanged tools keep everything that is known about them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::servers::SEPARATOR;
 use crate::{ListedTool, ServerId, Store, Timestamp, ToolChanges, ToolId};
 
-/// Names that are longer do not fit into an index, and no client could use them.
+/// Longer names do not fit into an index, and no client could use them.
 const MAX_NAME_LEN: usize = 1024;
 
-/// What is known of a tool before its server's list is looked at.
+/// What is known of a tool before its server's list is processed.
 struct Known {
     id: ToolId,
     original_name: String,
@@ -23,13 +23,14 @@ struct Known {
 }
 
 impl Store {
-    /// Makes a server's tools those in the list, all or nothing.
+    /// Replaces the tools of a server, all or nothing.
     ///
-    /// Tools that read the same keep their id, skills, embedding and switch. One that reads differently keeps its id,
-    /// skills and switch; if what is searched of it changed, it must be classified and embedded again. One that is
-    /// listed again after it was dropped is off if it was off then. A name that comes twice counts once, and names of more than 1024 bytes are left out.
+    /// An unchanged tool keeps its id, skills, embedding and enabled state. A changed one keeps its id, skills and
+    /// enabled state; if its searchable text changed, it must be classified and embedded again. A tool that is listed
+    /// again after it was removed is disabled if it was disabled before. A duplicate name counts once, and names of
+    /// more than 1024 bytes are skipped.
     pub async fn replace_tools(&self, server: ServerId, tools: &[ListedTool]) -> Result<ToolChanges, Error> {
-        let mut session = self.write("keep the tools of a server").await?;
+        let mut session = self.write("store the tools of a server").await?;
         let sql = "SELECT name FROM mcp.external_servers WHERE id = $1 FOR UPDATE";
         let name: Option<String> = session.first(sql, values![server], |row| row.take("name")).await?;
         let name = name.ok_or_else(|| Error::server_not_found(&server))?;
@@ -56,15 +57,15 @@ async fn known(session: &mut Session, server: ServerId) -> Result<Vec<Known>, Er
         .await
 }
 
-/// What is to be written, as the values of statements.
+/// What to write, as parameters of statements.
 #[derive(Default)]
 struct ReplacePlan {
     table: ToolsTable,
     changes: ToolChanges,
     added: Vec<Vec<Value>>,
-    /// Read differently, and are searched differently.
+    /// Changed tools whose searchable text changed.
     rewritten: Vec<Vec<Value>>,
-    /// Read differently, but are searched as before.
+    /// Changed tools whose searchable text is the same.
     touched: Vec<Vec<Value>>,
     moved: Vec<Vec<Value>>,
     removed: Vec<Vec<Value>>,
@@ -128,7 +129,7 @@ impl ReplacePlan {
         if is_searched_the_same { self.touched.push(values) } else { self.rewritten.push(values) }
     }
 
-    /// Writes it; says what became different.
+    /// Writes the plan, and returns the differences.
     async fn carry_out(self, session: &mut Session, server: ServerId) -> Result<ToolChanges, Error> {
         let is_same = self.changes.is_empty();
         session.execute_each("DELETE FROM mcp.tools WHERE id = $1", self.removed).await?;
@@ -149,11 +150,11 @@ impl ReplacePlan {
         let wanted = self.added.len() as u64;
         let added = session.execute_each(add, self.added).await?;
         if added < wanted {
-            // Only in a table that was somebody else's, where names are unique among all tools.
+            // Only in a table of another program, where names are unique among all tools.
             tracing::error!(
                 %server,
                 left_out = wanted - added,
-                "tools were not kept: rows of the table `tools` that belong to others have the same names"
+                "some tools were not stored: rows of other programs in the table `tools` have the same names"
             );
             changes.left_out += u32::try_from(wanted - added).unwrap_or(u32::MAX);
         }
@@ -166,7 +167,7 @@ impl ReplacePlan {
     }
 }
 
-/// A digest of what a search finds a tool by.
+/// A digest of the searchable text of a tool.
 fn text_hash(tool: &ListedTool) -> String {
     let schema = tool.input_schema.as_ref().map_or("", |schema| schema.get());
     let mut digest = Sha256::new();

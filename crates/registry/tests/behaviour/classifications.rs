@@ -1,4 +1,4 @@
-//! What a language model said is kept, so that it is not asked twice.
+//! Classifications of a language model are stored, so that the model is not asked twice.
 
 use registry::{LlmClassification, SuggestionRecord, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Calls are recorded in batches, found again, and forgotten in time.
+//! Executions are recorded in batches, found, and deleted after their retention.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn a_call_is_recorded_as_far_as_it_got(RegistryFixture { store, .. }: Regi
     record.request_id = Some("\"a-7\"".into());
     (record.request_bytes, record.response_bytes) = (Some(120), Some(5_000_000_000));
     record.result = Some(RawJson::parse(r#"{"content":[]}"#).unwrap());
-    // Both in one batch, as a writer that fell behind would send them; and twice, as one that is not sure.
+    // Both in one batch, as a writer that fell behind sends them; and twice, as one that is not sure.
     for _ in 0..2 {
         store.record(&Batch::of([&record, &call("two", "x"), &record], [])).await.unwrap();
         assert_eq!(store.execution(record.id).await.unwrap(), record);
@@ -114,7 +114,7 @@ async fn calls_that_nobody_will_end_are_settled(RegistryFixture { store, .. }: R
     let settled = store.execution(old.id).await.unwrap();
     assert_eq!((settled.status, settled.error_message.as_deref()), (ExecutionStatus::Error, Some("the service ended")));
     assert_eq!(store.execution(new.id).await.unwrap(), new);
-    // Another service had it, and it ended well there.
+    // Another service ran it, and it succeeded there.
     old.status = ExecutionStatus::Success;
     old.completed_at = Some(Timestamp::now());
     old.duration = Some(Duration::from_millis(5));

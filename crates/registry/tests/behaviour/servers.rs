@@ -1,4 +1,4 @@
-//! Servers are registered, found, changed, watched and removed.
+//! Servers are registered, found, changed and removed.
 
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ async fn a_state_and_its_history_are_written_together(RegistryFixture { store, .
     assert_eq!(changed.server.failure_count, 2);
     assert_eq!(changed.server.error_message.as_deref(), Some("refused"));
 
-    // The same state again is no event, unless somebody says so.
+    // The same status again writes no event, unless one is given.
     store.set_status(one.id, StatusChange::to(Status::Error)).await.unwrap();
     let retry = StatusChange { event: Some(EventKind::Reconnect), ..StatusChange::to(Status::Error) };
     store.set_status(one.id, retry).await.unwrap();

@@ -1,4 +1,4 @@
-//! Skills that are not as they come are kept.
+//! Changed and created skills are stored.
 
 use registry::{Error, Existing, Secrets, SkillRecord};
 

@@ -1,4 +1,4 @@
-//! Tools are kept as their servers wrote them, with what was noted about them.
+//! Tools are stored as their servers sent them, with what is known about them.
 
 use registry::{
     Classified, Embedding, Error, ListedTool, Page, RawJson, ServerId, Store, ToolChanges, ToolFilter, ToolId,
@@ -156,7 +156,7 @@ async fn tools_are_found_by_names_and_switches(RegistryFixture { store, .. }: Re
 
 async fn a_name_that_comes_twice_counts_once_and_a_monstrous_one_not(RegistryFixture { store, .. }: RegistryFixture) {
     let id = registered(&store, "one").await.id;
-    // Random enough that no index could compress it.
+    // Random, so that no index can compress it.
     let monster: String = (0..200).map(|_| registry::ServerId::fresh().to_string()).collect();
     let tools = [tool("a", "first"), tool("a", "second"), tool(&monster, "x"), tool("n\0l", "x"), tool("z", "last")];
     let changes = store.replace_tools(id, &tools).await.unwrap();

@@ -1,4 +1,4 @@
-//! Connections are used again, and a request never arrives twice.
+//! Connections are reused, and a request never arrives twice.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,11 +13,11 @@ enum Action {
     Answer,
     AnswerAndClose,
     Close,
-    /// Begins an answer and never ends it.
+    /// Begins a response and never ends it.
     Dawdle,
 }
 
-/// What a server tells the test.
+/// What a server reports to the test.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Connected,
@@ -25,7 +25,7 @@ enum Seen {
     Closed,
 }
 
-/// A server that does one deed after the other, whichever connection the request comes on.
+/// A server that performs one action after the other, whichever connection the request arrives on.
 async fn server(actions: Vec<Action>) -> (Arc<Pool>, mpsc::UnboundedReceiver<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
@@ -67,10 +67,10 @@ async fn serve(
     tell.send(Seen::Closed).unwrap();
 }
 
-/// With the clock standing still, time passes only where nothing else can happen.
+/// On a paused clock, time advances only when nothing else can happen.
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_does_not_answer_is_given_up_after_seconds() {
-    // Nobody accepts, and the queue of those who wait to be accepted is full.
+    // Connections are not accepted, and the backlog is full.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -82,7 +82,7 @@ async fn a_machine_that_does_not_answer_is_given_up_after_seconds() {
     let pool = Arc::new(Pool::new(&format!("http://{address}/").parse().unwrap()).unwrap());
     let began = Instant::now();
     let error = pool.send(request()).await.unwrap_err();
-    assert_eq!(error.to_string(), "it cannot be reached: its machine does not answer");
+    assert_eq!(error.to_string(), "it is unreachable: its host does not respond");
     assert_eq!(began.elapsed().as_secs(), 4);
 }
 
@@ -100,7 +100,7 @@ async fn next(seen: &mut mpsc::UnboundedReceiver<Seen>) -> Seen {
     timeout(Duration::from_secs(120), seen.recv()).await.expect("it happens").expect("the server lives")
 }
 
-/// Lets the news that a connection was closed, which is on this machine already, be heard.
+/// Lets the end of a connection, which has arrived on this machine already, be processed.
 async fn hear_the_news() {
     sleep(Duration::from_millis(20)).await;
 }
@@ -119,7 +119,7 @@ async fn a_connection_is_used_again_once_its_answer_is_read() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_meanwhile_is_replaced_without_a_word() {
+async fn a_closed_idle_connection_is_replaced_silently() {
     let (pool, mut seen) = server(vec![Action::AnswerAndClose; 3]).await;
     for _ in 0..3 {
         assert_eq!(ask(&pool).await.unwrap(), "world");
@@ -187,7 +187,7 @@ async fn a_connection_that_was_idle_for_long_is_closed() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_address_means_that_nothing_was_done() {
+async fn an_unreachable_address_means_that_nothing_was_sent() {
     let (pool, _) = {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();

@@ -1,14 +1,28 @@
-//! Weights in four bits, with a scale for every 32 of them: the form of those that are compiled in.
+//! Weights in four bits, with a scale for every 32 of them: the encoding of the built-in model.
 
+use super::linear::Matrix;
 use super::table::Table;
 use super::tensors::{Tensors, Weights, WeightsError};
+use crate::columns::Columns;
+#[cfg(any(test, feature = "reference"))]
 use crate::matrix::Rows;
 
 /// How many weights share a scale.
 const GROUP: usize = 32;
 
 /// The parts of a file in four bits.
-pub(crate) struct Packed(pub(crate) Tensors<'static>);
+pub(crate) struct Packed {
+    pub(crate) tensors: Tensors<'static>,
+    pub(crate) form: PackedForm,
+}
+
+/// What the matrices of the layers are unpacked into.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PackedForm {
+    EightBits,
+    #[cfg(any(test, feature = "reference"))]
+    SixteenBits,
+}
 
 /// A matrix that stays in four bits.
 pub(crate) struct PackedTable {
@@ -19,7 +33,7 @@ pub(crate) struct PackedTable {
 
 impl Packed {
     fn bytes(&self, name: &str, length: usize) -> Result<&'static [u8], WeightsError> {
-        let (_, bytes) = self.0.get(name)?;
+        let (_, bytes) = self.tensors.get(name)?;
         if bytes.len() != length {
             return Err(WeightsError::Lacks(name.to_owned()));
         }
@@ -38,9 +52,9 @@ impl Packed {
     /// Everything in it by name and shape, in floats.
     pub(crate) fn all(&self) -> Vec<(String, Vec<usize>, Vec<f32>)> {
         let mut all = Vec::new();
-        for (name, entry) in self.0.entries() {
+        for (name, entry) in self.tensors.entries() {
             if let Some(matrix) = name.strip_suffix(".q4") {
-                let (_, scales) = self.0.get(&format!("{matrix}.scales")).expect("each matrix has scales");
+                let (_, scales) = self.tensors.get(&format!("{matrix}.scales")).expect("each matrix has scales");
                 let numbers = scales.len() / 2 * GROUP;
                 let width =
                     if matrix.ends_with(".output.dense.weight") && !matrix.contains("attention") { 1536 } else { 384 };
@@ -61,10 +75,14 @@ impl Weights for Packed {
         Ok(Table::Packed(self.packed(name, rows, width)?))
     }
 
-    fn matrix(&self, name: &str, rows: usize, width: usize) -> Result<Rows, WeightsError> {
+    fn matrix(&self, name: &str, rows: usize, width: usize) -> Result<Matrix, WeightsError> {
         let table = self.packed(name, rows, width)?;
         let values: Vec<f32> = (0..rows).flat_map(|row| table.row(row)).collect();
-        Ok(Rows::scaled(&values, width))
+        Ok(match self.form {
+            PackedForm::EightBits => Matrix::Columns(Columns::scaled(&values, width)),
+            #[cfg(any(test, feature = "reference"))]
+            PackedForm::SixteenBits => Matrix::Rows(Rows::scaled(&values, width)),
+        })
     }
 
     fn floats(&self, name: &str, count: usize) -> Result<Vec<f32>, WeightsError> {

@@ -1,12 +1,13 @@
-//! Weights as they are published: in floats of 32 or 16 bits.
+//! Weights as they are published: floats of 32 or 16 bits.
 
+use super::linear::Matrix;
 use super::table::Table;
 use super::tensors::{Entry, Tensors, Weights, WeightsError};
 use crate::matrix::Rows;
 
-/// Some files name the model before everything in it.
+/// Some files prefix all names with this.
 const PREFIX: &str = "bert.";
-/// By which it is seen whether this one does.
+/// A name that shows whether this file does.
 const FIRST: &str = "embeddings.word_embeddings.weight";
 
 /// The parts of a file in floats.
@@ -42,11 +43,11 @@ impl<'a> Plain<'a> {
 
 impl Weights for Plain<'_> {
     fn table(&self, name: &str, rows: usize, width: usize) -> Result<Table, WeightsError> {
-        self.matrix(name, rows, width).map(Table::Scaled)
+        Ok(Table::Scaled(Rows::scaled(&self.values(name, &[rows, width])?, width)))
     }
 
-    fn matrix(&self, name: &str, rows: usize, width: usize) -> Result<Rows, WeightsError> {
-        Ok(Rows::scaled(&self.values(name, &[rows, width])?, width))
+    fn matrix(&self, name: &str, rows: usize, width: usize) -> Result<Matrix, WeightsError> {
+        Ok(Matrix::Rows(Rows::scaled(&self.values(name, &[rows, width])?, width)))
     }
 
     fn floats(&self, name: &str, count: usize) -> Result<Vec<f32>, WeightsError> {

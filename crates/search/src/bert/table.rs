@@ -1,4 +1,4 @@
-//! Tables of which a text needs a few rows: one for every word, one for every place.
+//! Tables of which a text needs a few rows: one for every word, one for every position.
 
 #[cfg(feature = "builtin-model")]
 use super::packed::PackedTable;

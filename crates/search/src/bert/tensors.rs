@@ -1,13 +1,12 @@
-//! The file that a model's weights come in: safetensors, a header that says what is where and then the numbers.
+//! The safetensors format: a header that describes the tensors, then the numbers.
 
 use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::linear::Linear;
+use super::linear::{Linear, Matrix};
 use super::table::Table;
-use crate::matrix::Rows;
 
 /// What the header has besides tensors.
 const METADATA: &str = "__metadata__";
@@ -15,34 +14,34 @@ const METADATA: &str = "__metadata__";
 /// Why a model's file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WeightsError {
-    /// Its beginning, which says what is where, is broken.
+    /// The header is broken.
     #[error("it has no readable header")]
     Header(#[source] Option<serde_json::Error>),
-    /// Something that the model needs is not there, or reaches beyond the end.
-    #[error("it lacks `{0}`")]
+    /// A tensor is missing, or extends beyond the end.
+    #[error("it has no `{0}`")]
     Lacks(String),
-    /// Something is there in another form than the model needs.
+    /// A tensor has an unexpected shape or type.
     #[error("its `{name}` is {found} instead of {wanted}")]
     Form {
-        /// What it is.
+        /// The tensor.
         name: String,
-        /// How it is.
+        /// The shape or type in the file.
         found: String,
-        /// How it should be.
+        /// The expected shape or type.
         wanted: String,
     },
-    /// Something that should be a number is infinite, or none.
-    #[error("its `{0}` has numbers that are none")]
+    /// A number is infinite or NaN.
+    #[error("its `{0}` contains values that are not numbers")]
     NotFinite(String),
 }
 
-/// Where the layers of a model get their weights from, in whatever form they are kept.
+/// Provides the weights of the layers, in any encoding.
 pub(crate) trait Weights {
     /// A matrix of which a text needs a few rows.
     fn table(&self, name: &str, rows: usize, width: usize) -> Result<Table, WeightsError>;
 
     /// A matrix that every text is multiplied with.
-    fn matrix(&self, name: &str, rows: usize, width: usize) -> Result<Rows, WeightsError>;
+    fn matrix(&self, name: &str, rows: usize, width: usize) -> Result<Matrix, WeightsError>;
 
     /// A row of numbers.
     fn floats(&self, name: &str, count: usize) -> Result<Vec<f32>, WeightsError>;
@@ -56,7 +55,7 @@ pub(crate) trait Weights {
 
 /// Where a tensor is, and what it is.
 #[derive(Deserialize)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub(super) dtype: String,
     pub(super) shape: Vec<usize>,
     data_offsets: (usize, usize),
@@ -90,7 +89,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// A tensor as it is written.
-    pub(super) fn get(&self, name: &str) -> Result<(&Entry, &'a [u8]), WeightsError> {
+    pub(crate) fn get(&self, name: &str) -> Result<(&Entry, &'a [u8]), WeightsError> {
         let lacks = || WeightsError::Lacks(name.to_owned());
         let entry = self.entries.get(name).ok_or_else(lacks)?;
         let (start, end) = entry.data_offsets;

@@ -1,4 +1,4 @@
-//! How BERT cuts a text into pieces that its vocabulary knows: lower-case, without accents, longest piece first.
+//! The WordPiece tokenizer of BERT: lowercase, without accents, longest piece first.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,17 +10,17 @@ use unicode_normalization::char::is_combining_mark;
 const OPENING: &str = "[CLS]";
 /// Closes every text.
 const CLOSING: &str = "[SEP]";
-/// Stands for what cannot be cut into known pieces.
+/// Stands for text without known pieces.
 const UNKNOWN: &str = "[UNK]";
-/// Longer words are unknown without a look: nobody writes them, and trying costs the square of their length.
+/// Longer words count as unknown: matching them would cost quadratic time.
 const MAX_WORD_LEN: usize = 100;
 
-/// A vocabulary without which no text can be cut.
+/// A vocabulary that lacks a required piece.
 #[derive(Debug, thiserror::Error)]
 #[error("it has no piece `{0}`")]
 pub(crate) struct VocabularyError(&'static str);
 
-/// What of a letter does not matter.
+/// Which differences between letters are ignored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Folding {
     pub(crate) case: bool,
@@ -59,7 +59,7 @@ impl WordPiece {
     pub(crate) fn encode(&self, text: &str, limit: usize) -> Vec<u32> {
         let mut pieces = vec![self.opening];
         let mut word = String::new();
-        // Each character of a text becomes at least a part of a piece, so nothing after these can matter.
+        // Each character becomes at least a part of a piece, so nothing after these can matter.
         for character in text.chars().take(limit * MAX_WORD_LEN) {
             if pieces.len() >= limit {
                 break;

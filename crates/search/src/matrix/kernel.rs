@@ -1,19 +1,19 @@
 //! The inner loop: scalar products of rows of 16-bit integers.
 //!
-//! Compilers do not find the instruction that is made for this (multiply pairs, add them), so on x86-64 it is named:
-//! sixteen numbers at a time where the machine has AVX2, eight where it has not. Sums are exact until a stretch is full,
-//! so all ways give the same to the bit.
+//! Compilers do not find the instruction that is made for this (multiply pairs, add them), so on x86-64 it is called
+//! explicitly: sixteen numbers at a time with AVX2, eight without it. Sums are exact within one stretch, so all
+//! implementations give identical results.
 
-/// Numbers whose products are added in an `i32`. They are at most 2047.
+/// The number of products that fit into an `i32` sum; numbers are at most 2047.
 const STRETCH: usize = 384;
 const _: () = assert!(STRETCH as i64 * 2047 * 2047 <= i32::MAX as i64);
 
-/// Adds to each line the scalar products of four rows with one of the others, which stand one after the other.
+/// Adds the scalar products of four rows with each of the others to its line. The others are adjacent in memory.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn products(four: [&[i16]; 4], others: &[i16], lines: &mut [[f32; 4]]) {
     #[expect(unsafe_code, reason = "the compiler asks for it wherever a target feature is named")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine was just asked.
+        // SAFETY: checked above that the machine has AVX2.
         unsafe { with_avx2(four, others, lines) }
     } else {
         // SAFETY: SSE2 is part of the x86-64 architecture itself.
@@ -21,13 +21,13 @@ pub(super) fn products(four: [&[i16]; 4], others: &[i16], lines: &mut [[f32; 4]]
     }
 }
 
-/// Adds to each line the scalar products of four rows with one of the others, which stand one after the other.
+/// Adds the scalar products of four rows with each of the others to its line. The others are adjacent in memory.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn products(four: [&[i16]; 4], others: &[i16], lines: &mut [[f32; 4]]) {
     portable(four, others, lines);
 }
 
-/// Plain arithmetic, which other machines' compilers vectorise well enough.
+/// Plain arithmetic, which compilers for other machines vectorise well enough.
 #[cfg_attr(target_arch = "x86_64", cfg(test))]
 fn portable(four: [&[i16]; 4], others: &[i16], lines: &mut [[f32; 4]]) {
     for (line, other) in lines.iter_mut().zip(others.chunks_exact(four[0].len())) {
@@ -68,7 +68,7 @@ fn with_avx2(four: [&[i16]; 4], others: &[i16], lines: &mut [[f32; 4]]) {
     let others = others.as_chunks::<LANES>().0;
     for (pair, lines) in lines.chunks_mut(2).enumerate() {
         let first = &others[pair * 2 * width..][..width];
-        // The last of an odd number is multiplied twice.
+        // The last row of an odd number is multiplied twice.
         let second = if lines.len() == 2 { &others[(pair * 2 + 1) * width..][..width] } else { first };
         for start in (0..width).step_by(STRETCH / LANES) {
             let end = (start + STRETCH / LANES).min(width);
@@ -120,7 +120,7 @@ fn with_sse2(four: [&[i16]; 4], others: &[i16], lines: &mut [[f32; 4]]) {
     }
 }
 
-/// Adds up four times four integers side by side, and adds the sums to a line.
+/// Sums up four vectors of four integers, and adds the sums to a line.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse2")]
@@ -136,7 +136,7 @@ fn add_sums(line: &mut [f32; 4], sums: [std::arch::x86_64::__m128i; 4]) {
 mod tests {
     use super::*;
 
-    /// Numbers that look random, up to the largest magnitude there is.
+    /// Pseudo-random numbers up to the largest magnitude.
     fn numbers(count: usize, seed: usize) -> Vec<i16> {
         (0..count).map(|place| ((place * 7919 + seed * 104_729) % 4095) as i16 - 2047).collect()
     }

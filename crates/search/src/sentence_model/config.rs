@@ -1,4 +1,4 @@
-//! What the small files of a model say: how large it is, how texts are cut, what else there would be to do.
+//! The config files of a model: its dimensions, its tokenizer, and further steps.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::bert::{Folding, Shape, WordPiece};
 
-/// No model of this kind is larger; a number beyond these is a mistake, or meant to hurt.
+/// No model of this kind is larger; a larger number is a mistake or an attack.
 const MAX_WIDTH: usize = 8192;
 const MAX_LAYERS: usize = 64;
 const MAX_WORDS: usize = 1_000_000;
-/// Pieces of a text that are looked at where nothing is said: tools say what they are for early.
+/// The default number of pieces that are used of a text: tools describe their purpose early.
 const DEFAULT_LENGTH: usize = 256;
 
 /// As nearly all models of this kind were trained.
@@ -90,7 +90,7 @@ pub(super) fn shape(bytes: &[u8]) -> Result<Shape, String> {
     })
 }
 
-/// What is done with a text, step by step. Vectors get the length one in any case.
+/// The further steps after the layers. Vectors are always normalized.
 pub(super) fn check_modules(bytes: &[u8]) -> Result<(), String> {
     #[derive(Deserialize)]
     struct Module {
@@ -99,13 +99,13 @@ pub(super) fn check_modules(bytes: &[u8]) -> Result<(), String> {
     for Module { r#type } in json::<Vec<Module>>(bytes)? {
         let step = r#type.rsplit('.').next().unwrap_or_default();
         if !matches!(step, "Transformer" | "Pooling" | "Normalize") {
-            return Err(format!("it has a step `{type}`; only Transformer, Pooling and Normalize are understood"));
+            return Err(format!("it has a step `{type}`; only Transformer, Pooling and Normalize are supported"));
         }
     }
     Ok(())
 }
 
-/// What is made of the vectors of all pieces.
+/// How the vectors of all pieces are combined.
 pub(super) fn check_pooling(bytes: &[u8]) -> Result<(), String> {
     const MEAN: &str = "pooling_mode_mean_tokens";
     let said: HashMap<String, Value> = json(bytes)?;
@@ -116,13 +116,13 @@ pub(super) fn check_pooling(bytes: &[u8]) -> Result<(), String> {
             _ => false,
         };
         if is_another_way {
-            return Err(format!("it says `{name}: {value}`; only the mean of all pieces is understood"));
+            return Err(format!("it sets `{name}: {value}`; only the mean of all pieces is supported"));
         }
     }
     Ok(())
 }
 
-/// How many pieces of a text the model was trained to look at.
+/// The number of pieces that the model was trained with.
 pub(super) fn longest_text(bytes: &[u8]) -> Result<Option<usize>, String> {
     #[derive(Deserialize)]
     struct Length {
@@ -135,7 +135,7 @@ pub(super) fn longest_text(bytes: &[u8]) -> Result<Option<usize>, String> {
     }
 }
 
-/// What of a letter does not matter, where a tokenizer's own file is not there.
+/// Which differences between letters are ignored, if there is no tokenizer file.
 pub(super) fn folding(bytes: &[u8]) -> Result<Folding, String> {
     #[derive(Deserialize)]
     struct TokenizerConfig {
@@ -165,7 +165,7 @@ pub(super) fn tokenizer(bytes: &[u8], words: usize) -> Result<WordPiece, String>
         lowercase: Option<bool>,
         strip_accents: Option<bool>,
     }
-    // The vocabulary of other kinds is no map, so the kind is looked at first.
+    // Other kinds have a vocabulary in another form, so the kind is checked first.
     #[derive(Deserialize)]
     struct Model {
         r#type: Option<String>,
@@ -184,13 +184,13 @@ pub(super) fn tokenizer(bytes: &[u8], words: usize) -> Result<WordPiece, String>
         None => Folding { case: false, accents: false },
     };
     let vocabulary: HashMap<String, u32> =
-        serde_json::from_value(model.vocab).map_err(|error| format!("its `model.vocab` is odd: {error}"))?;
+        serde_json::from_value(model.vocab).map_err(|error| format!("its `model.vocab` is not valid: {error}"))?;
     word_piece(vocabulary.into_iter().map(|(piece, id)| (Cow::Owned(piece), id)).collect(), folding, words)
 }
 
 fn word_piece(pieces: Vec<(Cow<'static, str>, u32)>, folding: Folding, words: usize) -> Result<WordPiece, String> {
     if let Some((piece, id)) = pieces.iter().find(|(_, id)| *id as usize >= words) {
-        return Err(format!("its piece `{piece}` has the number {id}, but the model knows {words} pieces"));
+        return Err(format!("its piece `{piece}` has the number {id}, but the model has {words} pieces"));
     }
     WordPiece::new(pieces.into_iter(), folding).map_err(|error| error.to_string())
 }
@@ -202,13 +202,13 @@ fn json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 fn only(name: &str, found: &str, known: &str) -> Result<(), String> {
     match found == known {
         true => Ok(()),
-        false => Err(format!("its `{name}` is `{found}`; only `{known}` is understood")),
+        false => Err(format!("its `{name}` is `{found}`; only `{known}` is supported")),
     }
 }
 
 fn within(name: &str, number: usize, most: usize) -> Result<(), String> {
     match (1..=most).contains(&number) {
         true => Ok(()),
-        false => Err(format!("its `{name}` is {number}; from 1 to {most} is understood")),
+        false => Err(format!("its `{name}` is {number}; 1 to {most} is supported")),
     }
 }

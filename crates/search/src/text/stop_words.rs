@@ -1,6 +1,6 @@
-//! Words that say nothing about what somebody wants: those every sentence has, and those of polite requests.
+//! Stop words: frequent words, and words of polite requests.
 
-/// In alphabetical order, for a quick look.
+/// Sorted, for binary search.
 #[rustfmt::skip]
 const STOP_WORDS: &[&str] = &[
     "a", "about", "above", "after", "again", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be",

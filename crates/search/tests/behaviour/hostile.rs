@@ -1,4 +1,4 @@
-//! What servers write is theirs to choose: it may change the place of their own tools, never that of others.
+//! Hostile texts of servers affect the ranking of their own tools, never that of others.
 
 use search::Document;
 

@@ -1,4 +1,4 @@
-//! Tools come, change and go.
+//! Tools are added, changed and removed.
 
 use search::{Document, Index, Limits, Query, TextHash};
 
@@ -31,12 +31,16 @@ fn tools_with_and_without_vectors_are_ranked_together() {
 fn nothing_is_embedded_twice() {
     let mut index = by_meaning(&[document("github", "create_issue", "Open a new issue")]);
     assert!(index.missing_vectors(10).is_empty());
-    // Neither the same again nor other parameters make another text to embed.
+    // Neither the same again nor what its server says of itself makes another text to embed.
     let mut changed = document("github", "create_issue", "Open a new issue");
     index.insert(0, changed.clone());
-    changed.parameters.push("title".into());
+    changed.about_server.push_str("Code and issues");
     index.insert(0, changed.clone());
     assert!(index.missing_vectors(10).is_empty());
+    changed.parameters.push("title".into());
+    index.insert(0, changed.clone());
+    assert_eq!(index.missing_vectors(10).len(), 1, "names of parameters are in the vector");
+    embed_lacking(&mut index);
     assert_eq!(keys(&index.search(&Query::new("title"), TEN, |_| true)), [0]);
     changed.description.push_str(" in a repository");
     index.insert(0, changed);
@@ -68,7 +72,7 @@ fn a_removed_tool_is_not_found_and_its_place_is_used_again() {
 }
 
 #[test]
-fn the_order_in_which_tools_come_does_not_matter() {
+fn the_insertion_order_of_tools_does_not_matter() {
     let tools: Vec<_> = crate::quality::tools().into_iter().map(|(_, document)| document).collect();
     let forwards = by_meaning(&tools);
     let mut backwards = Index::new(384);
@@ -99,7 +103,7 @@ fn equal_tools_come_in_the_order_of_their_keys() {
 }
 
 #[test]
-fn scores_are_between_nought_and_one_and_limits_are_kept() {
+fn scores_are_between_zero_and_one_and_limits_hold() {
     let tools: Vec<_> = crate::quality::tools().into_iter().map(|(_, document)| document).collect();
     let index = by_meaning(&tools);
     let query = embedded("create an issue create an issue create an issue");
@@ -138,17 +142,16 @@ fn strange_requests_find_nothing_and_break_nothing() {
 
 #[test]
 fn a_hash_names_a_text_for_ever() {
-    // Stored vectors are found by it: a change of this value makes every one of them worthless.
+    // Stored vectors are found by this hash: if it changes, all of them become useless.
     let hash = document("github", "create_issue", "Open a new issue").text_hash();
     assert_eq!(hash, TextHash(EXPECTED));
-    assert_eq!(document("other", "create_issue", "Open a new issue").text_hash(), hash);
     assert_ne!(document("github", "create_issueOpen", " a new issue").text_hash(), hash);
 }
 
-const EXPECTED: [u8; 16] = [17, 248, 19, 116, 247, 52, 52, 54, 104, 51, 56, 216, 139, 138, 14, 21];
+const EXPECTED: [u8; 16] = [180, 205, 164, 25, 166, 183, 207, 203, 168, 129, 15, 175, 144, 70, 84, 133];
 
 #[test]
-fn who_says_a_name_gets_the_tool_of_that_name_first() {
+fn a_query_with_a_tools_name_ranks_that_tool_first() {
     let tools = [
         document("github", "get_pull_request_diff", "Get the changes of a pull request that somebody wants to create"),
         document("github", "merge_pull_request", "Merge a pull request, or create a merge commit for the pull request"),
@@ -211,6 +214,66 @@ fn what_a_server_is_for_counts_for_its_tools() {
         let found = find(&index, request);
         assert_eq!(tools[found[0].key].0, "memory", "{request}: {:?}", keys(&found));
     }
-    // A server that fits takes nothing from a tool that fits better.
+    // A matching server takes nothing from a tool that matches better.
     assert_eq!(tools[find(&index, "what time is it")[0].key].1, "get_current_time");
+}
+
+#[test]
+fn the_memory_server_is_found_by_what_it_is_for() {
+    let mut tools: Vec<Document> = crate::quality::tools().into_iter().map(|(_, document)| document).collect();
+    tools.retain(|tool| tool.server != "memory");
+    // As server-memory describes itself: no title, no instructions.
+    let memory = [
+        ("create_entities", "Create multiple new entities in the knowledge graph", "entities"),
+        ("add_observations", "Add new observations to existing entities in the knowledge graph", "observations"),
+        (
+            "delete_entities",
+            "Delete multiple entities and their associated relations from the knowledge graph",
+            "names",
+        ),
+        ("read_graph", "Read the entire knowledge graph", ""),
+        ("search_nodes", "Search for nodes in the knowledge graph based on a query", "query"),
+    ];
+    tools.extend(memory.map(|(name, description, parameter)| Document {
+        about_server: "memory-server".into(),
+        parameters: vec![parameter.into()],
+        ..document("memory", name, description)
+    }));
+    let index = by_meaning(&tools);
+    for request in ["remember something", "remember this for later"] {
+        assert_eq!(tools[find(&index, request)[0].key].server, "memory", "{request}");
+    }
+}
+
+#[test]
+fn a_tool_that_lists_anything_is_offered_for_a_thing() {
+    let mut tools: Vec<Document> = crate::quality::tools().into_iter().map(|(_, document)| document).collect();
+    tools.retain(|tool| tool.server != "kubernetes");
+    tools.push(Document {
+        parameters: vec!["resourceType".into(), "name".into(), "namespace".into()],
+        ..document(
+            "kubernetes",
+            "kubectl_get",
+            "Get or list Kubernetes resources by resource type, name, and optionally namespace",
+        )
+    });
+    let index = by_meaning(&tools);
+    for request in ["list pods", "show all pods"] {
+        assert!(keys(&find(&index, request))[..3].contains(&(tools.len() - 1)), "{request}");
+    }
+}
+
+#[test]
+fn the_same_tool_of_many_servers_leaves_room_for_others() {
+    let mut tools: Vec<Document> =
+        (0..30).map(|number| document(&format!("mirror{number}"), "search_web", "Search the web")).collect();
+    tools.extend((0..12).map(|number| document("x", &format!("find_{number}"), "Find pages on the web")));
+    let index = by_meaning(&tools);
+    let found = keys(&find(&index, "search for pages on the web"));
+    let copies = |found: &[usize]| found.iter().filter(|key| **key < 30).count();
+    assert_eq!((found.len(), copies(&found)), (10, 3), "{found:?}");
+    let all = index.search(&embedded("search for pages on the web"), Limits { count: 42, least_score: 0.0 }, |_| true);
+    assert_eq!((copies(&keys(&all)[..10]), copies(&keys(&all))), (3, 30), "the others come later");
+    let named = keys(&find(&index, "search_web"));
+    assert_eq!(copies(&named), 10, "who names the tool asks for it");
 }

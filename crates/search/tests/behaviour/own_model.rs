@@ -1,4 +1,4 @@
-//! A model of somebody's own choosing, read from its files.
+//! A sentence model from files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,7 +36,7 @@ fn assert_near(one: &[f32], other: &[f32], most: f32) {
     }
 }
 
-/// What the model should say, computed step by step as the papers have it, in 64 bits and without any haste.
+/// The expected output, computed step by step as in the papers, in 64 bits and without optimisation.
 mod by_the_book {
     use super::TinyModel;
 
@@ -117,7 +117,7 @@ mod by_the_book {
         one.iter().zip(other).map(|(one, other)| one.iter().zip(other).map(|(a, b)| a + b).collect()).collect()
     }
 
-    /// The error function by its series, which is exact for the small numbers here.
+    /// The error function by its series, which is exact for small numbers.
     fn erf(x: f64) -> f64 {
         let (mut term, mut sum) = (x, x);
         for n in 1..80 {
@@ -172,7 +172,7 @@ fn weights_may_be_in_16_bits_and_have_the_models_name_before_theirs() {
 }
 
 #[test]
-fn a_tokenizer_says_the_same_as_a_vocabulary() {
+fn a_tokenizer_file_gives_the_same_pieces_as_a_vocabulary() {
     let model = TinyModel::new();
     let numbers: BTreeMap<&str, usize> = model.vocabulary.iter().enumerate().map(|(id, piece)| (*piece, id)).collect();
     let tokenizer = |lowercase: bool| {
@@ -251,14 +251,14 @@ fn what_cannot_be_done_is_reported_with_its_file() {
             config("hidden_size", json!(32)),
             "`model.safetensors` cannot be used: its `embeddings.token_type_embeddings.weight` is [2, 16] instead of [2, 32]",
         ),
-        (config("num_hidden_layers", json!(3)), "`model.safetensors` cannot be used: it lacks `encoder.layer.2"),
+        (config("num_hidden_layers", json!(3)), "`model.safetensors` cannot be used: it has no `encoder.layer.2"),
         (config("num_attention_heads", json!(0)), "`num_attention_heads` is 0"),
         (config("vocab_size", json!(10)), "`vocab.txt` cannot be used: its piece `issue` has the number 10"),
         (with("config.json", "{"), "`config.json` cannot be used"),
         (with("model.safetensors", "x"), "`model.safetensors` cannot be used: it has no readable header"),
         (with("model.safetensors", [0xff; 64]), "`model.safetensors` cannot be used: it has no readable header"),
-        (with("model.safetensors", broken), "`model.safetensors` cannot be used: it lacks"),
-        (with("model.safetensors", infinite.weights(Floats::F32, "")), "has numbers that are none"),
+        (with("model.safetensors", broken), "`model.safetensors` cannot be used: it has no"),
+        (with("model.safetensors", infinite.weights(Floats::F32, "")), "contains values that are not numbers"),
         (with("vocab.txt", "[UNK]\n[CLS]\nword"), "`vocab.txt` cannot be used: it has no piece `[SEP]`"),
         (
             with("tokenizer.json", r#"{"model": {"type": "Unigram", "vocab": [["a", -1.0]]}}"#),

@@ -1,4 +1,4 @@
-//! A ranking that gets worse fails here: 88 tools of real servers, 81 requests that people make of them.
+//! Guards the quality of ranking: 88 tools of real servers, 81 realistic queries.
 
 use std::collections::BTreeMap;
 
@@ -63,12 +63,12 @@ fn quality(read: impl Fn(&str) -> Query) -> [f64; 3] {
     sums.map(|sum| sum / requests.len() as f64 * 100.0)
 }
 
-// What was measured, less about one request: 56.8, 92.4 and 74.2 by words and meaning, 37.0, 63.8 and 50.0 by words.
+// What was measured, less about one request: 70.4, 94.4 and 83.2 by words and meaning, 37.0, 63.8 and 50.0 by words.
 
 #[test]
 fn by_words_and_meaning_most_requests_find_their_tool() {
     let [first, recall, ndcg] = quality(embedded);
-    assert!(first >= 55.5 && recall >= 91.0 && ndcg >= 73.2, "{first:.1} {recall:.1} {ndcg:.1}");
+    assert!(first >= 69.1 && recall >= 93.1 && ndcg >= 82.2, "{first:.1} {recall:.1} {ndcg:.1}");
 }
 
 #[test]

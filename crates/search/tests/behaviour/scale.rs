@@ -1,4 +1,4 @@
-//! Scores mean about the same with a model and without one, and a tool's name counts.
+//! Scores are similar with and without a model, and the name of a tool counts.
 
 use search::{Document, Query};
 
@@ -48,7 +48,7 @@ fn by_words_alone_a_good_answer_scores_about_as_much_as_with_a_model() {
 }
 
 #[test]
-fn who_says_what_a_tool_is_called_means_it() {
+fn a_query_that_is_a_tools_name_means_that_tool() {
     let tools = git();
     let meaning = by_meaning(&tools);
     let place = |request: &str| find(&meaning, request).iter().position(|hit| tools[hit.key].name == "git_commit");

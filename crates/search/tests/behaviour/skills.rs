@@ -1,4 +1,4 @@
-//! What tools are for.
+//! Classification of tools into skills.
 
 use std::sync::LazyLock;
 
@@ -28,8 +28,8 @@ fn most_tools_of_real_servers_get_the_right_skill() {
         primary += usize::from(found.primary().is_some());
         right += usize::from(found.primary() == Some(&tool.category));
     }
-    // Measured: 79, 85, 71 and 69 of 88.
-    assert!(first >= 78 && told >= 84 && primary >= 70 && right >= 68, "{first} {told} {primary} {right}");
+    // Measured: 83, 86, 71 and 71 of 88.
+    assert!(first >= 82 && told >= 85 && primary >= 70 && right >= 70, "{first} {told} {primary} {right}");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_tool_that_fits_nowhere_has_no_primary_skill() {
 }
 
 #[test]
-fn a_skill_is_found_by_its_members_but_they_have_no_say_in_who_has_it() {
+fn members_of_a_skill_affect_search_but_not_classification() {
     let mut classifier = Classifier::new(&builtin_skills(), MiniLm::shared()).unwrap();
     let odd = vector("gitlab_mr_approve", "Approves an MR");
     let told = classifier.classify(&odd);
@@ -57,7 +57,7 @@ fn a_skill_is_found_by_its_members_but_they_have_no_say_in_who_has_it() {
     assert_eq!(score(&classifier), before);
 }
 
-/// Tools that many servers have, with the skill that people expect them to have.
+/// Tools of many servers, with the skill that people expect.
 const COMMON: [(&str, &str, &str); 24] = [
     ("create_issue", "Create a new GitHub issue", "issue-tracking"),
     ("issue_write", "Create a new or update an existing issue in a GitHub repository.", "issue-tracking"),

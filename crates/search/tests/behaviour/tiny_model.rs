@@ -1,10 +1,10 @@
-//! A sentence model small enough to be made by a test: real files, random weights.
+//! A tiny sentence model for tests: real files, random weights.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// How its numbers are written.
+/// The encoding of its weights.
 #[derive(Clone, Copy)]
 pub(crate) enum Floats {
     F32,
@@ -12,7 +12,7 @@ pub(crate) enum Floats {
     Bf16,
 }
 
-/// A model with everything in it.
+/// A complete model.
 pub(crate) struct TinyModel {
     pub(crate) hidden: usize,
     pub(crate) inner: usize,
@@ -111,13 +111,13 @@ impl TinyModel {
     }
 }
 
-/// Between -0.5 and 0.5, the same for the same seed.
+/// Between -0.5 and 0.5, always the same for the same seed.
 fn random(seed: &mut u64) -> f32 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*seed >> 40) as f32 / (1_u64 << 24) as f32 - 0.5
 }
 
-/// In 16 bits, a little nearer to zero; the smallest become zero.
+/// In 16 bits, slightly nearer to zero; the smallest become zero.
 fn half(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;

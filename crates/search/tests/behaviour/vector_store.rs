@@ -1,10 +1,10 @@
-//! Vectors that are compared elsewhere: the same tools are found, however few of the nearest are asked for.
+//! Vectors in a vector store: the same tools are found, however few of the nearest are requested.
 
 use search::{Document, Index, NearestAnswers, PointId, Query, StoredScores};
 
 use crate::{TEN, by_meaning, embedded, keys, quality};
 
-/// The nearest to each part of a request, as somebody else would tell them.
+/// The nearest vectors to each part of a query, as a store would return them.
 fn nearest(index: &Index<usize>, query: &Query, among: &[usize], count: usize) -> Vec<Vec<(PointId, f32)>> {
     let product = |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(one, other)| one * other).sum::<f32>();
     let compare = |part: &Vec<f32>| {

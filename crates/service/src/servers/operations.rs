@@ -1,21 +1,22 @@
-//! What is done with servers. Each deed is done to its end, even if whoever asked for it is gone meanwhile: nothing is
-//! left half-done between the registry and the fleet.
+//! Operations on servers. Each runs to its end, even if its caller is cancelled meanwhile: the registry and the fleet
+//! are never left inconsistent.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use registry::{ConnectionConfig, NewServer, Origin, ServerPatch, ServerRecord};
+use executions::Error as CallError;
+use registry::{Actor, AuditNote, ConnectionConfig, NewServer, Origin, ServerPatch, ServerRecord};
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::{Registration, Update};
 use crate::context::ServiceContext;
 use crate::supervisor::{SupervisorHandle, TargetState};
-use crate::{Actor, Error, Event, Problem, audit, containers, spec};
+use crate::{Error, Event, Problem, containers, spec};
 
 /// How long a registration waits for the connection and the tools.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_millis(1500);
-/// How long a change waits for what happened before it to be written. As long as the registry tries.
+/// How long a change waits for earlier changes to be written. As long as the registry tries.
 const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ServiceContext {
@@ -25,7 +26,7 @@ impl ServiceContext {
         new: Registration,
     ) -> Result<Arc<SupervisorHandle>, Error> {
         refuse(problems_with(&new))?;
-        // One of that name may be on its way out, and be no longer in the registry.
+        // One of that name may be in removal, and no longer in the registry.
         if self.find(&new.name).is_ok_and(|handle| handle.current().record.name == new.name) {
             return Err(Error::ServerAlreadyExists { name: new.name });
         }
@@ -40,7 +41,7 @@ impl ServiceContext {
         let mut change = self.store.transaction("register a server").await?;
         let record = change.insert_server(new).await?;
         let details = json!({ "transport_type": record.transport });
-        audit::commit(change, audit::note(&by, "server.register", Some(&record.name), Some(details))).await?;
+        change.commit_audited(AuditNote::new(&by, "server.register", Some(&record.name), Some(details))).await?;
         let connects = record.enabled && record.auto_connect;
         let handle = self.add_new_server(record).await?;
         if connects {
@@ -67,7 +68,7 @@ impl ServiceContext {
         let mut change = self.store.transaction("change a server").await?;
         let record = change.update_server(before.id, patch).await?;
         let details = differences(&before, &record);
-        audit::commit(change, audit::note(&by, "server.update", Some(&before.name), Some(details))).await?;
+        change.commit_audited(AuditNote::new(&by, "server.update", Some(&before.name), Some(details))).await?;
         let (server_id, name) = (record.id.to_string(), record.name.clone());
         handle.update_config(record, is_anew).await;
         match switched {
@@ -86,10 +87,10 @@ impl ServiceContext {
         if record.origin == Origin::Config {
             return Err(Error::ServerReadOnly { name: record.name });
         }
-        // First from the registry: if that cannot be done now, nothing is.
+        // First from the registry: if that fails, nothing is changed.
         let mut change = self.store.transaction("remove a server").await?;
         change.delete_server(record.id).await?;
-        audit::commit(change, audit::note(&by, "server.remove", Some(&record.name), None)).await?;
+        change.commit_audited(AuditNote::new(&by, "server.remove", Some(&record.name), None)).await?;
         handle.end(TargetState::Removed, force).await;
         self.events.emit(Event::ServerRemoved { server_id: record.id.to_string(), name: record.name });
         Ok(())
@@ -101,7 +102,7 @@ impl ServiceContext {
         if !record.enabled {
             return Err(handle.unavailable("it is disabled; enable it first"));
         }
-        self.audit(audit::note(&by, "server.connect", Some(&record.name), None)).await?;
+        self.audit(AuditNote::new(&by, "server.connect", Some(&record.name), None)).await?;
         connected(handle).await
     }
 
@@ -117,7 +118,7 @@ impl ServiceContext {
             return Err(handle.unavailable("it is disabled; enable it first"));
         }
         let details = json!({ "force": force });
-        self.audit(audit::note(&by, "server.restart", Some(&record.name), Some(details))).await?;
+        self.audit(AuditNote::new(&by, "server.restart", Some(&record.name), Some(details))).await?;
         handle.end(TargetState::Disconnected, force).await;
         connected(handle).await
     }
@@ -130,7 +131,7 @@ impl ServiceContext {
     ) -> Result<Arc<SupervisorHandle>, Error> {
         let handle = self.find(&key)?;
         let (name, details) = (handle.current().record.name.clone(), json!({ "force": force }));
-        self.audit(audit::note(&by, "server.disconnect", Some(&name), Some(details))).await?;
+        self.audit(AuditNote::new(&by, "server.disconnect", Some(&name), Some(details))).await?;
         handle.end(TargetState::Disconnected, force).await;
         Ok(handle)
     }
@@ -145,10 +146,10 @@ impl ServiceContext {
         let _changing = handle.changing.lock().await;
         self.written_down(&handle).await;
         let patch = ServerPatch { enabled: Some(on), ..ServerPatch::default() };
-        let mut change = self.store.transaction("switch a server").await?;
+        let mut change = self.store.transaction("enable or disable a server").await?;
         let record = change.update_server(handle.id, patch).await?;
         let action = if on { "server.enable" } else { "server.disable" };
-        audit::commit(change, audit::note(&by, action, Some(&record.name), None)).await?;
+        change.commit_audited(AuditNote::new(&by, action, Some(&record.name), None)).await?;
         handle.update_config(record, false).await;
         if on {
             drop(timeout(REGISTRATION_TIMEOUT, handle.connect()).await);
@@ -159,36 +160,41 @@ impl ServiceContext {
     }
 }
 
-/// Connects a server; why that failed, if it did.
+/// Connects a server; returns why that failed, if it did.
 async fn connected(handle: Arc<SupervisorHandle>) -> Result<Arc<SupervisorHandle>, Error> {
     let Err(why) = handle.connect().await else { return Ok(handle) };
     let record = handle.current().record.clone();
-    Err(Error::ConnectionFailed { server_id: record.id.to_string(), name: record.name, status: record.status, why })
+    Err(Error::Call(CallError::ConnectionFailed {
+        server_id: record.id.to_string(),
+        name: record.name,
+        status: record.status,
+        why,
+    }))
 }
 
 impl ServiceContext {
-    /// Waits until what happened to a server is written: what is written next must not be overtaken by it.
+    /// Waits until earlier changes of a server are written: they must not overtake what is written next.
     async fn written_down(&self, handle: &SupervisorHandle) {
         if !self.status_writer.wait_written(handle.id, STATUS_WRITE_TIMEOUT).await {
-            tracing::warn!(server = %handle.current().record.name, "what happened to it is not written yet");
+            tracing::warn!(server = %handle.current().record.name, "its history is not written yet");
         }
     }
 }
 
 impl SupervisorHandle {
-    /// That it is not there for what was wanted.
+    /// The error that the server is not available.
     pub(super) fn unavailable(&self, why: &str) -> Error {
         let record = self.current().record.clone();
-        Error::ServerUnavailable {
+        Error::Call(CallError::ServerUnavailable {
             server_id: record.id.to_string(),
             sentence: format!("server `{}` is not connected: {why}", record.name),
             name: record.name,
             status: record.status,
-        }
+        })
     }
 }
 
-/// Everything that is wrong with a registration.
+/// All problems with a registration.
 pub(super) fn problems_with(new: &Registration) -> Vec<Problem> {
     let mut problems: Vec<Problem> = spec::problem_with_name(&new.name).into_iter().collect();
     problems.extend(new.description.as_deref().and_then(spec::problem_with_description));
@@ -200,10 +206,10 @@ pub(super) fn problems_with(new: &Registration) -> Vec<Problem> {
     problems
 }
 
-/// What is to be kept of a change, and whether the server must be connected anew for it.
+/// The stored part of a change, and whether the server must be reconnected for it.
 fn patch(before: &ServerRecord, mut update: Update) -> Result<(ServerPatch, bool), Error> {
     let mut problems = Vec::new();
-    // Sent back as it was shown, it stays.
+    // A masked value that is sent back unchanged stays.
     let shown = before.health_check_url.as_deref().map(registry::masked_address);
     update.health_check_url = update.health_check_url.filter(|url| url.is_none() || *url != shown);
     let new_name = update.name.filter(|name| *name != before.name);
@@ -235,7 +241,7 @@ fn patch(before: &ServerRecord, mut update: Update) -> Result<(ServerPatch, bool
     Ok((patch, is_reached_otherwise))
 }
 
-/// What became different, for the audit log. Never what the config says.
+/// The changed fields, for the audit log. Never the content of the config.
 pub(crate) fn differences(before: &ServerRecord, after: &ServerRecord) -> serde_json::Value {
     let mut changed = Vec::new();
     let mut note = |is_different: bool, what: &str| {

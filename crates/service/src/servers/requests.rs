@@ -1,4 +1,4 @@
-//! What is wanted of a server's registration: to be made, or to be changed.
+//! The requests to register a server or to change its registration.
 
 use registry::{Deployment, Transport};
 use serde::Deserialize;
@@ -14,20 +14,20 @@ pub struct Registration {
     /// What it is for.
     #[serde(default)]
     pub description: Option<String>,
-    /// How it is reached, in any case.
+    /// Its transport.
     pub transport_type: Transport,
-    /// Who runs it. Follows from the rest; whoever says it is told if it cannot be.
+    /// Who runs it. It follows from the rest; a contradicting value is an error.
     #[serde(default)]
     pub deployment_type: Option<Deployment>,
-    /// Where and with what.
+    /// Its connection config.
     pub connection_config: Map<String, Value>,
-    /// Asked instead of the server whether it is well.
+    /// A URL to check instead of the server itself.
     #[serde(default)]
     pub health_check_url: Option<String>,
     /// Connect at once.
     #[serde(default = "yes")]
     pub auto_connect: bool,
-    /// It may be connected.
+    /// Whether it is enabled.
     #[serde(default = "yes")]
     pub enabled: bool,
 }
@@ -36,7 +36,7 @@ fn yes() -> bool {
     true
 }
 
-/// What is to be different about a server; absent stays, null removes.
+/// Changes of a registration; an absent member stays, null removes.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Update {
     /// Its new name.
@@ -45,28 +45,28 @@ pub struct Update {
     /// Its new description.
     #[serde(default)]
     pub description: Option<Option<String>>,
-    /// How it is reached from now on.
+    /// Its new transport.
     #[serde(default)]
     pub transport_type: Option<Transport>,
     /// Who runs it, as with a registration.
     #[serde(default)]
     pub deployment_type: Option<Deployment>,
-    /// Where and with what. Members that hold the mask keep what was there.
+    /// Its new connection config. Members that contain the mask keep their value.
     #[serde(default)]
     pub connection_config: Option<Map<String, Value>>,
-    /// What to ask for its health.
+    /// Its new health check URL.
     #[serde(default)]
     pub health_check_url: Option<Option<String>>,
-    /// Connect without being asked.
+    /// Connect automatically.
     #[serde(default)]
     pub auto_connect: Option<bool>,
-    /// It may be connected.
+    /// Whether it is enabled.
     #[serde(default)]
     pub enabled: Option<bool>,
 }
 
 impl Registration {
-    /// Everything that is wrong with it.
+    /// All problems with it.
     pub fn problems(&self) -> Vec<Problem> {
         super::operations::problems_with(self)
     }
@@ -80,7 +80,7 @@ impl Registration {
     }
 }
 
-/// The same with something else where there is a mask: only whether it is there is of interest.
+/// The same with a placeholder for masks: only their presence matters.
 fn without_masks(config: &Map<String, Value>) -> Map<String, Value> {
     fn bare(value: &Value) -> Value {
         match value {
@@ -94,7 +94,7 @@ fn without_masks(config: &Map<String, Value>) -> Map<String, Value> {
 }
 
 impl Update {
-    /// Whether it only switches the server on or off.
+    /// Whether it only enables or disables the server.
     pub(super) fn only_sets_enabled(&self) -> bool {
         let Self {
             name,

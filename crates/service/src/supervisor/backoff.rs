@@ -1,14 +1,14 @@
-//! When to try again after a server could not be connected to, and when to give up.
+//! Reconnect back-off: when to retry after a failed connection, and when to give up.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::Settings;
 
-/// A connection that stood for this long was a good one: losing it begins a new count of failures.
+/// A connection that lasted this long was stable: losing it begins a new count of failures.
 pub(super) const STABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// A server that has worked is retried at least this often, unless its settings say a longer delay.
+/// A server that has worked is retried at least this often, unless its settings have a longer delay.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 /// Whether a server has ever worked.
@@ -18,12 +18,12 @@ pub(super) enum ConnectHistory {
     NeverWorked,
 }
 
-/// What to do after so many attempts in a row that failed.
+/// What to do after a number of failed attempts in a row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RetryDecision {
-    /// Try again after a while.
+    /// Retry after a delay.
     Retry(Duration),
-    /// Switch it off.
+    /// Disable it.
     GiveUp,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn decide(
     settings: &Settings,
     random_fraction: f64,
 ) -> RetryDecision {
-    // The first attempt is no repetition.
+    // The first attempt is no retry.
     if failures > settings.failure_threshold && history == ConnectHistory::NeverWorked {
         return RetryDecision::GiveUp;
     }
@@ -56,10 +56,10 @@ pub(super) fn decide(
     RetryDecision::Retry(delay.mul_f64(0.9 + 0.2 * random_fraction))
 }
 
-/// A number between 0 and 1 that is another every time.
+/// A random number between 0 and 1.
 pub(super) fn random_fraction() -> f64 {
     let bits = RandomState::new().hash_one(0) >> 11;
-    // Fifty-three bits are what the type holds exactly.
+    // A float holds 53 bits exactly.
     bits as f64 / (1_u64 << 53) as f64
 }
 

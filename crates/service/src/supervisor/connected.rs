@@ -1,72 +1,78 @@
-//! One life of a server: met, served with, parted from.
+//! The steps of the supervisor's state machine in which its server is being connected, or is.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use aggregator::fleet::{UpstreamEvent, UpstreamHandle};
-use catalog::{Kind, Offer, ServerState};
-use registry::{Status, Timestamp};
+use aggregator::{UpstreamEvent, UpstreamHandle};
+use catalog::{Kind, Offer, ServerState, login_command};
 use tokio::time::{Instant, sleep};
-use upstream::failure::Cause;
 use upstream::stderr::cause_lines;
-use upstream::{Connection, Ending, Report, Stop};
+use upstream::{Cause, Connection, Ending, Report, Stop};
 
 use super::backoff::{self, ConnectHistory, RetryDecision};
-use super::monitor::MonitorEvent;
-use super::{Command, End, Inactive, Step, Supervisor};
+use super::health::{CheckResult, Condition};
+use super::monitor::{Monitor, MonitorEvent};
+use super::{Command, End, ServerStatus, Step, Supervisor};
 use crate::spec;
 
-/// How long calls in flight may take when their server is to end.
+/// How long running calls may take when their server is to end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often it is looked whether any are left.
+/// How often they are counted.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How much of a server's last words is told with what went wrong.
+/// How many checks of an unreachable server may fail while it still has running calls: some stop listening and finish
+/// their work before they exit.
+const MAX_UNREACHABLE_CHECKS: u32 = 15;
+/// How much of a server's stderr is shown with an error.
 const MAX_STDERR_EXCERPT: usize = 300;
 
-/// Why a life ends.
+/// Why a connection ends.
 enum EndReason {
-    /// It ended by itself. Whether it had stood long enough to be worth an attempt at once.
+    /// It ended by itself. `is_stable`: it had lasted long enough for an immediate retry.
     Lost { ending: Option<Arc<Ending>>, is_stable: bool },
-    /// It does not answer any more.
+    /// It does not respond any more.
     Unhealthy(String),
-    /// Somebody wants it to end.
+    /// An administrator ends it.
     Requested(Vec<End>),
-    /// It is reached otherwise from now on.
+    /// Its config has changed.
     Reconnect,
-    /// Nobody has needed it for a while.
+    /// Somebody signed out, so it may not be used any more.
+    SignedOut(String),
+    /// It was not used for a while.
     Idle,
-    /// Everything ends.
+    /// The service stops.
     Stopping,
 }
 
 impl Supervisor {
-    /// Connects the server, and stays with it to its end.
+    /// Connects the server, and serves it to its end.
     pub(super) async fn connect(&mut self, known: Option<Arc<Offer>>) -> Step {
-        // Whatever wanted it connected came before that.
+        // The command to connect came before the stop.
         if *self.stopping.borrow() {
             return Step::Stop;
         }
-        let resolved = spec::resolve(&self.current.record);
+        let resolved = spec::resolve(self.publisher.record());
         let spec = match resolved {
             Ok(spec) => spec,
             Err(why) => return self.stop_retrying(&why),
         };
-        self.set_status(Status::Connecting, None, None);
-        let mut handle = self.context.fleet.begin(self.handle.place, spec, known);
+        self.publisher.set(ServerStatus::Connecting);
+        let mut handle = self.context.fleet.begin(self.handle.place, spec, known).await;
         let end_reason = match self.wait_until_running(&mut handle).await {
             Ok(offer) => self.serve(&mut handle, &offer).await,
             Err(end_reason) => end_reason,
         };
         if let EndReason::Lost { ending, is_stable: false } = &end_reason {
-            // Before its last words are in, which may take a moment.
-            self.withdraw_offer_as(Status::Error, Some(describe_end(ending.as_deref(), None)));
+            // Before its stderr is read, which may take a moment.
+            self.publisher
+                .withdraw_offer_as(&ServerStatus::Failed { why: describe_end(ending.as_deref(), None) })
+                .await;
         }
         let report = drain_events(&mut handle).await;
-        self.clear_process_info();
-        self.after(end_reason, report.as_deref())
+        self.publisher.clear_process_info();
+        self.after(end_reason, report.as_deref()).await
     }
 
-    /// From the first contact to what it offers.
+    /// From the start to its offer.
     async fn wait_until_running(&mut self, handle: &mut UpstreamHandle) -> Result<Arc<Offer>, EndReason> {
         loop {
             let command = tokio::select! {
@@ -76,7 +82,7 @@ impl Supervisor {
                         return Err(EndReason::Lost { ending: Some(ending), is_stable: false });
                     }
                     Some(event @ (UpstreamEvent::Preparing(_) | UpstreamEvent::ContainerStarted(_) | UpstreamEvent::ProcessStarted(_))) => {
-                        self.note_startup(event);
+                        self.publisher.note_startup(event);
                         continue;
                     }
                     Some(UpstreamEvent::Changed(_) | UpstreamEvent::Reported(_)) => continue,
@@ -91,11 +97,13 @@ impl Supervisor {
                 }
                 Command::End(end) => EndReason::Requested(vec![end]),
                 Command::Update(update) => {
-                    if !self.update_config(update) {
+                    if !self.update_config(update).await {
                         continue;
                     }
                     EndReason::Reconnect
                 }
+                Command::SignedIn => EndReason::Reconnect,
+                Command::SignedOut(why) => EndReason::SignedOut(why),
                 Command::Refresh => continue,
                 Command::Stop => EndReason::Stopping,
             };
@@ -104,25 +112,25 @@ impl Supervisor {
         }
     }
 
-    /// From what it offers to its end, or to a reason for it.
+    /// From its offer to its end, or to a reason for it.
     async fn serve(&mut self, handle: &mut UpstreamHandle, offer: &Arc<Offer>) -> EndReason {
-        // What the last connection was like says nothing about this one.
-        self.current.health.failures = 0;
-        self.mark_connected(offer);
+        // The health of the last connection does not apply to this one.
+        self.publisher.current.health.failures = 0;
+        self.publisher.mark_connected(offer);
         self.reply_to_waiting(Ok(()));
         let connection = self.context.fleet.view().connections[self.handle.place].clone();
-        // It may have ended in the same breath.
+        // It may have ended at the same moment.
         let Some(connection) = connection else { return EndReason::Lost { ending: None, is_stable: false } };
-        let mut monitor = self.start_monitor(connection);
+        let mut monitor = Monitor::start(Arc::clone(&self.context), connection);
         loop {
-            let next_idle_check = self.next_idle_check(&monitor);
+            let next_idle_check = self.publisher.current.is_lazy.then(|| monitor.next_idle_check());
             let settings = self.context.settings.clone();
-            // It may be looked at more often from now on.
-            monitor.next_check = monitor.next_check.min(Instant::now() + self.check_interval());
+            // The check interval may have changed.
+            monitor.note_settings();
             tokio::select! {
                 () = settings.changed() => {}
                 event = handle.next() => match event {
-                    Some(UpstreamEvent::Running(offer) | UpstreamEvent::Changed(offer)) => self.note_offer(&offer),
+                    Some(UpstreamEvent::Running(offer) | UpstreamEvent::Changed(offer)) => self.publisher.note_offer(&offer),
                     Some(UpstreamEvent::Ended(ending)) => {
                         return EndReason::Lost { ending: Some(ending), is_stable: monitor.is_stable };
                     }
@@ -135,35 +143,36 @@ impl Supervisor {
                     None => return EndReason::Lost { ending: None, is_stable: monitor.is_stable },
                 },
                 command = self.next_command() => match command {
-                    // It is. Whoever asked may be gone.
+                    // It is connected. The caller may have been cancelled.
                     Command::Connect(reply) => drop(reply.send(Ok(()))),
                     Command::End(end) => return self.end(handle, &monitor.connection, end).await,
-                    Command::Update(update) => if self.update_config(update) {
+                    Command::Update(update) => if self.update_config(update).await {
                         return self.retire(handle, ServerState::Waking, EndReason::Reconnect).await;
                     },
+                    // The session belongs to whoever signed in before.
+                    Command::SignedIn => return self.retire(handle, ServerState::Waking, EndReason::Reconnect).await,
+                    Command::SignedOut(why) => return self.end_signed_out(handle, why).await,
                     Command::Refresh => monitor.connection.note_change(&Kind::ALL),
                     Command::Stop => return EndReason::Stopping,
                 },
                 next_event = monitor.next_event(next_idle_check) => match next_event {
                     MonitorEvent::Stable => {
                         monitor.is_stable = true;
-                        self.failures = 0;
-                        self.note_worked();
-                        // If it is lost now it is made again at once, and calls wait.
+                        self.publisher.failures = 0;
+                        self.publisher.note_worked();
+                        // If it is lost now it is reconnected at once, and calls wait.
                         self.context.fleet.keep_offer(self.handle.place, true);
                     }
-                    MonitorEvent::Check => monitor.check = Some(Box::pin(self.health_check(&monitor).run())),
-                    MonitorEvent::Suspected => monitor.check = Some(Box::pin(self.health_check(&monitor).ping())),
+                    MonitorEvent::Check => monitor.begin_check(self.health_check_url()),
+                    MonitorEvent::Suspected => monitor.begin_ping(),
                     MonitorEvent::Checked(check_result) => {
-                        monitor.check = None;
-                        (monitor.activity_checked, monitor.failures_checked) = (check_result.activity, check_result.liveness);
-                        monitor.next_check = self.next_check(&check_result);
+                        monitor.note_checked(&check_result);
                         if let Some(why) = self.note_check(check_result, monitor.connection.open_calls()) {
                             handle.stop(Stop::Promptly);
                             return EndReason::Unhealthy(why);
                         }
                     }
-                    MonitorEvent::IdleCheck => if monitor.check_idle_for(Duration::from_secs(self.context.settings.now().idle_timeout_s)) {
+                    MonitorEvent::IdleCheck => if monitor.check_idle() {
                         return self.retire(handle, ServerState::Dormant, EndReason::Idle).await;
                     },
                 },
@@ -171,17 +180,46 @@ impl Supervisor {
         }
     }
 
-    /// Ends it for good, or for now: nothing new is begun, and what was begun may finish.
+    /// The health check URL, if it has one.
+    fn health_check_url(&self) -> Option<String> {
+        self.publisher.record().health_check_url.clone()
+    }
+
+    /// Records the result of a check. Returns why the server is to be disconnected, if it is.
+    fn note_check(&mut self, check_result: CheckResult, open_calls: usize) -> Option<String> {
+        let is_unreachable = check_result.is_unreachable();
+        let health = &mut self.publisher.current.health;
+        let condition = health.note(check_result);
+        // Calls at a server that was unreachable for so long will not finish.
+        let is_given_up = is_unreachable && health.failures > MAX_UNREACHABLE_CHECKS;
+        self.context.executions.count_health_check(self.handle.place, condition == Condition::Healthy);
+        if condition == Condition::Healthy {
+            self.unhealthy_connections = 0;
+        }
+        let status = match condition {
+            Condition::Healthy => ServerStatus::Connected,
+            Condition::Unconfirmed => self.publisher.status().clone(),
+            Condition::Degraded(why) => ServerStatus::Degraded { why },
+            // Some servers do one thing at a time. A running call is not ended because its server does not answer a
+            // ping.
+            Condition::Unresponsive(why) if open_calls > 0 && !is_given_up => ServerStatus::Degraded { why },
+            Condition::Unresponsive(why) => return Some(why),
+        };
+        self.publisher.note_health(status);
+        None
+    }
+
+    /// Ends it: no new calls are sent, and running ones may finish.
     async fn end(&mut self, handle: &mut UpstreamHandle, connection: &Connection, end: End) -> EndReason {
         self.context.fleet.keep_offer(self.handle.place, false);
-        self.refuse_calls();
+        self.publisher.withdraw_offer_as(&ServerStatus::Disconnected).await;
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         let mut ends = vec![end];
         while connection.open_calls() > 0 && Instant::now() < deadline && !ends.iter().any(|end| end.force) {
             let command = tokio::select! {
                 () = sleep(DRAIN_POLL_INTERVAL) => continue,
                 event = handle.next() => match event {
-                    // What it offers came back with it.
+                    // Its offer came back with it.
                     Some(
                         UpstreamEvent::Running(_)
                         | UpstreamEvent::Changed(_)
@@ -189,7 +227,7 @@ impl Supervisor {
                         | UpstreamEvent::ContainerStarted(_)
                         | UpstreamEvent::ProcessStarted(_),
                     ) => {
-                        self.refuse_calls();
+                        self.publisher.withdraw_offer_as(&ServerStatus::Disconnected).await;
                         continue;
                     }
                     Some(UpstreamEvent::Ended(_) | UpstreamEvent::Reported(_)) | None => break,
@@ -198,13 +236,13 @@ impl Supervisor {
             };
             match command {
                 Command::End(end) => ends.push(end),
-                // Whoever asked may be gone.
+                // The caller may have been cancelled.
                 Command::Connect(reply) => drop(reply.send(Err("it is being disconnected".to_owned()))),
-                // However it is reached from now on, it ends.
+                // Whatever its new config is, it ends.
                 Command::Update(update) => {
-                    self.update_config(update);
+                    self.update_config(update).await;
                 }
-                Command::Refresh => {}
+                Command::Refresh | Command::SignedIn | Command::SignedOut(_) => {}
                 Command::Stop => break,
             }
         }
@@ -213,37 +251,31 @@ impl Supervisor {
         EndReason::Requested(ends)
     }
 
-    /// Nothing of it is on offer any more, and who calls it is told what it is about to be.
-    fn refuse_calls(&mut self) {
-        self.withdraw_offer_as(Status::Disconnected, None);
+    /// Ends it because somebody signed out: what runs there runs for a user who does not want that any more.
+    async fn end_signed_out(&self, handle: &UpstreamHandle, why: String) -> EndReason {
+        self.context.fleet.keep_offer(self.handle.place, false);
+        self.publisher.withdraw_offer_as(&ServerStatus::SignInRequired { why: why.clone() }).await;
+        self.cancel_calls();
+        handle.stop(Stop::Gently);
+        EndReason::SignedOut(why)
     }
 
-    /// Whoever needs it is told what it is about to be, before everybody is.
-    fn withdraw_offer_as(&mut self, status: Status, why: Option<String>) {
-        let record = &mut self.current.record;
-        let before = (record.status, self.current.since, std::mem::replace(&mut record.error_message, why));
-        (record.status, self.current.since) = (status, Timestamp::now());
-        self.withdraw_offer();
-        let record = &mut self.current.record;
-        (record.status, self.current.since, record.error_message) = before;
-    }
-
-    /// Ends what is still under way.
+    /// Cancels the running calls.
     fn cancel_calls(&self) {
-        let name = &self.current.record.name;
+        let name = &self.publisher.record().name;
         let why = format!("server `{name}` is being disconnected");
         let cancelled = self.context.executions.cancel_all_at(self.handle.place, &why);
         if cancelled > 0 {
-            tracing::warn!(server = %name, cancelled, "calls were cancelled because their server is being disconnected");
+            tracing::warn!(server = %name, cancelled, "cancelled calls because their server is being disconnected");
         }
     }
 
-    /// Takes it out of use, lets it finish what it is at, and ends it: for this reason, unless a better one comes up. What
-    /// it offers stays on offer, and who calls it meanwhile waits.
+    /// Takes it out of use, lets it finish its calls, and ends it: for this reason, unless a better one comes up. Its
+    /// offer stays listed, and new calls wait.
     async fn retire(&mut self, handle: &mut UpstreamHandle, state: ServerState, reason: EndReason) -> EndReason {
         let (fleet, place) = (&self.context.fleet, self.handle.place);
         fleet.keep_offer(place, true);
-        let connection = fleet.retire(place, state, self.known.clone());
+        let connection = fleet.retire(place, state, self.publisher.known.clone()).await;
         let is_busy = || connection.as_ref().is_some_and(|connection| connection.open_calls() > 0);
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         let (mut end_reason, mut ends) = (reason, Vec::<End>::new());
@@ -251,7 +283,8 @@ impl Supervisor {
             let command = tokio::select! {
                 () = sleep(DRAIN_POLL_INTERVAL) => continue,
                 event = handle.next() => match event {
-                    // What it lists meanwhile is not kept for later: it may be much, and comes again with the next connection.
+                    // Lists that arrive meanwhile are not kept: they may be large, and come again with the next
+                    // connection.
                     Some(_) => continue,
                     None => break,
                 },
@@ -264,10 +297,12 @@ impl Supervisor {
                     end_reason = EndReason::Reconnect;
                 }
                 Command::Update(update) => {
-                    if self.update_config(update) {
+                    if self.update_config(update).await {
                         end_reason = EndReason::Reconnect;
                     }
                 }
+                Command::SignedIn => end_reason = EndReason::Reconnect,
+                Command::SignedOut(why) => end_reason = EndReason::SignedOut(why),
                 Command::Refresh => {}
                 Command::Stop => break,
             }
@@ -276,83 +311,104 @@ impl Supervisor {
         if ends.is_empty() { end_reason } else { EndReason::Requested(ends) }
     }
 
-    /// What comes after a life.
-    fn after(&mut self, end_reason: EndReason, report: Option<&Report>) -> Step {
+    /// The next step after a connection.
+    async fn after(&mut self, end_reason: EndReason, report: Option<&Report>) -> Step {
         match end_reason {
             EndReason::Requested(ends) => self.after_end_requests(ends),
             EndReason::Reconnect => {
                 self.reset_failures();
                 Step::Connect(None)
             }
+            EndReason::SignedOut(why) => self.await_sign_in(why),
             EndReason::Idle => Step::Sleep,
             EndReason::Stopping => Step::Stop,
-            EndReason::Unhealthy(why) => self.after_unhealthy(&why),
+            EndReason::Unhealthy(why) => self.after_unhealthy(&why).await,
             EndReason::Lost { .. } if *self.stopping.borrow() => Step::Stop,
             EndReason::Lost { ending, is_stable } => {
+                if let Some(Ending::Failed { cause: Cause::SignInRequired { why, .. }, .. }) = ending.as_deref() {
+                    return self.await_sign_in(why.clone());
+                }
                 let why = describe_end(ending.as_deref(), report);
                 if self.is_hopeless(ending.as_deref()) {
                     self.stop_retrying(&why)
                 } else {
-                    self.after_loss(&why, is_stable)
+                    self.after_loss(&why, is_stable).await
                 }
             }
         }
     }
 
-    /// Whether trying again would not help.
+    /// Whether a retry would not help.
     fn is_hopeless(&self, ending: Option<&Ending>) -> bool {
         match ending {
             Some(Ending::Failed { cause: Cause::Loop(_), .. }) => true,
-            // Whoever let us in before may do so again: servers that are restarted or renew their keys refuse everybody.
-            Some(Ending::Failed { cause: Cause::Unauthorized(_), .. }) => self.current.record.worked_at.is_none(),
+            // A server that accepted us before may do so again: servers that restart or renew their keys refuse all
+            // requests.
+            Some(Ending::Failed { cause: Cause::Unauthorized(_), .. }) => self.publisher.record().worked_at.is_none(),
             _ => false,
         }
     }
 
-    /// It was given up because it was not well. A new connection may help, once: if the server is not well with that
-    /// one either, it counts as one that failed.
-    fn after_unhealthy(&mut self, why: &str) -> Step {
+    /// It was disconnected because it was unhealthy. A new connection may help, once: if the server is unhealthy with
+    /// that one too, it counts as a failure.
+    async fn after_unhealthy(&mut self, why: &str) -> Step {
         self.unhealthy_connections += 1;
-        // A connection that stands for a while is no failure, so the count is not kept there.
-        self.failures = self.unhealthy_connections.saturating_sub(2);
-        self.after_loss(&format!("it does not answer any more: {why}"), self.unhealthy_connections == 1)
+        // A connection that lasts for a while is no failure, so the count is not kept there.
+        self.publisher.failures = self.unhealthy_connections.saturating_sub(2);
+        self.after_loss(&format!("it does not respond any more: {why}"), self.unhealthy_connections == 1).await
     }
 
     /// It was lost, or could not be reached.
-    fn after_loss(&mut self, why: &str, is_stable: bool) -> Step {
+    async fn after_loss(&mut self, why: &str, is_stable: bool) -> Step {
         if is_stable {
-            // One that nobody needs right now is started when somebody does.
-            let can_wait = self.current.is_lazy && !self.context.fleet.is_awaited(self.handle.place);
-            self.set_status(Status::Error, Some(why.to_owned()), (!can_wait).then_some(Duration::ZERO));
-            return if can_wait { Step::Sleep } else { Step::Connect(self.known.clone()) };
+            // A lazy server that is not needed right now is started on demand.
+            if self.publisher.current.is_lazy && !self.context.fleet.is_awaited(self.handle.place) {
+                self.publisher.set(ServerStatus::Failed { why: why.to_owned() });
+                return Step::Sleep;
+            }
+            self.publisher.set(ServerStatus::waiting(why, Duration::ZERO));
+            return Step::Connect(self.publisher.known.clone());
         }
-        self.failures += 1;
+        self.publisher.failures += 1;
         self.reply_to_waiting(Err(why));
-        let history =
-            if self.current.record.worked_at.is_some() { ConnectHistory::Worked } else { ConnectHistory::NeverWorked };
-        match backoff::decide(self.failures, history, &self.context.settings.now(), backoff::random_fraction()) {
+        let has_worked = self.publisher.record().worked_at.is_some();
+        let history = if has_worked { ConnectHistory::Worked } else { ConnectHistory::NeverWorked };
+        match backoff::decide(
+            self.publisher.failures,
+            history,
+            &self.context.settings.now(),
+            backoff::random_fraction(),
+        ) {
             RetryDecision::Retry(delay) => {
-                tracing::warn!(server = %self.current.record.name, error = why, retry_in = ?delay, "server could not be connected; will try again");
-                self.set_status(Status::Error, Some(why.to_owned()), Some(delay));
-                self.withdraw_offer();
+                tracing::warn!(server = %self.publisher.record().name, error = why, retry_in = ?delay, "failed to connect a server; will retry");
+                self.publisher.set(ServerStatus::waiting(why, delay));
+                self.publisher.withdraw_offer().await;
                 Step::Wait(delay)
             }
             RetryDecision::GiveUp => {
-                self.auto_disable(why);
-                Step::Inactive(Inactive { status: Status::Disabled, why: Some(why.to_owned()), done: Vec::new() })
+                self.publisher.auto_disable(why);
+                Step::inactive(ServerStatus::Disabled { why: Some(why.to_owned()) })
             }
         }
     }
 
-    /// It cannot be reached, and trying again without a change is of no use.
+    /// It waits for a person to sign in. That is no failure.
+    fn await_sign_in(&mut self, why: String) -> Step {
+        let command = login_command(&self.publisher.record().name);
+        tracing::info!(server = %self.publisher.record().name, %command, "server requires a sign-in");
+        self.reply_to_waiting(Err(&format!("it requires a sign-in: run `{command}`")));
+        Step::inactive(ServerStatus::SignInRequired { why })
+    }
+
+    /// It cannot be reached, and a retry without a change is useless.
     fn stop_retrying(&mut self, why: &str) -> Step {
-        self.failures += 1;
+        self.publisher.failures += 1;
         self.reply_to_waiting(Err(why));
-        Step::Inactive(Inactive { status: Status::Error, why: Some(why.to_owned()), done: Vec::new() })
+        Step::inactive(ServerStatus::Failed { why: why.to_owned() })
     }
 }
 
-/// Waits until nothing of a server is left; its last words, if it failed.
+/// Waits until a server has ended completely; returns its report, if it failed.
 async fn drain_events(handle: &mut UpstreamHandle) -> Option<Arc<Report>> {
     let mut report = None;
     while let Some(event) = handle.next().await {
@@ -363,7 +419,7 @@ async fn drain_events(handle: &mut UpstreamHandle) -> Option<Arc<Report>> {
     report
 }
 
-/// What went wrong, with what the server said about it.
+/// What went wrong, with the server's stderr.
 fn describe_end(ending: Option<&Ending>, report: Option<&Report>) -> String {
     let what = match (report, ending) {
         (Some(report), _) => report.cause.clone(),
@@ -371,7 +427,7 @@ fn describe_end(ending: Option<&Ending>, report: Option<&Report>) -> String {
         (None, None) => "it ended".to_owned(),
     };
     let what = match ending {
-        // Its container's own trouble: what to do about it is not for the log alone.
+        // A problem of its container: the hint is shown to the user, not only logged.
         Some(Ending::Failed { cause: cause @ Cause::Container { .. }, .. }) => match cause.hint() {
             Some(hint) => format!("{what} ({hint})"),
             None => what,

@@ -1,4 +1,4 @@
-//! A keeper as everybody else sees it: what its server is like right now, and the orders it takes.
+//! The handle of a supervisor: the current state of its server, and the commands it accepts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,27 +9,31 @@ use tokio::time::timeout;
 use upstream::ContainerHandle;
 use upstream::stderr::Tail;
 
-use super::HealthRecord;
+use super::{HealthRecord, ServerStatus};
 use crate::usage::UsageMeter;
 
-/// So many orders may wait for a keeper that is busy ending its server.
+/// How many commands may be queued for a supervisor that is busy ending its server.
 const COMMAND_QUEUE: usize = 16;
 
-/// What an administrator wants of a server.
+/// A command of an administrator.
 pub(crate) enum Command {
-    /// Connect it now, and say how that went.
+    /// Connect it now, and report the result.
     Connect(Reply),
     /// End it.
     End(End),
-    /// It is registered otherwise.
+    /// Its registration has changed.
     Update(ConfigUpdate),
-    /// Have what it offers discovered anew.
+    /// Discover its offer again.
     Refresh,
-    /// Everything ends.
+    /// Somebody signed in to it.
+    SignedIn,
+    /// Its sign-in was removed, or is no longer accepted.
+    SignedOut(String),
+    /// The service stops.
     Stop,
 }
 
-/// Who wants to know how an attempt to connect went: why it did not work.
+/// Receives the result of an attempt to connect.
 pub(crate) type Reply = oneshot::Sender<Result<(), String>>;
 
 /// How a server is to end.
@@ -40,7 +44,7 @@ pub(crate) struct End {
     pub(crate) done: oneshot::Sender<()>,
 }
 
-/// What is to become of a server. What is later here includes what is earlier.
+/// The target state of a server. A later variant includes the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TargetState {
     Disconnected,
@@ -51,46 +55,44 @@ pub(crate) enum TargetState {
 /// Another registration of the same server.
 pub(crate) struct ConfigUpdate {
     pub(crate) record: Box<ServerRecord>,
-    /// It is reached otherwise, so it must be connected anew.
+    /// Its connection config has changed, so it must be reconnected.
     pub(crate) reconnect: bool,
     pub(crate) done: oneshot::Sender<()>,
 }
 
-/// The keeper of a server, to everybody else.
+/// The handle of a server's supervisor.
 pub(crate) struct SupervisorHandle {
     pub(crate) id: ServerId,
     pub(crate) place: usize,
-    /// One administrator at a time may change it.
+    /// Serialises changes by administrators.
     pub(crate) changing: tokio::sync::Mutex<()>,
     commands: mpsc::Sender<Command>,
     current: watch::Sender<Arc<CurrentState>>,
 }
 
-/// A server as it is right now.
+/// The current state of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct CurrentState {
-    /// Its registration, and how things stand.
+    /// Its registration, with the status in the registry's form.
     pub(crate) record: ServerRecord,
-    /// Since when they stand so.
+    /// Its status.
+    pub(crate) status: ServerStatus,
+    /// Since when it has this status.
     pub(crate) since: Timestamp,
-    /// When the next attempt to connect is made.
-    pub(crate) retry_at: Option<Timestamp>,
     pub(crate) is_lazy: bool,
-    /// It starts when somebody needs it.
-    pub(crate) is_asleep: bool,
     pub(crate) health: HealthRecord,
-    /// The container it lives in.
+    /// The container it runs in.
     pub(crate) container_handle: Option<Arc<dyn ContainerHandle>>,
-    /// What has to be done before it can start, and how far that is.
+    /// The progress of the preparation before it can start.
     pub(crate) progress: Option<String>,
-    /// What its process uses, while there is one of ours.
+    /// Measures its process, if it is one of ours.
     pub(crate) usage_meter: Option<Arc<UsageMeter>>,
-    /// What it says on stderr, and said before it was last started.
+    /// Its stderr, including that of earlier runs.
     pub(crate) tail: Option<Tail>,
 }
 
 impl SupervisorHandle {
-    /// A keeper to be, and where it gets its orders from.
+    /// The handle of a supervisor that is about to run, and the receiver of its commands.
     pub(super) fn new(place: usize, current: CurrentState) -> (Arc<Self>, mpsc::Receiver<Command>) {
         let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let handle = Self {
@@ -103,12 +105,12 @@ impl SupervisorHandle {
         (Arc::new(handle), commands)
     }
 
-    /// How it is, from now on.
+    /// Subscribes to its state.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<CurrentState>> {
         self.current.subscribe()
     }
 
-    /// How it is right now.
+    /// Its current state.
     pub(crate) fn current(&self) -> Arc<CurrentState> {
         Arc::clone(&self.current.borrow())
     }
@@ -117,41 +119,41 @@ impl SupervisorHandle {
     pub(crate) async fn wait_until_settled(&self, limit: Duration) {
         let is_decided = |current: &Arc<CurrentState>| {
             let status = current.record.status;
-            status.is_up() || matches!(status, Status::Error | Status::Disabled)
+            status.is_up() || matches!(status, Status::Error | Status::Disabled | Status::SignInRequired)
         };
-        // The keeper's last word is as good as any if there is no other.
+        // If the supervisor has ended, the state at that time is as good as any.
         drop(timeout(limit, self.current.subscribe().wait_for(is_decided)).await);
     }
 
-    /// Gives an order. One to a keeper that is gone is lost, and so is what it would have answered with.
+    /// Sends a command. If the supervisor has ended, it is lost, and so is its reply.
     pub(crate) async fn command(&self, command: Command) {
         drop(self.commands.send(command).await);
     }
 
-    /// Has it connected; why it did not work, if it did not.
+    /// Connects the server; returns why it failed, if it did.
     pub(crate) async fn connect(&self) -> Result<(), String> {
         let (reply, outcome) = oneshot::channel();
         self.command(Command::Connect(reply)).await;
-        outcome.await.unwrap_or_else(|_| Err("it was removed meanwhile".to_owned()))
+        outcome.await.unwrap_or_else(|_| Err("it was removed in the meantime".to_owned()))
     }
 
-    /// Has it ended.
+    /// Ends the server's connection.
     pub(crate) async fn end(&self, goal: TargetState, force: bool) {
         let (done, ended) = oneshot::channel();
         self.command(Command::End(End { goal, force, done })).await;
-        // A keeper that is gone has ended everything.
+        // A supervisor that has ended has ended its server.
         ended.await.ok();
     }
 
-    /// Has it taken over another registration.
+    /// Applies another registration.
     pub(crate) async fn update_config(&self, record: ServerRecord, reconnect: bool) {
         let (done, adopted) = oneshot::channel();
         self.command(Command::Update(ConfigUpdate { record: Box::new(record), reconnect, done })).await;
-        // A keeper that is gone has nothing to adopt.
+        // A supervisor that has ended needs no registration.
         adopted.await.ok();
     }
 
-    /// This is how it is from now on.
+    /// Sets its current state.
     pub(super) fn set_current(&self, current: CurrentState) {
         self.current.send_replace(Arc::new(current));
     }

@@ -1,4 +1,4 @@
-//! Whether a connected server is well.
+//! Health checks of a connected server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use registry::Timestamp;
 use tokio::time::{Instant, timeout};
 use upstream::{Connection, Probe, ProbeResult};
 
-/// After so many failed checks in a row a server is not well, and after so many it is given up.
+/// After this many failed checks in a row a server is degraded, and after this many it is disconnected.
 const DEGRADED_AFTER: u32 = 2;
 const UNRESPONSIVE_AFTER: u32 = 3;
 
-/// What is known of a server's health.
+/// The known health of a server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct HealthRecord {
-    /// When it was last looked at.
+    /// When it was last checked.
     pub(crate) last_check: Option<Timestamp>,
-    /// How long its answer took.
+    /// How long its response took.
     pub(crate) latency: Option<Duration>,
     /// Checks that failed in a row.
     pub(crate) failures: u32,
-    /// What is odd.
+    /// A warning.
     pub(crate) warning: Option<String>,
 }
 
-/// What follows from a look.
+/// The condition after a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     /// It is well.
     Healthy,
-    /// It failed once, which may mean nothing.
+    /// One check failed, which may be accidental.
     Unconfirmed,
     /// It failed again.
     Degraded(String),
@@ -38,19 +38,19 @@ pub(super) enum Condition {
     Unresponsive(String),
 }
 
-/// How to look at a server.
+/// A check of a server.
 pub(super) struct HealthCheck {
     pub(super) connection: Arc<Connection>,
-    /// Asked instead of the server.
+    /// Checked instead of the server.
     pub(super) url: Option<(String, Probe)>,
     pub(super) limit: Duration,
-    /// How much it had done when it was last looked at.
+    /// Its activity count at the last check.
     pub(super) activity_before: u64,
-    /// How often there had been reason to doubt that it is there.
+    /// Its liveness failures at the last check.
     pub(super) failures_before: u64,
 }
 
-/// What a look showed: how long it took to be sure, or what is wrong.
+/// The result of a check: how long it took, or what is wrong.
 pub(super) struct CheckResult {
     pub(super) activity: u64,
     pub(super) liveness: u64,
@@ -58,7 +58,7 @@ pub(super) struct CheckResult {
     outcome: Result<(), Failed>,
 }
 
-/// What is wrong with a server, and how much that weighs.
+/// A problem with a server, and its severity.
 struct Failed {
     why: String,
     severity: Severity,
@@ -66,11 +66,12 @@ struct Failed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Severity {
-    /// The health address does not say that the server is well, but the server itself works: no reason to disconnect it.
+    /// The health address does not report the server as healthy, but the server itself works: no reason to disconnect
+    /// it.
     Doubtful,
-    /// A check failed. If that happens too often, the server is given up.
+    /// A check failed. If that happens too often, the server is disconnected.
     Failed,
-    /// Nobody is there: to look again would show the same.
+    /// It is unreachable: another check would show the same.
     Gone,
 }
 
@@ -81,7 +82,7 @@ impl Failed {
 }
 
 impl HealthCheck {
-    /// Looks. Whoever works is well: then it need not be asked.
+    /// Runs the check. A server with recent activity is healthy and need not be pinged.
     pub(super) async fn run(self) -> CheckResult {
         let began = Instant::now();
         let outcome = match self.url.clone() {
@@ -92,7 +93,7 @@ impl HealthCheck {
         self.check_result(outcome.is_ok().then(|| began.elapsed()), outcome)
     }
 
-    /// Asks it, whatever it did before and whatever is said of it elsewhere: somebody could not speak to it.
+    /// Pings the server, whatever its activity and its health address: a message to it has failed.
     pub(super) async fn ping(self) -> CheckResult {
         let (began, before) = (Instant::now(), self.connection.liveness.failures());
         let outcome = self.ask().await;
@@ -100,7 +101,7 @@ impl HealthCheck {
         if outcome.is_ok() || after.unreached == before.unreached {
             return self.check_result(outcome.is_ok().then(|| began.elapsed()), outcome);
         }
-        let why = after.why.as_deref().unwrap_or("it cannot be reached");
+        let why = after.why.as_deref().unwrap_or("it is unreachable");
         self.check_result(None, Err(Failed::new(Severity::Gone, why)))
     }
 
@@ -114,8 +115,8 @@ impl HealthCheck {
         CheckResult { activity, liveness, latency, outcome }
     }
 
-    /// Asks the health address. Only if that says that the server is well, it is; but a server that works is not given up
-    /// because the address says otherwise.
+    /// Checks the health address. The server is healthy only if that reports it; but a working server is not
+    /// disconnected because of the address.
     async fn probe_url(&self, url: String, probe: Probe) -> Result<(), Failed> {
         let (what, is_about_health) = match probe(url, self.limit).await {
             ProbeResult::Healthy => return Ok(()),
@@ -133,10 +134,10 @@ impl HealthCheck {
         Err(Failed::new(Severity::Doubtful, format!("{why}; but the server answers")))
     }
 
-    /// Any answer will do, an error as well.
+    /// Any response will do, an error as well.
     async fn ask(&self) -> Result<(), Failed> {
         let method = if self.connection.lifecycle() == Lifecycle::SelfContained { "server/discover" } else { "ping" };
-        match timeout(self.limit, self.connection.ask(method, None)).await {
+        match timeout(self.limit, self.connection.request(method, None)).await {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(Failed::new(Severity::Failed, format!("it did not answer `{method}`"))),
             Err(_) => {
@@ -148,14 +149,14 @@ impl HealthCheck {
 }
 
 impl CheckResult {
-    /// Whether nobody is there.
+    /// Whether it is unreachable.
     pub(super) fn is_unreachable(&self) -> bool {
         matches!(&self.outcome, Err(Failed { severity: Severity::Gone, .. }))
     }
 }
 
 impl HealthRecord {
-    /// Notes what a look showed.
+    /// Records the result of a check.
     pub(super) fn note(&mut self, check_result: CheckResult) -> Condition {
         self.last_check = Some(Timestamp::now());
         match check_result.outcome {
@@ -202,12 +203,12 @@ mod tests {
 
     #[test]
     fn an_unreachable_server_is_not_checked_three_times() {
-        let gone = seen_as(Err(Failed::new(Severity::Gone, "it cannot be reached")));
-        assert_eq!(HealthRecord::default().note(gone), Condition::Unresponsive("it cannot be reached".to_owned()));
+        let gone = seen_as(Err(Failed::new(Severity::Gone, "it is unreachable")));
+        assert_eq!(HealthRecord::default().note(gone), Condition::Unresponsive("it is unreachable".to_owned()));
     }
 
     #[test]
-    fn one_that_works_is_not_well_but_never_given_up_for_what_its_health_address_says() {
+    fn a_working_server_degrades_but_is_not_reconnected_because_of_its_health_address() {
         let mut health = HealthRecord::default();
         let odd = || seen_as(Err(Failed::new(Severity::Doubtful, "404")));
         assert_eq!(health.note(odd()), Condition::Unconfirmed);

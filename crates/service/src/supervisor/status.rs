@@ -1,226 +1,201 @@
-//! How everybody hears how things stand with a server: the roster, the fleet, the registry, and whoever listens.
+//! The status of a server: one type. What the registry stores, and what REST, the console, the command line and
+//! clients show, are views of it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use aggregator::fleet::UpstreamEvent;
-use catalog::{Downtime, Kind, Offer, ServerState};
-use registry::{Deployment, ServerRecord, Status, StatusChange, Timestamp};
-use serde_json::json;
+use catalog::Downtime;
+use registry::{ServerRecord, Status, StatusChange, Timestamp};
 
-use super::Supervisor;
-use super::tool_records::server_info;
-use crate::Event;
-use crate::server_table::ServerEntry;
-use crate::usage::UsageMeter;
+/// The status of a server. The transitions are shown in `supervisor.rs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ServerStatus {
+    /// It is being connected.
+    Connecting,
+    /// It is connected, and healthy as far as is known.
+    Connected,
+    /// It is connected, but unhealthy.
+    Degraded {
+        /// What is wrong.
+        why: String,
+    },
+    /// It could not be connected, or was lost, and is retried.
+    Waiting {
+        /// What happened.
+        why: String,
+        /// When the next attempt is made.
+        retry_at: Timestamp,
+    },
+    /// It could not be connected, or was lost, and a retry would not help or is not needed yet.
+    Failed {
+        /// What happened.
+        why: String,
+    },
+    /// A person must sign in to it. That is not a failure: nothing is retried and nothing is counted.
+    SignInRequired {
+        /// What the server or its provider reported.
+        why: String,
+    },
+    /// It is lazy, and starts when it is needed.
+    Asleep,
+    /// An administrator disconnected it.
+    Disconnected,
+    /// An administrator disabled it, or it failed too often.
+    Disabled {
+        /// What happened, if it failed.
+        why: Option<String>,
+    },
+}
 
-impl Supervisor {
-    /// Things stand like this from now on.
-    pub(super) fn set_status(&mut self, status: Status, why: Option<String>, retry_in: Option<Duration>) {
-        self.apply_status(StatusChange { error_message: why, ..StatusChange::to(status) }, retry_in);
+impl ServerStatus {
+    /// As the registry stored it.
+    pub(super) fn of(record: &ServerRecord) -> Self {
+        let why = record.error_message.clone();
+        match record.status {
+            Status::Connecting => Self::Connecting,
+            Status::Connected => Self::Connected,
+            Status::Degraded => Self::Degraded { why: why.unwrap_or_default() },
+            Status::Error => Self::Failed { why: why.unwrap_or_default() },
+            Status::Disconnected => Self::Disconnected,
+            Status::Disabled => Self::Disabled { why },
+            Status::SignInRequired => Self::SignInRequired { why: why.unwrap_or_default() },
+        }
     }
 
-    /// The same, with more to be kept of it.
-    pub(super) fn apply_status(&mut self, change: StatusChange, retry_in: Option<Duration>) {
-        let now = Timestamp::now();
-        let record = &mut self.current.record;
-        let previous = record.status;
-        let failures = match change.status {
-            Status::Connected | Status::Degraded => 0,
-            Status::Connecting | Status::Error => self.failures,
-            Status::Disabled if change.auto_disabled == Some(true) => self.failures,
-            // Somebody wants it so, which is no failure.
-            Status::Disconnected | Status::Disabled => record.failure_count,
-        };
-        let is_same = previous == change.status
-            && record.error_message == change.error_message
-            && record.failure_count == failures
-            && change.enabled.is_none_or(|enabled| enabled == record.enabled);
-        *record = apply_change(record.clone(), &change, failures, now);
-        self.current.retry_at = retry_in.map(|delay| now.later_by(delay));
-        if previous != change.status {
-            self.current.since = now;
-        }
-        let (status, error_message) = (change.status, change.error_message.clone());
-        if !is_same || change.server_info.is_some() || change.worked_at.is_some() {
-            self.context.status_writer.change(self.handle.id, StatusChange { failure_count: Some(failures), ..change });
-        }
-        // Who sees it may wait for it to be written, so it is on its way by then.
-        self.publish();
-        if previous != status {
-            self.emit_status_changed(previous, status, error_message);
+    /// It failed, and is retried after a delay.
+    pub(super) fn waiting(why: &str, delay: Duration) -> Self {
+        Self::Waiting { why: why.to_owned(), retry_at: Timestamp::now().later_by(delay) }
+    }
+
+    /// The registry's name of the status.
+    pub(crate) fn word(&self) -> Status {
+        match self {
+            Self::Connecting => Status::Connecting,
+            Self::Connected => Status::Connected,
+            Self::Degraded { .. } => Status::Degraded,
+            Self::Waiting { .. } | Self::Failed { .. } => Status::Error,
+            Self::Asleep | Self::Disconnected => Status::Disconnected,
+            Self::Disabled { .. } => Status::Disabled,
+            Self::SignInRequired { .. } => Status::SignInRequired,
         }
     }
 
-    /// It failed too often: switches it off until somebody switches it on again.
-    pub(super) fn auto_disable(&mut self, why: &str) {
-        let attempts = if self.failures == 1 { "attempt" } else { "attempts" };
-        let sentence = format!(
-            "switched off after {} failed {attempts}, enable it to try again (`mcp-aggregator enable {}`); the last: {why}",
-            self.failures, self.current.record.name
-        );
-        self.apply_status(
-            StatusChange {
-                error_message: Some(sentence.clone()),
-                enabled: Some(false),
-                auto_disabled: Some(true),
-                details: Some(json!({ "auto_disabled": true, "failures": self.failures })),
-                ..StatusChange::to(Status::Disabled)
-            },
-            None,
-        );
-        let record = &self.current.record;
-        let message = format!("server `{}` was {sentence}", record.name);
-        self.context.notice(record, message);
+    /// What is wrong, if anything is.
+    pub(crate) fn why(&self) -> Option<&str> {
+        match self {
+            Self::Degraded { why }
+            | Self::Waiting { why, .. }
+            | Self::Failed { why }
+            | Self::SignInRequired { why } => Some(why),
+            Self::Disabled { why } => why.as_deref(),
+            Self::Connecting | Self::Connected | Self::Asleep | Self::Disconnected => None,
+        }
     }
 
-    /// Nothing of it is on offer; whoever needs it is told how things stand.
-    pub(super) fn withdraw_offer(&self) {
-        let record = &self.current.record;
+    /// When the next attempt to connect is made, if one is.
+    pub(crate) fn retry_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Waiting { retry_at, .. } => Some(*retry_at),
+            _ => None,
+        }
+    }
+
+    /// Whether it is connected, healthy or not.
+    fn is_up(&self) -> bool {
+        self.word().is_up()
+    }
+
+    /// Whether a transition is valid.
+    pub(super) fn can_become(&self, next: &Self) -> bool {
+        match next {
+            Self::Connected | Self::Waiting { .. } => self.is_up() || *self == Self::Connecting,
+            Self::Degraded { .. } => self.is_up(),
+            // Administrators and calls cause these at any time.
+            Self::Connecting
+            | Self::Failed { .. }
+            | Self::SignInRequired { .. }
+            | Self::Asleep
+            | Self::Disconnected
+            | Self::Disabled { .. } => true,
+        }
+    }
+
+    /// What the registry stores of it.
+    pub(super) fn change(&self) -> StatusChange {
+        StatusChange { error_message: self.why().map(str::to_owned), ..StatusChange::to(self.word()) }
+    }
+
+    /// What clients receive that call it in this status.
+    pub(super) fn downtime(&self, since: Timestamp) -> Downtime {
         let since_1970 = |moment: Timestamp| Duration::from_micros(moment.as_micros().try_into().unwrap_or(0));
-        let downtime = Downtime {
-            status: record.status.as_str(),
-            why: record.error_message.as_deref().map(Arc::from),
-            since: since_1970(self.current.since),
-            retry_at: self.current.retry_at.map(since_1970),
-        };
-        self.context.fleet.set_state(self.handle.place, ServerState::Down(Arc::new(downtime)), None);
-    }
-
-    /// It is up, and offers this. Whoever sees that it is up sees its tools, too.
-    pub(super) fn mark_connected(&mut self, offer: &Arc<Offer>) {
-        let is_news = self.update_tools(offer);
-        // What runs elsewhere has worked as soon as it answers. A program that is started for it and answers may still be
-        // one that crashes at once.
-        let worked_at = (self.current.record.deployment == Deployment::External).then(Timestamp::now);
-        let server_info = Some(server_info(offer));
-        self.apply_status(StatusChange { server_info, worked_at, ..StatusChange::to(Status::Connected) }, None);
-        if is_news {
-            self.emit_tools_changed();
+        Downtime {
+            status: self.word().as_str(),
+            why: self.why().map(Arc::from),
+            // The usual one for its name, which may change.
+            command: None,
+            since: since_1970(since),
+            retry_at: self.retry_at().map(since_1970),
         }
-    }
-
-    /// Its connection has stood long enough to be a good one: from now on it is retried without end.
-    pub(super) fn note_worked(&mut self) {
-        let record = &self.current.record;
-        if record.worked_at.is_some() {
-            return;
-        }
-        let (status, error_message) = (record.status, record.error_message.clone());
-        let worked_at = Some(Timestamp::now());
-        self.apply_status(StatusChange { error_message, worked_at, ..StatusChange::to(status) }, None);
-    }
-
-    /// It offers this now.
-    pub(super) fn note_offer(&mut self, offer: &Arc<Offer>) {
-        let is_news = self.update_tools(offer);
-        self.publish();
-        if is_news {
-            self.emit_tools_changed();
-        }
-    }
-
-    /// Keeps what it offers; whether it has other tools than before.
-    fn update_tools(&mut self, offer: &Arc<Offer>) -> bool {
-        let tools = offer.items(Kind::Tool);
-        let is_news = self.known.as_ref().is_none_or(|known| known.items(Kind::Tool) != tools);
-        self.current.record.tool_count = u32::try_from(tools.len()).unwrap_or(u32::MAX);
-        self.known = Some(Arc::clone(offer));
-        self.context.note_sync();
-        self.context.status_writer.tools(self.handle.id, Arc::clone(offer));
-        is_news
-    }
-
-    fn emit_tools_changed(&self) {
-        let record = &self.current.record;
-        self.context.events.emit(Event::ToolsChanged {
-            server_id: record.id.to_string(),
-            name: record.name.clone(),
-            tool_count: record.tool_count as usize,
-        });
-    }
-
-    /// What is known of the house it lives in, or of what has to be done before there is one.
-    pub(super) fn note_startup(&mut self, event: UpstreamEvent) {
-        match event {
-            UpstreamEvent::Preparing(message) => {
-                let record = &self.current.record;
-                self.context.events.emit(Event::ServerProgress {
-                    server_id: record.id.to_string(),
-                    name: record.name.clone(),
-                    message: message.clone(),
-                });
-                self.current.progress = Some(message);
-            }
-            UpstreamEvent::ContainerStarted(container_handle) => {
-                (self.current.container_handle, self.current.progress) = (Some(container_handle), None);
-            }
-            UpstreamEvent::ProcessStarted(signs) => {
-                self.current.usage_meter = signs.process.map(|process| Arc::new(UsageMeter::new(process)));
-                if let Some(before) = &self.current.tail {
-                    signs.tail.follows(before);
-                }
-                self.current.tail = Some(signs.tail);
-            }
-            _ => return,
-        }
-        self.publish();
-    }
-
-    /// Its container or its process is gone. Everybody sees that with what comes next.
-    pub(super) fn clear_process_info(&mut self) {
-        (self.current.container_handle, self.current.progress, self.current.usage_meter) = (None, None, None);
-    }
-
-    /// Lets everybody see how things are.
-    pub(super) fn publish(&self) {
-        let record = &self.current.record;
-        self.context.server_table.put(ServerEntry {
-            id: record.id,
-            name: record.name.as_str().into(),
-            place: self.handle.place,
-            status: record.status,
-            since: self.current.since,
-            retry_at: self.current.retry_at,
-            why: record.error_message.clone(),
-            is_lazy: self.current.is_lazy,
-        });
-        self.handle.set_current(self.current.clone());
-    }
-
-    fn emit_status_changed(&self, previous: Status, status: Status, error_message: Option<String>) {
-        let record = &self.current.record;
-        tracing::info!(server = %record.name, %previous, %status, error = error_message.as_deref(), "server stands otherwise");
-        self.context.events.emit(Event::ServerStatusChanged {
-            server_id: record.id.to_string(),
-            name: record.name.clone(),
-            previous,
-            status,
-            error_message,
-        });
     }
 }
 
-/// What the registry will make of it, too.
-fn apply_change(old: ServerRecord, change: &StatusChange, failure_count: u32, now: Timestamp) -> ServerRecord {
-    let has_come_up = change.status.is_up() && !old.status.is_up();
-    ServerRecord {
-        status: change.status,
-        error_message: change.error_message.clone(),
-        failure_count,
-        enabled: change.enabled.unwrap_or(old.enabled),
-        auto_disabled: change.auto_disabled.unwrap_or(old.auto_disabled),
-        auto_disabled_at: match change.auto_disabled {
-            Some(true) => Some(now),
-            Some(false) => None,
-            None => old.auto_disabled_at,
-        },
-        worked_at: change.worked_at.or(old.worked_at),
-        server_info: change.server_info.clone().or(old.server_info),
-        last_health_check: change.last_health_check.or(old.last_health_check),
-        connected_at: if has_come_up { Some(now) } else { old.connected_at.filter(|_| change.status.is_up()) },
-        last_connected_at: if has_come_up { Some(now) } else { old.last_connected_at },
-        updated_at: now,
-        ..old
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> [ServerStatus; 9] {
+        let why = || "it fell over".to_owned();
+        [
+            ServerStatus::Connecting,
+            ServerStatus::Connected,
+            ServerStatus::Degraded { why: why() },
+            ServerStatus::Waiting { why: why(), retry_at: Timestamp::from_micros(7) },
+            ServerStatus::Failed { why: why() },
+            ServerStatus::Asleep,
+            ServerStatus::Disconnected,
+            ServerStatus::Disabled { why: Some(why()) },
+            ServerStatus::SignInRequired { why: why() },
+        ]
+    }
+
+    #[test]
+    fn only_one_that_is_being_connected_comes_up_and_only_one_that_is_up_degrades() {
+        let before = |next: &ServerStatus| -> Vec<&'static str> {
+            let can = |status: &ServerStatus| status.can_become(next);
+            all().iter().filter(|status| can(status)).map(|status| status.word().as_str()).collect()
+        };
+        let [_, connected, degraded, waiting, ..] = all();
+        assert_eq!(before(&connected), ["connecting", "connected", "degraded"]);
+        assert_eq!(before(&degraded), ["connected", "degraded"]);
+        assert_eq!(before(&waiting), ["connecting", "connected", "degraded"]);
+        for next in [ServerStatus::Connecting, ServerStatus::Disconnected, ServerStatus::Disabled { why: None }] {
+            assert_eq!(before(&next).len(), all().len(), "{next:?}");
+        }
+    }
+
+    #[test]
+    fn every_view_agrees() {
+        for status in all() {
+            let (change, downtime) = (status.change(), status.downtime(Timestamp::from_micros(5)));
+            assert_eq!((change.status, change.status.as_str()), (status.word(), downtime.status));
+            assert_eq!(change.error_message.as_deref(), downtime.why.as_deref());
+            assert_eq!(downtime.since, Duration::from_micros(5));
+            assert_eq!(downtime.retry_at, status.retry_at().map(|_| Duration::from_micros(7)));
+        }
+        let words = all().map(|status| status.word().as_str());
+        assert_eq!(
+            words,
+            [
+                "connecting",
+                "connected",
+                "degraded",
+                "error",
+                "error",
+                "disconnected",
+                "disconnected",
+                "disabled",
+                catalog::SIGN_IN_REQUIRED
+            ]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a server offers, between its own words and the registry's.
+//! Conversion between a server's offer and the registry's records.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use protocol::{Lifecycle, text};
 use registry::{ListedTool, RawJson, ToolRecord};
 use serde_json::{Map, Value, json};
 
-/// The tools of an offer, to be kept.
+/// The tools of an offer, to be stored.
 pub(crate) fn tools_of(offer: &Offer) -> Arc<[ListedTool]> {
     offer.items(Kind::Tool).iter().filter_map(listed).collect()
 }
@@ -27,9 +27,9 @@ fn listed(item: &Item) -> Option<ListedTool> {
     })
 }
 
-/// What is offered of a server that is not running: the tools that are known of it. Nothing, if none are.
+/// The offer of a server that is not running: its stored tools. `None` without any.
 pub(crate) fn offer_of(tools: &[ToolRecord]) -> Option<Arc<Offer>> {
-    // It may have been kept by an older program, which passed on more.
+    // It may have been stored by an older version, which passed on more.
     let item = |tool: &ToolRecord| {
         Item::read(Kind::Tool, Bytes::copy_from_slice(tool.definition.get().as_bytes()))?.repaired(Kind::Tool).0
     };
@@ -43,7 +43,7 @@ pub(crate) fn offer_of(tools: &[ToolRecord]) -> Option<Arc<Offer>> {
     Some(Arc::new(offer))
 }
 
-/// What a server says of itself, to be kept and shown.
+/// The server info, to be stored and shown.
 pub(crate) fn server_info(offer: &Offer) -> Value {
     let read = |bytes: &[u8]| serde_json::from_slice::<Map<String, Value>>(bytes).unwrap_or_default();
     let mut info = read(&offer.info);

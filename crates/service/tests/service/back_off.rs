@@ -1,4 +1,4 @@
-//! When a server is tried again and when it is given up, on a clock that stands still: servers whose lives are played.
+//! When a server is retried and when it is given up, on a paused clock with simulated servers.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -7,36 +7,35 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::{Hints, Item, Kind, Offer, Transport};
+use executions::Error as CallError;
 use protocol::Lifecycle;
 use registry::Status;
 use serde_json::json;
-use service::servers::{Registration, ServerView};
-use service::{Error, Event};
+use service::{Error, Event, Registration, ServerView};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use upstream::failure::Cause;
 use upstream::transport::{HttpQueue, HttpSender, OutgoingMessage, UpstreamTransport};
-use upstream::{Connection, Ending, Phase, Stop, Upstream, UpstreamObserver};
+use upstream::{Cause, Connection, Ending, Phase, Stop, Upstream, UpstreamObserver};
 
 use crate::fixture::{FixtureOptions, ServiceFixture, registration, somebody};
 
-/// What becomes of one attempt to connect.
+/// The result of one attempt to connect.
 #[derive(Clone, Copy)]
 enum Step {
     Refuse,
     Forbid,
-    /// It is up, and lost after so long.
+    /// It is connected, and lost after this time.
     Live(Duration),
-    /// It is up after so long, and stays.
+    /// It is connected after this time, and stays.
     Late(Duration),
-    /// It is up, and answers nothing.
+    /// It is connected, and never responds.
     Mute,
 }
 
 /// Longer than any test takes.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
-/// The plays of all servers by their hosts, and when each act began.
+/// The scenarios of all servers by their hosts, and when each step began.
 static SCENARIOS: OnceLock<Mutex<HashMap<String, Scenario>>> = OnceLock::new();
 
 struct Scenario {
@@ -48,7 +47,7 @@ fn scenarios() -> std::sync::MutexGuard<'static, HashMap<String, Scenario>> {
     SCENARIOS.get_or_init(Mutex::default).lock().unwrap()
 }
 
-/// A server that plays these acts, the last one again and again. Its name is the name of its play.
+/// A server that runs these steps, the last one repeatedly. Its name is the name of its scenario.
 fn server_with_steps(name: &str, steps: &[Step]) -> Registration {
     scenarios().insert(name.to_owned(), Scenario { steps: steps.to_vec(), begun: Vec::new() });
     let mut new = registration(name, "http", json!({ "url": format!("http://{name}/") }));
@@ -83,11 +82,11 @@ async fn run_scenario(upstream: Upstream, observer: Arc<dyn UpstreamObserver>, m
     let time = match step {
         Step::Refuse => {
             let ending = failed(Phase::Initialization, Cause::Remote("nobody is there".to_owned()));
-            return upstream.ended(&*observer, &ending);
+            return upstream.ended(&observer, &ending).await;
         }
         Step::Forbid => {
             let ending = failed(Phase::Initialization, Cause::Unauthorized("HTTP 401".to_owned()));
-            return upstream.ended(&*observer, &ending);
+            return upstream.ended(&observer, &ending).await;
         }
         Step::Live(time) => time,
         Step::Late(delay) => {
@@ -116,7 +115,7 @@ async fn run_scenario(upstream: Upstream, observer: Arc<dyn UpstreamObserver>, m
     upstream.report(&*observer, &ending, Vec::new());
 }
 
-/// Answers everything with an empty result, or nothing at all.
+/// Responds to everything with an empty result, or not at all.
 #[derive(Debug)]
 struct FakeRemote {
     is_mute: bool,
@@ -135,7 +134,7 @@ impl HttpSender for FakeRemote {
     }
 }
 
-/// A service whose clock stands still once everything is registered.
+/// A service whose clock is paused once everything is registered.
 async fn paused_fixture(servers: Vec<Registration>) -> ServiceFixture {
     let fixture =
         ServiceFixture::with(FixtureOptions { remote: Arc::new(run_as_upstream), ..FixtureOptions::default() }).await;
@@ -162,7 +161,10 @@ async fn a_server_that_cannot_be_reached_is_tried_after_1_5_and_15_s_and_then_di
     let fixture = paused_fixture(vec![server_with_steps("gone", &[Step::Refuse])]).await;
     let mut events = fixture.service.events().listen();
     let error = fixture.service.connect(&somebody(), "gone").await.unwrap_err();
-    assert!(matches!(&error, Error::ConnectionFailed { why, .. } if why == "nobody is there"), "{error}");
+    assert!(
+        matches!(&error, Error::Call(CallError::ConnectionFailed { why, .. }) if why == "nobody is there"),
+        "{error}"
+    );
     let view = fixture.until("gone", Status::Disabled).await;
     assert_near(&attempts("gone"), &[0, 1, 6, 21]);
     assert_eq!((view.record.enabled, view.record.auto_disabled, view.record.failure_count), (false, true, 4));
@@ -175,13 +177,13 @@ async fn a_server_that_cannot_be_reached_is_tried_after_1_5_and_15_s_and_then_di
             notice = Some(message);
         }
     }
-    assert!(notice.unwrap().contains("switched off after 4 failed attempts"));
+    assert!(notice.unwrap().contains("disabled after 4 failed attempts"));
 
     tokio::time::resume();
     let kept = fixture.history_until("gone", 1, "disabled").await;
     assert_eq!(kept.iter().filter(|to| *to == "connecting").count(), 4, "{kept:?}");
     let refused = fixture.service.connect(&somebody(), "gone").await;
-    assert!(matches!(refused, Err(Error::ServerUnavailable { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Call(CallError::ServerUnavailable { .. }))), "{refused:?}");
     fixture.end().await;
 }
 
@@ -239,6 +241,21 @@ async fn connections_that_do_not_last_count_as_failures() {
 }
 
 #[tokio::test]
+async fn disabling_a_connected_server_brings_no_earlier_failures_back() {
+    let steps = [Step::Live(Duration::from_secs(2)), Step::Live(FOR_EVER)];
+    let fixture = paused_fixture(vec![server_with_steps("mended", &steps)]).await;
+    fixture.service.connect(&somebody(), "mended").await.unwrap();
+    let is_back = |view: &ServerView| attempts("mended").len() == 2 && view.record.status == Status::Connected;
+    let view = fixture.until_it("mended", "one that is back", is_back).await;
+    assert_eq!(view.record.failure_count, 0);
+    // The connection is too young to be stable, so the failure before it still counts for the next delay.
+    tokio::time::resume();
+    let view = fixture.service.disable(&somebody(), "mended").await.unwrap();
+    assert_eq!((view.record.status, view.record.failure_count), (Status::Disabled, 0));
+    fixture.end().await;
+}
+
+#[tokio::test]
 async fn a_server_that_has_worked_is_retried_without_end_and_recovers_by_itself() {
     let mut steps = vec![Step::Live(Duration::from_secs(60))];
     steps.extend([Step::Refuse; 7]);
@@ -254,7 +271,7 @@ async fn a_server_that_has_worked_is_retried_without_end_and_recovers_by_itself(
     fixture.until_it("remote", "one with all attempts", |_| attempts("remote").len() == steps.len()).await;
     let up = fixture.until("remote", Status::Connected).await;
     assert_eq!((up.record.failure_count, up.retry_count, up.next_retry_at), (0, 0, None));
-    // At once when it is lost, and then later and later.
+    // At once when it is lost, and then with growing delays.
     assert_near(&attempts("remote"), &[0, 60, 61, 66, 81, 111, 171, 291, 531]);
     tokio::time::resume();
     fixture.end().await;
@@ -332,7 +349,7 @@ async fn a_call_waits_while_a_lost_connection_is_made_again() {
     let fixture = paused_fixture(vec![server_with_steps("patient", &steps)]).await;
     fixture.service.connect(&somebody(), "patient").await.unwrap();
     fixture.until_it("patient", "one that is connected again", |_| attempts("patient").len() == 2).await;
-    // Now, and not at some moment around it: a call that was under way when the connection was lost has failed.
+    // Now, and not some time around it: a call that was running when the connection was lost has failed.
     let answer = fixture.call("patient.t", json!({})).await;
     assert!(answer["result"].is_object(), "{answer}");
     assert_eq!(attempts("patient").len(), 2);

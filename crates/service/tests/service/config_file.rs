@@ -1,9 +1,8 @@
-//! The config file as a layer of servers, followed while the service runs.
+//! The config file as a source of servers, followed while the service runs.
 
 use registry::{Origin, Status};
 use serde_json::{Value, json};
-use service::servers::Update;
-use service::{Error, Event};
+use service::{Error, Event, Update};
 
 use crate::fixture::{FixtureOptions, ServiceFixture, fake, somebody};
 
@@ -40,7 +39,7 @@ async fn servers_of_the_file_are_there_but_changed_only_there() {
     fixture.end().await;
 }
 
-/// Waits until what is not in the file is gone.
+/// Waits until what is not in the file is removed.
 async fn until_there_are(fixture: &ServiceFixture, servers: u64) {
     let gone = async {
         while fixture.service.state().total_servers != servers {
@@ -130,7 +129,7 @@ async fn a_file_that_is_broken_is_reported_and_its_last_good_state_stays() {
     };
     let message = tokio::time::timeout(testkit::DEADLINE, notice).await.expect("whoever listens hears of it");
     let path = fixture.config_path().display().to_string();
-    assert!(message.contains(&path) && message.contains("cannot be used"), "{message}");
+    assert!(message.contains(&path) && message.contains("is not valid"), "{message}");
     assert_eq!(fixture.service.config_error(), Some(message));
     assert_eq!(fixture.service.server("a").await.unwrap().record.status, Status::Connected);
     fixture.end().await;
@@ -141,8 +140,8 @@ async fn a_server_that_the_registry_cannot_keep_is_reported() {
     let long = "n".repeat(300);
     let fixture = with_file(json!({ "a": entry(&[]), (long.as_str()): entry(&[]) })).await;
     fixture.until("a", Status::Connected).await;
-    let trouble = fixture.service.config_error().unwrap();
-    assert!(trouble.contains(&long) && trouble.contains("255"), "{trouble}");
+    let error = fixture.service.config_error().unwrap();
+    assert!(error.contains(&long) && error.contains("255"), "{error}");
     fixture.end().await;
 }
 

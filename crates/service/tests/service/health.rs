@@ -1,4 +1,4 @@
-//! Servers that are watched from outside.
+//! Health checks of servers by a URL.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use upstream::ProbeResult;
 
 use crate::fixture::{FixtureOptions, ServiceFixture, fake, somebody};
 
-/// An address that answers every request with that status.
+/// A URL that answers every request with that status.
 fn answering(status: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/health", listener.local_addr().unwrap());
@@ -19,7 +19,7 @@ fn answering(status: &'static str) -> String {
             let mut connection = connection.unwrap();
             let mut request = [0; 4096];
             if connection.read(&mut request).is_ok() {
-                // Whoever asked may be gone.
+                // The client may have disconnected.
                 write!(connection, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").ok();
             }
         }

@@ -1,8 +1,8 @@
-//! Servers that are started when they are needed.
+//! Servers that are started on demand.
 
 use registry::Status;
 use serde_json::json;
-use service::servers::Registration;
+use service::Registration;
 
 use crate::fixture::{FixtureOptions, ServiceFixture, fake, somebody};
 

@@ -1,4 +1,4 @@
-//! What tools are for, as a language model says it: asked once, checked, and not missed when it is away.
+//! Classification of tools by a language model: requested once, checked, and not required when it is unreachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use models::{Budget, Limits, Model, Provider};
 use registry::ToolRecord;
 use serde_json::{Value, json};
-use service::tool_search::{ClassifierScope, ClassifierSetup, ToolState, ToolStates, ToolView};
 use testkit::{ModelReply, ModelRequestSeen, ModelServer};
+use tool_search::{ClassifierScope, ClassifierSetup, ToolState, ToolStates, ToolView};
 
 use crate::fixture::{FixtureOptions, MakeClassifier, ServiceFixture, fake, somebody};
 
@@ -35,7 +35,7 @@ fn tools_in(asked: &ModelRequestSeen) -> Vec<Value> {
     serde_json::from_str(&lines[1..lines.len() - 1].concat()).unwrap()
 }
 
-/// Says that every tool is for this.
+/// A response that assigns every tool to this skill.
 fn all_are(skill: &str, tools: &[Value]) -> Value {
     let skills = json!([{ "id": skill, "confidence": 0.875 }]);
     let each: Vec<Value> = tools.iter().map(|tool| json!({ "id": tool["id"], "skills": skills })).collect();
@@ -46,7 +46,7 @@ fn says_files(asked: &ModelRequestSeen) -> ModelReply {
     ModelReply::openai_json(&all_are("files", &tools_in(asked)))
 }
 
-/// Waits until all tools of a server are as wished.
+/// Waits until all tools of a server fulfil a condition.
 async fn until(fixture: &ServiceFixture, server: &str, wished: impl Fn(&ToolRecord) -> bool) -> Vec<ToolRecord> {
     let waiting = async {
         loop {
@@ -81,7 +81,7 @@ fn was_asked(tool: &ToolRecord) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_model_said_is_kept_and_never_asked_again() {
+async fn classifications_of_a_model_are_stored_and_never_requested_again() {
     let server = ModelServer::start();
     server.answer_by(says_files);
     let fixture = asking(&server).await;
@@ -101,7 +101,7 @@ async fn what_a_model_said_is_kept_and_never_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_is_unreachable_or_slow_is_asked_again_when_it_is_back() {
+async fn an_unreachable_or_slow_model_is_retried_after_recovery() {
     let server = ModelServer::start();
     let port = server.port();
     let fixture = asking(&server).await;
@@ -110,7 +110,7 @@ async fn a_model_that_is_unreachable_or_slow_is_asked_again_when_it_is_back() {
     let tools = until(&fixture, "one", |tool| tool.classified_by.is_some() && !was_asked(tool)).await;
     let count = tools.len() as u64;
     let states = |state: ToolState| fixture.service.with_states(tools.clone()).iter().all(|tool| tool.state == state);
-    // What the vectors say may be written down a moment before it is known here.
+    // The classification by embeddings may be written a moment before it is known here.
     wait_for("all tools wait for the model", || states(ToolState::Classifying)).await;
     assert_eq!(fixture.service.state().tool_states, ToolStates { classifying: count, ..ToolStates::default() });
     let server = ModelServer::start_on(port);
@@ -124,7 +124,7 @@ async fn a_model_that_is_unreachable_or_slow_is_asked_again_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_is_for_nothing_is_unclassified_once_everybody_was_asked() {
+async fn a_tool_without_a_fitting_skill_is_unclassified_after_all_classifiers() {
     let server = ModelServer::start();
     server.answer_by(|asked| {
         let each: Vec<Value> = tools_in(asked).iter().map(|tool| json!({ "id": tool["id"], "skills": [] })).collect();
@@ -139,7 +139,7 @@ async fn a_tool_that_is_for_nothing_is_unclassified_once_everybody_was_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_lies_changes_nothing_and_is_not_asked_for_ever() {
+async fn a_model_with_invalid_answers_changes_nothing_and_is_not_retried_forever() {
     for lie in [
         |_: &ModelRequestSeen| ModelReply::openai_text("These are fine tools, I am sure."),
         |_: &ModelRequestSeen| {
@@ -161,9 +161,9 @@ async fn a_model_that_lies_changes_nothing_and_is_not_asked_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_makes_the_model_say_is_said_about_its_own_tools() {
+async fn a_prompt_injection_affects_only_tools_of_its_own_server() {
     let server = ModelServer::start();
-    // Whoever has a tool called `tool_0` has the model in its hand, and wants everything to be for e-mail.
+    // A tool called `tool_0` controls the model by prompt injection, and wants every tool to be for e-mail.
     server.answer_by(|asked| {
         let tools = tools_in(asked);
         let is_hostile = tools.iter().any(|tool| tool["name"] == "tool_0");
@@ -179,7 +179,7 @@ async fn what_a_server_makes_the_model_say_is_said_about_its_own_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn skills_that_a_model_misses_wait_for_somebody_who_knows() {
+async fn suggested_skills_wait_for_an_administrator() {
     let server = ModelServer::start();
     server.answer_by(|asked| {
         let tools = tools_in(asked);
@@ -199,7 +199,7 @@ async fn skills_that_a_model_misses_wait_for_somebody_who_knows() {
     Arc::clone(&fixture.service).reject_suggestion(&somebody(), "wasps").await.unwrap();
     let bees = Arc::clone(&fixture.service).accept_suggestion(&somebody(), "bees").await.unwrap();
     assert!(bees.enabled && bees.is_changed);
-    // With other skills it is another question.
+    // With other skills it is another request.
     tokio::task::block_in_place(|| server.wait_for(asked + 1));
     until(&fixture, "one", was_asked).await;
     assert!(fixture.service.suggestions().await.unwrap().is_empty());

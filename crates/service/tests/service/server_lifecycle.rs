@@ -1,11 +1,11 @@
-//! Servers come, work, change and go while the service runs.
+//! Servers are added, called, changed and removed while the service runs.
 
 use std::time::Duration;
 
+use executions::Error as CallError;
 use registry::{Page, Status};
 use serde_json::json;
-use service::Error;
-use service::servers::{Registration, Update};
+use service::{Error, Registration, Update};
 
 use crate::fixture::{FixtureOptions, ServiceFixture, fake, registration, somebody};
 
@@ -22,7 +22,7 @@ async fn a_server_is_registered_called_and_removed_while_the_service_runs() {
 
     fixture.service.remove(&somebody(), "one", false).await.unwrap();
     assert_eq!(fixture.listed().await, [""; 0]);
-    assert!(matches!(fixture.service.server("one").await, Err(Error::ServerNotFound { .. })));
+    assert!(matches!(fixture.service.server("one").await, Err(Error::Call(CallError::ServerNotFound { .. }))));
     let kept = fixture.store.servers(&registry::ServerFilter::default(), Page::ALL).await.unwrap();
     assert_eq!(kept.total, 0);
     fixture.end().await;
@@ -57,7 +57,7 @@ async fn what_was_registered_is_there_after_a_restart_with_its_history() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_disconnected_and_connected_at_will_and_told_so() {
+async fn a_server_is_disconnected_and_connected_on_command() {
     let fixture = ServiceFixture::new().await;
     fixture.service.register(&somebody(), fake("one", &[])).await.unwrap();
     for _ in 0..2 {
@@ -87,7 +87,7 @@ async fn a_call_in_flight_may_finish_before_its_server_is_disconnected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_waits_to_be_connected_anew_is_not_started_while_the_service_stops() {
+async fn a_server_that_waits_for_a_reconnect_is_not_started_during_shutdown() {
     let fixture = ServiceFixture::new().await;
     fixture.service.register(&somebody(), fake("one", &[])).await.unwrap();
     let Registration { connection_config, .. } = fake("one", &["--tools", "3"]);
@@ -98,9 +98,8 @@ async fn a_server_that_waits_to_be_connected_anew_is_not_started_while_the_servi
         let updating = fixture.service.update(&actor, "one", update);
         let stopping = async {
             // The call keeps the old connection busy, so the new one has to wait.
-            let is_new = |view: &service::servers::ServerView| {
-                view.record.connection_config.reveal()["args"] == json!(["--tools", "3"])
-            };
+            let is_new =
+                |view: &service::ServerView| view.record.connection_config.reveal()["args"] == json!(["--tools", "3"]);
             fixture.until_it("one", "configured otherwise", is_new).await;
             fixture.end().await;
         };
@@ -114,7 +113,7 @@ async fn a_server_that_waits_to_be_connected_anew_is_not_started_while_the_servi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn force_cancels_calls_in_flight_and_says_why() {
+async fn force_cancels_calls_in_flight_with_a_reason() {
     let fixture = ServiceFixture::new().await;
     fixture.service.register(&somebody(), fake("one", &[])).await.unwrap();
     let (answer, _) = tokio::join!(fixture.call("one.hang", json!({})), async {
@@ -140,7 +139,7 @@ async fn a_server_that_is_renamed_keeps_its_connection_and_its_tools_are_renamed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_reconnected_when_it_is_reached_otherwise() {
+async fn a_server_is_reconnected_when_its_connection_config_changes() {
     let fixture = ServiceFixture::new().await;
     fixture.service.register(&somebody(), fake("one", &["--tools", "1", "--only-generated"])).await.unwrap();
     let Registration { connection_config, .. } = fake("one", &["--tools", "3", "--only-generated"]);
@@ -181,7 +180,7 @@ async fn a_server_that_dies_is_connected_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_cannot_start_delays_nobody() {
+async fn a_server_that_cannot_start_delays_no_other() {
     let fixture = ServiceFixture::new().await;
     let began = std::time::Instant::now();
     let slow = fixture.service.register(&somebody(), fake("slow", &["--hang-at", "initialize"])).await.unwrap();
@@ -194,7 +193,7 @@ async fn one_that_cannot_start_delays_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_test_reports_the_tools_or_the_last_words_and_leaves_nothing() {
+async fn a_connection_test_reports_tools_or_stderr_and_leaves_nothing() {
     let fixture = ServiceFixture::new().await;
     fixture.service.register(&somebody(), fake("one", &["--tools", "1", "--only-generated"])).await.unwrap();
     let report = fixture.service.test("one").await.unwrap();
@@ -221,7 +220,7 @@ async fn a_failure_is_reported_with_the_line_that_states_its_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_said_before_it_crashed_is_in_its_log_after_it_was_started_again() {
+async fn stderr_from_before_a_crash_is_in_the_log_after_the_restart() {
     let fixture = ServiceFixture::new().await;
     let marker = fixture.folder.path().join("crashed");
     let script = format!(
@@ -248,7 +247,7 @@ async fn a_variable_that_is_not_set_parks_the_server_with_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_are_rediscovered_when_somebody_asks() {
+async fn tools_are_rediscovered_on_request() {
     let fixture = ServiceFixture::new().await;
     let file = fixture.folder.path().join("tools.jsonl");
     std::fs::write(&file, "{\"name\":\"a\",\"inputSchema\":{\"type\":\"object\"}}\n").unwrap();
@@ -259,7 +258,7 @@ async fn tools_are_rediscovered_when_somebody_asks() {
     testkit_wait(|| fixture.service.state().last_sync != before).await;
     fixture.service.disconnect(&somebody(), "one", false).await.unwrap();
     let refused = fixture.service.refresh_tools(&somebody(), "one").await;
-    assert!(matches!(refused, Err(Error::ServerUnavailable { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Call(CallError::ServerUnavailable { .. }))), "{refused:?}");
     fixture.end().await;
 }
 
@@ -282,7 +281,7 @@ async fn fifty_servers_are_connected_at_once_after_a_restart() {
     fixture.end().await;
 }
 
-/// Waits until the server has a call in hand.
+/// Waits until the server has a running call.
 async fn in_flight(fixture: &ServiceFixture, server: &str) {
     let view = fixture.service.aggregator().fleet.view();
     let place = view.snapshot.server_named(server).unwrap();
@@ -317,13 +316,13 @@ async fn executions_that_were_stopped_are_stopped_after_a_restart_until_they_are
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_a_server_is_registered_is_told_before_anything_that_happens_to_it() {
+async fn a_registration_event_precedes_all_other_events_of_the_server() {
     let fixture = ServiceFixture::new().await;
     for number in 0..20 {
         let mut events = fixture.service.events().listen();
         let name = format!("s{number}");
         fixture.service.register(&somebody(), fake(&name, &[])).await.unwrap();
-        // Others may still be at something.
+        // Others may still be running.
         let first = loop {
             let event = events.recv().await.unwrap();
             if json!(event)["name"] == name {

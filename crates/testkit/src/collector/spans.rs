@@ -1,19 +1,19 @@
-//! What was sent to a collector, taken apart: protocol buffers, as far as spans need them.
+//! Parses what was sent to a collector: protocol buffers, as far as spans need them.
 
 use std::collections::BTreeMap;
 
 /// One span, with ids in hex.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Its trace.
+    /// Its trace id.
     pub trace_id: String,
-    /// Itself.
+    /// Its own id.
     pub span_id: String,
-    /// The span that caused it; empty if none did.
+    /// The id of its parent span; empty if it has none.
     pub parent_span_id: String,
     /// The state of its trace.
     pub trace_state: String,
-    /// What it is about.
+    /// Its name.
     pub name: String,
     /// 2 is a server, 3 a client.
     pub kind: u64,
@@ -21,27 +21,27 @@ pub struct Span {
     pub from: u64,
     /// When it ended.
     pub to: u64,
-    /// What it says.
+    /// Its attributes.
     pub attributes: BTreeMap<String, String>,
-    /// What went wrong.
+    /// Its error.
     pub error: Option<String>,
-    /// What is said about whoever sent it.
+    /// The attributes of the sender.
     pub resource: BTreeMap<String, String>,
 }
 
 impl Span {
-    /// An attribute; empty if there is none.
+    /// An attribute; empty if it is absent.
     pub fn attribute(&self, key: &str) -> &str {
         self.attributes.get(key).map_or("", String::as_str)
     }
 
-    /// How whoever is caused by it is told.
+    /// Its trace context for child spans.
     pub fn traceparent(&self) -> String {
         format!("00-{}-{}-01", self.trace_id, self.span_id)
     }
 }
 
-/// The spans in the body of a request. Panics if it is none.
+/// The spans in the body of a request. Panics if it is invalid.
 pub fn spans(body: &[u8]) -> Vec<Span> {
     let mut found = Vec::new();
     for group in messages(body, 1) {

@@ -1,11 +1,11 @@
-//! Asking an engine for something, in the fewest words.
+//! Requests to a container engine.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long it may be silent.
+/// The read timeout.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// One request on a connection of its own. In HTTP/1.0, so that the answer ends with the connection.
+/// One request on its own connection. HTTP/1.0, so that the response ends with the connection.
 pub(super) fn ask(socket: &Path, method: &str, path: &str, body: Option<(&str, Vec<u8>)>) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;

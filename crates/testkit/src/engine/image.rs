@@ -1,4 +1,4 @@
-//! An image made from what is here: the fake servers, a shell, and the libraries they need.
+//! Builds an image from local files: the fake servers, a shell, and the libraries they need.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,11 +6,11 @@ use std::process::Command;
 use super::{Engine, api};
 use crate::program;
 
-/// Programs of this machine that go along.
+/// Programs of this machine that are added.
 const TOOLS: [&str; 2] = ["/bin/sh", "/bin/sleep"];
 const FAKES: [&str; 2] = ["fake-server", "fake-http-server"];
 
-/// Makes the image and hands it to the engine.
+/// Builds the image and loads it into the engine.
 #[track_caller]
 pub(super) fn import(engine: &Engine, image: &str) {
     let (name, tag) = image.split_once(':').expect("the image has a tag");

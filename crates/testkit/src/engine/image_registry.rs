@@ -1,4 +1,4 @@
-//! A shop of images to be thrown away: one image, as a registry on the loopback offers it.
+//! A disposable image registry on the loopback address with one image.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::image;
 
-/// An image that an engine can pull. Offered for as long as the process runs.
+/// An image that an engine can pull, served as long as the process runs.
 #[derive(Debug)]
 pub struct ImageRegistry {
     port: u16,
@@ -23,13 +23,13 @@ struct ImageBlobs {
 }
 
 impl ImageRegistry {
-    /// Opens with the image of fake servers, which runs `command` unless it is told otherwise.
+    /// Serves the image of fake servers, which runs `command` by default.
     #[track_caller]
     pub fn open(command: &str) -> Self {
         Self::open_slow(command, Duration::ZERO)
     }
 
-    /// The same, but every part of the image takes so long.
+    /// The same, but every part of the image is delayed.
     #[track_caller]
     pub fn open_slow(command: &str, pause: Duration) -> Self {
         let layer = image::packed();
@@ -47,14 +47,14 @@ impl ImageRegistry {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let goods = Arc::clone(&goods);
-                // Who hangs up has what they wanted.
+                // A disconnected client has what it needs.
                 std::thread::spawn(move || goods.serve(&stream).ok());
             }
         });
         Self { port }
     }
 
-    /// What to call the image.
+    /// The name of the image.
     pub fn image(&self) -> String {
         format!("127.0.0.1:{}/fakes:2", self.port)
     }

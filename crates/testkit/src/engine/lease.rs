@@ -1,19 +1,19 @@
-//! The engine that tests share, for as long as one of them needs it. Whoever gives it back last leaves nothing in it.
+//! The engine that tests share while at least one of them needs it. The last one cleans it up.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::Engine;
 
-/// Leave to use the shared engine.
+/// Permission to use the shared engine.
 #[derive(Debug)]
 pub struct Lease {
     engine: &'static Engine,
 }
 
-/// Who uses the shared engine.
+/// The users of the shared engine.
 struct LeaseCount {
     count: usize,
-    /// A test failed half-way, so what it made may be there.
+    /// A test failed, so its containers may remain.
     is_spoiled: bool,
 }
 
@@ -25,7 +25,7 @@ impl Lease {
         Self { engine }
     }
 
-    /// The engine itself.
+    /// The engine.
     pub fn engine(&self) -> &'static Engine {
         self.engine
     }
@@ -41,7 +41,7 @@ impl std::ops::Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Nobody may move in while the last one is looked after.
+        // No test may start to use it during the last cleanup.
         let mut tenants = LEASES.lock().unwrap_or_else(PoisonError::into_inner);
         tenants.count -= 1;
         tenants.is_spoiled |= std::thread::panicking();

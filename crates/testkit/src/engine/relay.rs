@@ -1,4 +1,4 @@
-//! A way to an engine over TCP that can be cut, frozen and mended.
+//! A TCP relay to an engine that can be cut, frozen and restored.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::{io, thread};
 
 use super::Engine;
 
-/// Passes on what comes, as long as it is not cut.
+/// Relays connections, unless it is cut.
 #[derive(Debug)]
 pub struct Relay {
     port: u16,
@@ -34,19 +34,19 @@ impl Relay {
         let (socket, taken) = (engine.socket(), Arc::clone(&ways));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Who is not let through is hung up on.
+                // A connection that is not relayed is closed.
                 take(&socket, &taken, stream).ok();
             }
         });
         Self { port, ways }
     }
 
-    /// Where it is, for `DOCKER_HOST`.
+    /// Its address for `DOCKER_HOST`.
     pub fn host(&self) -> String {
         format!("tcp://127.0.0.1:{}", self.port)
     }
 
-    /// Hangs up on everybody, and lets nobody through.
+    /// Closes all connections, and accepts no new ones.
     pub fn cut(&self) {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         ways.is_cut = true;
@@ -56,12 +56,12 @@ impl Relay {
         }
     }
 
-    /// Lets everybody in and nothing through: as an engine that is there, but does not answer.
+    /// Accepts connections and relays nothing, like an engine that does not respond.
     pub fn freeze(&self) {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner).is_frozen = true;
     }
 
-    /// Lets everybody through again.
+    /// Relays all connections again.
     pub fn mend(&self) {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         (ways.is_cut, ways.is_frozen) = (false, false);
@@ -88,7 +88,7 @@ fn take(socket: &Path, ways: &Arc<Mutex<Ways>>, near: TcpStream) -> io::Result<(
     Ok(())
 }
 
-/// Passes on what comes, until one of them is gone. While everything is frozen it is kept back.
+/// Relays until one side closes. While it is frozen, it holds bytes back.
 fn carry(ways: &Mutex<Ways>, mut from: impl Read, mut to: impl Write) {
     let mut buffer = [0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer) {

@@ -1,4 +1,4 @@
-//! The body of an answer, however it is framed, piece by piece as it arrives.
+//! The body of a response with any framing, piece by piece as it arrives.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -10,13 +10,13 @@ use super::{malformed, read_headers, read_line};
 pub(super) struct Body<'c> {
     reader: &'c mut BufReader<TcpStream>,
     framing: Framing,
-    /// Bytes that arrived but do not make a whole line of an event yet.
+    /// Received bytes that do not form a complete line yet.
     pub(super) pending: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Framing {
-    /// So many bytes are left.
+    /// The remaining bytes.
     Sized(usize),
     Chunked,
     UntilClosed,
@@ -40,7 +40,7 @@ impl<'c> Body<'c> {
         Ok(Self { reader, framing, pending: Vec::new() })
     }
 
-    /// What arrived next. `None` at the end of the body; an error if the connection broke before it.
+    /// The next bytes. `None` at the end of the body; an error if the connection breaks before it.
     pub(super) fn next_piece(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.framing {
             Framing::Over => Ok(None),

@@ -1,4 +1,4 @@
-//! What each method and each tool gets, whatever the transport.
+//! The responses to each method and tool, for any transport.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One TCP connection: request after request, and the ways to answer.
+//! One TCP connection: its requests, and the ways to respond.
 
 use std::io::{self, BufReader, ErrorKind};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use super::wire::{self, Head, Request};
 use super::{legacy, streamable};
 use crate::raw;
 
-/// How often an idle stream looks whether its client is still there.
+/// How often an idle stream checks whether its client is still connected.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Connection {
         Ok(Next::KeepAlive)
     }
 
-    /// A refusal with a JSON-RPC error that belongs to no request, as the official SDKs send it.
+    /// An error response without an id, as the official SDKs send it.
     pub(super) fn refuse(&mut self, head: Head, why: &str) -> io::Result<Next> {
         let message = raw::quote(why);
         let body = format!(r#"{{"jsonrpc":"2.0","error":{{"code":-32000,"message":{message}}},"id":null}}"#);
@@ -80,7 +80,7 @@ impl Connection {
         self.whole(Head::new(200).html(), b"<!DOCTYPE html>\n<html><body>Please sign in.</body></html>\n")
     }
 
-    /// An answer in one piece, unless the script wants it torn.
+    /// A whole response, unless the script splits it.
     pub(super) fn whole(&mut self, head: Head, body: &[u8]) -> io::Result<Next> {
         if self.script.chunk_size.is_some() {
             self.begin(head)?;
@@ -138,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// Leaves a request without an answer until the client gives up or the server stops.
+    /// Leaves a request without a response until the client disconnects or the server stops.
     pub(super) fn hang(&mut self) -> io::Result<Next> {
         while !self.shared.is_stopping() && !self.client_is_gone()? {
             self.shared.rest(POLL_INTERVAL);

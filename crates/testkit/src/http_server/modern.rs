@@ -49,7 +49,7 @@ pub(super) fn answer(connection: &mut Connection, request: &Request) -> io::Resu
     }
 }
 
-/// What is wrong with a request, before anybody looks at what it wants.
+/// What is wrong with a request, apart from its method.
 fn fault(connection: &Connection, request: &Request, message: &Message) -> Option<(i32, String)> {
     let text = |path: &[&str]| raw::at(&request.body, path).and_then(raw::text);
     let Some(version) = text(&["params", "_meta", VERSION_KEY]) else {
@@ -94,7 +94,7 @@ fn list(connection: &Connection) -> String {
     format!(r#"{{"resultType":"complete","tools":[{tools},{region},{wrong}],"ttlMs":0,"cacheScope":"private"}}"#)
 }
 
-/// A stream of news, which says of all of them that they belong to it.
+/// A stream of notifications, tagged with the subscription.
 fn listen(connection: &mut Connection, id: &str) -> io::Result<Next> {
     connection.begin(Head::new(200).events())?;
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);

@@ -1,4 +1,4 @@
-//! What the server is told to do.
+//! The script of the server.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the server has seen and what is under way, shared by its threads.
+//! The state of the server, shared by its threads.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Shutdown, TcpStream};
@@ -14,7 +14,7 @@ use super::wire::Request;
 pub(super) struct Shared {
     script: Mutex<Script>,
     state: Mutex<State>,
-    /// Signalled with every change of `state` that somebody may wait for.
+    /// Signalled with every change of `state`.
     changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -26,7 +26,7 @@ pub(super) struct State {
     /// The open connections, to break them at stop.
     pub(super) sockets: BTreeMap<usize, TcpStream>,
     pub(super) sessions: BTreeSet<String>,
-    /// The open streams, oldest first. Without its entry here, a stream ends.
+    /// The open streams, oldest first. A stream without an entry here ends.
     pub(super) streams: Vec<Stream>,
     /// What was pushed while no stream was open.
     unsent: VecDeque<String>,
@@ -105,7 +105,7 @@ impl Shared {
         self.state().streams.retain(|stream| stream.id != id);
     }
 
-    /// Sends on the newest stream: an older one may have lost its client without our knowing yet.
+    /// Sends on the newest stream: an older one may have lost its client without being noticed yet.
     pub(super) fn push(&self, message: String) {
         let mut state = self.state();
         let unsent = match state.streams.last() {
@@ -141,7 +141,7 @@ impl Shared {
         None
     }
 
-    /// Lets time pass, unless the server stops.
+    /// Sleeps, unless the server stops.
     pub(super) fn rest(&self, time: Duration) {
         let end = Instant::now() + time;
         let mut state = self.state();

@@ -1,4 +1,4 @@
-//! What a scripted model answers.
+//! The responses of a scripted model.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -7,29 +7,29 @@ use serde_json::{Value, json};
 
 use crate::http_server::wire::{Head, begin_chunks, end_chunks, write_chunk, write_whole};
 
-/// One answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct ModelReply {
     head: Head,
     body: Vec<u8>,
     is_stream: bool,
-    /// How many bytes are written at once.
+    /// The number of bytes per write.
     piece: usize,
     end: End,
 }
 
-/// How an answer ends.
+/// How a response ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Orderly,
-    /// The connection is closed after so many bytes.
+    /// The connection is closed after this many bytes.
     Broken(usize),
-    /// Nothing more comes after so many bytes, until the client has gone.
+    /// Nothing follows after this many bytes, until the client disconnects.
     Silent(usize),
 }
 
 impl ModelReply {
-    /// Words of a model that speaks like OpenAI, streamed word by word.
+    /// Text of an OpenAI model, streamed word by word.
     pub fn openai_text(text: &str) -> Self {
         let words = text.split_inclusive(' ').map(|word| json!({ "content": word }));
         Self::openai(words.collect(), "stop")
@@ -68,7 +68,7 @@ impl ModelReply {
         Self::events(body)
     }
 
-    /// Words of a model that speaks like Anthropic, streamed word by word.
+    /// Text of an Anthropic model, streamed word by word.
     pub fn anthropic_text(text: &str) -> Self {
         let words: Vec<Value> =
             text.split_inclusive(' ').map(|word| json!({ "type": "text_delta", "text": word })).collect();
@@ -109,7 +109,7 @@ impl ModelReply {
         Self::events(events.iter().map(named).collect())
     }
 
-    /// A whole answer of a model that speaks like OpenAI, whose words are this JSON.
+    /// A whole response of an OpenAI model whose text is this JSON.
     pub fn openai_json(answer: &Value) -> Self {
         Self::openai_text(&answer.to_string())
     }
@@ -129,12 +129,12 @@ impl ModelReply {
         Self::whole(Head::new(200).json(), body.to_string())
     }
 
-    /// Something that is no JSON and no stream.
+    /// A body that is neither JSON nor a stream.
     pub fn html(body: &str) -> Self {
         Self::whole(Head::new(200).html(), body.to_owned())
     }
 
-    /// A refusal in the form of OpenAI, which Anthropic's is close to.
+    /// An error in the format of OpenAI, which that of Anthropic resembles.
     pub fn refused(status: u16, words: &str) -> Self {
         let error = json!({ "message": words, "type": "scripted" });
         Self::whole(Head::new(status).json(), json!({ "type": "error", "error": error }).to_string())
@@ -156,25 +156,25 @@ impl ModelReply {
         self
     }
 
-    /// Written in pieces of so many bytes, wherever that cuts.
+    /// Written in pieces of this many bytes, wherever that splits it.
     pub fn cut(mut self, piece: usize) -> Self {
         self.piece = piece;
         self
     }
 
-    /// The connection breaks after this share of it, in percent.
+    /// The connection breaks after this percentage of it.
     pub fn breaks_after(mut self, percent: usize) -> Self {
         self.end = End::Broken(self.body.len() * percent / 100);
         self
     }
 
-    /// Nothing more comes after this share of it, in percent.
+    /// Nothing follows after this percentage of it.
     pub fn falls_silent_after(mut self, percent: usize) -> Self {
         self.end = End::Silent(self.body.len() * percent / 100);
         self
     }
 
-    /// Writes it; whether the connection can be used again.
+    /// Writes it; returns whether the connection can be used again.
     pub(super) fn write(self, mut stream: &TcpStream) -> io::Result<bool> {
         if !self.is_stream && self.end == End::Orderly {
             write_whole(&mut stream, self.head, &self.body)?;

@@ -1,4 +1,4 @@
-//! Where PostgreSQL's programs are, and as whom they run: they refuse to be run by root.
+//! Finds PostgreSQL's programs, and the user to run them: they refuse to run as root.
 
 use std::fs;
 use std::os::unix::fs::chown;

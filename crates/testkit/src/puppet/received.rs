@@ -1,4 +1,4 @@
-//! A message that a puppet received, and the ways to answer it.
+//! A message that a puppet received, and the ways to respond.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,29 +19,29 @@ pub struct Received {
     way: Way,
 }
 
-/// How what belongs to a message gets back.
+/// Where messages about it are sent.
 #[derive(Clone, Debug)]
 pub(super) enum Way {
-    /// On the one stdout of the life it came in.
-    Stdout { stage: Arc<Stage>, life: usize },
-    /// On the answer to the HTTP request it came in.
+    /// On the stdout of the run it arrived in.
+    Stdout { stage: Arc<Stage>, run_index: usize },
+    /// On the response to its HTTP request.
     Answer { to: Sender<Reply>, headers: Arc<BTreeMap<String, String>>, fate: Arc<Fate> },
 }
 
-/// What the thread of an HTTP request is told.
+/// An instruction for the thread of an HTTP request.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// Something before the answer.
+    /// A message before the response.
     Aside(String),
-    /// The answer; nothing follows.
+    /// The response; nothing follows.
     Answer(String),
-    /// An answer with a status of its own.
+    /// A response with its own status.
     Status(u16, String),
-    /// No answer: the connection breaks.
+    /// No response: the connection breaks.
     Break,
 }
 
-/// Whether the client of an HTTP request gave it up.
+/// Whether the client of an HTTP request disconnected.
 #[derive(Debug, Default)]
 pub(super) struct Fate {
     pub(super) abandoned: std::sync::atomic::AtomicBool,
@@ -82,7 +82,7 @@ impl Received {
         self.method() == Some(method)
     }
 
-    /// Whether it wants an answer.
+    /// Whether it is a request.
     pub fn is_request(&self) -> bool {
         self.id.is_some() && self.method.is_some()
     }
@@ -111,7 +111,7 @@ impl Received {
         }
     }
 
-    /// Whether the client broke the HTTP request off.
+    /// Whether the client closed the HTTP request.
     pub fn is_abandoned(&self) -> bool {
         match &self.way {
             Way::Answer { fate, .. } => fate.abandoned.load(std::sync::atomic::Ordering::SeqCst),
@@ -119,7 +119,7 @@ impl Received {
         }
     }
 
-    /// Waits until the client broke the HTTP request off.
+    /// Waits until the client closes the HTTP request.
     #[track_caller]
     pub fn wait_abandoned(&self) {
         wait_until("the client gives the request up", || self.is_abandoned().then_some(()));
@@ -141,8 +141,8 @@ impl Received {
     #[track_caller]
     pub fn finish(&self, line: &str) {
         match &self.way {
-            Way::Stdout { stage, life } => stage.write_in(*life, &format!("{line}\n")),
-            // The thread is gone when the client gave up; that is for the test to see.
+            Way::Stdout { stage, run_index } => stage.write_in(*run_index, &format!("{line}\n")),
+            // The thread has ended if the client disconnected, which the test will notice.
             Way::Answer { to, .. } => to.send(Reply::Answer(line.to_owned())).unwrap_or_default(),
         }
     }
@@ -161,11 +161,11 @@ impl Received {
         }
     }
 
-    /// Sends a line before the answer, where it belongs to this request.
+    /// Sends a line before the response, on the stream of this request.
     #[track_caller]
     pub fn aside(&self, line: &str) {
         match &self.way {
-            Way::Stdout { stage, life } => stage.write_in(*life, &format!("{line}\n")),
+            Way::Stdout { stage, run_index } => stage.write_in(*run_index, &format!("{line}\n")),
             Way::Answer { to, .. } => to.send(Reply::Aside(line.to_owned())).unwrap_or_default(),
         }
     }
@@ -178,7 +178,7 @@ impl Received {
         self.aside(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#));
     }
 
-    /// Asks the client something in the course of this request.
+    /// Sends a server request during this request.
     #[track_caller]
     pub fn ask(&self, id: &str, method: &str, params: &str) {
         self.aside(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));

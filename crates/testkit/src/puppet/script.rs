@@ -1,4 +1,4 @@
-//! What is answered without the test.
+//! The automatic responses of a puppet.
 
 use super::received::Received;
 use super::spec::Spec;
@@ -11,7 +11,7 @@ pub(super) enum Reaction {
     Error(String),
     /// A `subscriptions/listen`: it is acknowledged and stays open.
     Listen,
-    /// The test will ask for it.
+    /// Left to the test.
     Wait,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn reaction(spec: &Spec, message: &Received) -> Reaction {
     }
 }
 
-/// The first message on a listen: everything that was asked for is honoured.
+/// The acknowledgement of a subscription: the whole filter is accepted.
 pub(super) fn acknowledgement(listen: &Received) -> String {
     let id = listen.id().unwrap_or("null");
     let filter = listen.param(&["notifications"]).unwrap_or("{}");

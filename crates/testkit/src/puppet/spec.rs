@@ -1,4 +1,4 @@
-//! What a puppet offers.
+//! The items of a puppet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::raw;
 
-/// What a puppet offers, and what it answers without the test. Definitions are kept as they are written.
+/// What a puppet offers, and its automatic responses. Definitions are kept as they are written.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub(super) legacy: bool,
@@ -22,7 +22,7 @@ pub struct Spec {
     pub(super) hints: (u64, String),
     /// Fixed results by method.
     pub(super) results: BTreeMap<String, String>,
-    /// Methods that the test wants to answer itself.
+    /// Methods that the test answers itself.
     pub(super) left_to_test: BTreeSet<String>,
     pub(super) echoes: bool,
 }
@@ -46,7 +46,7 @@ impl Spec {
         }
     }
 
-    /// A server of the revisions up to 2025-11-25, which knows nothing of later ones.
+    /// A server of the revisions up to 2025-11-25.
     pub fn legacy() -> Self {
         Self { legacy: true, ..Self::empty() }
     }
@@ -56,7 +56,7 @@ impl Spec {
         Self { modern: true, ..Self::empty() }
     }
 
-    /// A server of both eras.
+    /// A server of both lifecycles.
     pub fn dual() -> Self {
         Self { legacy: true, modern: true, ..Self::empty() }
     }
@@ -72,7 +72,7 @@ impl Spec {
         self
     }
 
-    /// Offers no tools any more.
+    /// Removes all tools.
     pub fn without_tools(mut self) -> Self {
         self.tools.clear();
         self
@@ -111,7 +111,7 @@ impl Spec {
         self
     }
 
-    /// Declares exactly these capabilities. By default: everything the revision has but tasks.
+    /// Declares exactly these capabilities. By default: everything in the revision except tasks.
     pub fn capabilities(mut self, object: &str) -> Self {
         self.capabilities = Some(object.to_owned());
         self
@@ -123,13 +123,13 @@ impl Spec {
         self
     }
 
-    /// Lists in pages of so many, with cursors that mean nothing to anybody else.
+    /// Lists in pages of this size, with its own cursors.
     pub fn pages_of(mut self, items: usize) -> Self {
         self.page_size = items.max(1);
         self
     }
 
-    /// Says on every modern list how long it may be kept, and by whom.
+    /// Adds caching hints to every modern list.
     pub fn hints(mut self, ttl_ms: u64, cache_scope: &str) -> Self {
         self.hints = (ttl_ms, cache_scope.to_owned());
         self
@@ -147,7 +147,7 @@ impl Spec {
         self
     }
 
-    /// Leaves requests of this method to the test, though the script could answer them.
+    /// Leaves requests with this method to the test, although the script could answer them.
     pub fn leaves(mut self, method: &str) -> Self {
         self.left_to_test.insert(method.to_owned());
         self

@@ -1,4 +1,4 @@
-//! What has happened to a puppet, shared by the test and the threads that serve it.
+//! The state of a puppet, shared by the test and the threads that serve it.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -26,7 +26,7 @@ pub(super) struct Stage {
 #[derive(Debug)]
 pub(super) struct Seen {
     spec: Spec,
-    pub(super) lives: Vec<Actor>,
+    pub(super) runs: Vec<Actor>,
     journal: Vec<Vec<u8>>,
     /// How many messages are being answered and not yet in the journal.
     answering: usize,
@@ -35,12 +35,12 @@ pub(super) struct Seen {
     pub(super) stopped: bool,
 }
 
-/// One life over stdio.
+/// One run over stdio.
 #[derive(Debug)]
 pub(super) struct Actor {
-    pub(super) life: Instance,
+    pub(super) instance: Instance,
     strings: UnixStream,
-    /// Held by whoever writes, so that lines stay whole.
+    /// Held during a write, so that lines stay whole.
     voice: Arc<Mutex<()>>,
 }
 
@@ -48,7 +48,7 @@ impl Stage {
     pub(super) fn new(spec: Spec) -> Self {
         let seen = Seen {
             spec,
-            lives: Vec::new(),
+            runs: Vec::new(),
             journal: Vec::new(),
             answering: 0,
             waiting: VecDeque::new(),
@@ -62,15 +62,15 @@ impl Stage {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a new life and gives its number, counted from 0.
-    pub(super) fn enter(&self, life: Instance, strings: UnixStream) -> usize {
+    /// Records a new run, and returns its number, counted from 0.
+    pub(super) fn enter(&self, instance: Instance, strings: UnixStream) -> usize {
         let mut seen = self.seen();
-        seen.lives.push(Actor { life, strings, voice: Arc::default() });
+        seen.runs.push(Actor { instance, strings, voice: Arc::default() });
         self.changed.notify_all();
-        seen.lives.len() - 1
+        seen.runs.len() - 1
     }
 
-    /// Takes a message: the script answers it, or it waits for the test. In the journal it stands once it was answered.
+    /// Handles a message: the script answers it, or it waits for the test. It is in the journal after it was answered.
     pub(super) fn take(&self, message: &Received) {
         let mut seen = self.seen();
         if message.is("notifications/cancelled") {
@@ -99,7 +99,7 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// The next waiting message that is as wished.
+    /// The next waiting message that satisfies `wanted`.
     #[track_caller]
     pub(super) fn expect(&self, what: &str, wished: impl Fn(&Received) -> bool) -> Received {
         self.wait(what, |seen| {
@@ -127,46 +127,46 @@ impl Stage {
         }
     }
 
-    /// Writes on the stdout of the latest life, once there is one.
+    /// Writes on the stdout of the latest run, once there is one.
     #[track_caller]
     pub(super) fn write(&self, text: &str) {
-        let life = self.wait("a first life", |seen| seen.lives.len().checked_sub(1));
-        self.write_in(life, text);
+        let run_index = self.wait("a first run", |seen| seen.runs.len().checked_sub(1));
+        self.write_in(run_index, text);
     }
 
-    /// Writes on the stdout of one life. A life that is over hears nothing, and the test will see that.
-    pub(super) fn write_in(&self, life: usize, text: &str) {
+    /// Writes on the stdout of one run. If it has ended, nothing is written, which the test will notice.
+    pub(super) fn write_in(&self, run_index: usize, text: &str) {
         let (strings, voice) = {
             let seen = self.seen();
-            let actor = &seen.lives[life];
+            let actor = &seen.runs[run_index];
             (actor.strings.try_clone(), Arc::clone(&actor.voice))
         };
-        // Not under the lock of the stage: a reader that does not read must not stop all of it.
+        // Without the lock of the stage: a reader that does not read must not block all of it.
         let _speaking = voice.lock().unwrap_or_else(PoisonError::into_inner);
         strings.and_then(|mut strings| strings.write_all(text.as_bytes())).ok();
     }
 
-    /// Ends the latest life.
+    /// Ends the latest run.
     pub(super) fn cut(&self) {
-        if let Some(actor) = self.seen().lives.last() {
+        if let Some(actor) = self.seen().runs.last() {
             // It fails if the process was faster.
             actor.strings.shutdown(Shutdown::Both).ok();
         }
     }
 
-    /// Ends one life.
-    pub(super) fn end(&self, life: usize) {
-        self.seen().lives[life].strings.shutdown(Shutdown::Both).ok();
+    /// Ends one run.
+    pub(super) fn end(&self, run_index: usize) {
+        self.seen().runs[run_index].strings.shutdown(Shutdown::Both).ok();
     }
 
-    /// Ends every life, for good.
+    /// Ends all runs permanently.
     pub(super) fn stop(&self) {
         let mut seen = self.seen();
         seen.stopped = true;
         // They hold the stage, which would hold them.
         seen.waiting.clear();
         seen.listens.clear();
-        for actor in &seen.lives {
+        for actor in &seen.runs {
             actor.strings.shutdown(Shutdown::Both).ok();
         }
         self.changed.notify_all();
@@ -176,16 +176,16 @@ impl Stage {
         self.changed.notify_all();
     }
 
-    /// What was received so far. Whoever has an answer in hand finds its question here: a message that is being
-    /// answered is waited for, though not for ever, since its reader may not read.
+    /// All messages so far. After a response was received, its request is here: a message that is being answered is
+    /// awaited, for a limited time because its reader may not read.
     pub(super) fn journal(&self) -> Vec<Vec<u8>> {
         let answered = |seen: &mut Seen| seen.answering > 0;
         let waiting = self.changed.wait_timeout_while(self.seen(), ANSWERING, answered);
         waiting.unwrap_or_else(PoisonError::into_inner).0.journal.clone()
     }
 
-    pub(super) fn lives(&self) -> Vec<Instance> {
-        self.seen().lives.iter().map(|actor| actor.life.clone()).collect()
+    pub(super) fn runs(&self) -> Vec<Instance> {
+        self.seen().runs.iter().map(|actor| actor.instance.clone()).collect()
     }
 
     pub(super) fn listens(&self) -> Vec<Received> {

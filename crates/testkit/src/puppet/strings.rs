@@ -1,4 +1,4 @@
-//! A puppet over stdio: the program `puppet` connects to a socket of ours each time it is started.
+//! A puppet over stdio: the program `puppet` connects to our socket each time it is started.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -43,7 +43,7 @@ impl Strings {
         ServerEntry::new(program("puppet")).arg(self.folder.path().join("strings").to_string_lossy())
     }
 
-    /// Stops waiting for lives; those that are there have been ended.
+    /// Stops accepting runs; existing ones have ended.
     pub(super) fn detach(&mut self) {
         // `accept` has no time-out. If this fails, the listener is gone and so is the thread.
         drop(UnixStream::connect(self.folder.path().join("strings")));
@@ -53,7 +53,7 @@ impl Strings {
     }
 }
 
-/// One life: from the introduction to the end of its stdin.
+/// One run: from the first line to the end of its stdin.
 fn live(stage: &Arc<Stage>, strings: UnixStream) {
     let Ok(reader) = strings.try_clone() else { return };
     let mut reader = BufReader::with_capacity(1 << 16, reader);
@@ -61,7 +61,7 @@ fn live(stage: &Arc<Stage>, strings: UnixStream) {
     if reader.read_line(&mut introduction).unwrap_or(0) == 0 {
         return;
     }
-    let life = stage.enter(read_introduction(&introduction), strings);
+    let run_index = stage.enter(read_introduction(&introduction), strings);
     loop {
         let mut line = Vec::new();
         if reader.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
@@ -70,10 +70,10 @@ fn live(stage: &Arc<Stage>, strings: UnixStream) {
         if line.last() == Some(&b'\n') {
             line.pop();
         }
-        stage.take(&Received::new(line, Way::Stdout { stage: Arc::clone(stage), life }));
+        stage.take(&Received::new(line, Way::Stdout { stage: Arc::clone(stage), run_index }));
     }
     // Its stdin ended: a well-behaved server ends too.
-    stage.end(life);
+    stage.end(run_index);
 }
 
 fn read_introduction(line: &str) -> Instance {

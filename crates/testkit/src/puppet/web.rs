@@ -12,7 +12,7 @@ use super::received::{Fate, Received, Reply, Way};
 use super::stage::Stage;
 use crate::http_server::wire::{self, Head, Request};
 
-/// How often a request without news looks whether its client is still there.
+/// How often a request without messages checks whether its client is still connected.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -32,11 +32,11 @@ struct State {
     closed: bool,
     /// Copies of all sockets, to break them at the end.
     sockets: Vec<TcpStream>,
-    /// The stream for what is about no request: the latest GET.
+    /// The stream for messages about no request: the latest GET.
     stream: Option<Sender<Reply>>,
-    /// What was pushed while there was none.
+    /// Messages pushed while there was no stream.
     unsent: Vec<String>,
-    /// The sessions that were begun and not forgotten since.
+    /// The current sessions.
     sessions: BTreeSet<String>,
     last_session: u64,
     /// It knows no session, not even the latest.
@@ -57,7 +57,7 @@ impl Web {
                     return;
                 }
                 std::thread::spawn(move || {
-                    // A client that is gone is no error: the test will tell.
+                    // A disconnected client is not an error: the test will tell.
                     serve(&shared, &socket).ok();
                     socket.shutdown(Shutdown::Both).ok();
                 });
@@ -70,7 +70,7 @@ impl Web {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Sends a line on the stream for what is about no request, or on the next that opens.
+    /// Sends a line on the stream for messages about no request, or on the next that opens.
     pub(super) fn push(&self, line: &str) {
         let mut state = self.shared.state();
         let sent = state.stream.as_ref().is_some_and(|stream| stream.send(Reply::Aside(line.to_owned())).is_ok());
@@ -79,7 +79,7 @@ impl Web {
         }
     }
 
-    /// Forgets every session, as one that was started anew has; the stream of those that listen breaks.
+    /// Forgets every session, like a restarted server; open streams break.
     pub(super) fn forget_sessions(&self) {
         let mut state = self.shared.state();
         state.sessions.clear();
@@ -89,7 +89,7 @@ impl Web {
         }
     }
 
-    /// From now on it knows no session as soon as it is begun.
+    /// From now on it forgets each session immediately.
     pub(super) fn turn_forgetful(&self) {
         self.shared.state().is_forgetful = true;
         self.forget_sessions();
@@ -114,7 +114,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a connection; `false` if nobody is served any more.
+    /// Records a connection; `false` if the server has stopped.
     fn admit(&self, socket: &TcpStream) -> bool {
         let mut state = self.state();
         if state.closed {
@@ -134,7 +134,7 @@ impl Shared {
         id
     }
 
-    /// Whether the request names a session that is no more, or never was.
+    /// Whether the request names a session that does not exist.
     fn is_forgotten(&self, request: &Request) -> bool {
         request.header("mcp-session-id").is_some_and(|id| !self.state().sessions.contains(id))
     }
@@ -169,7 +169,7 @@ fn post(shared: &Shared, mut socket: &TcpStream, request: Request) -> io::Result
     };
     let is_request = message.is_request();
     shared.stage.take(&message);
-    // Without a copy left anywhere, nobody can answer any more.
+    // Without a copy anywhere, nobody can respond any more.
     drop(message);
     if !is_request {
         return wire::write_whole(&mut socket, Head::new(202), b"");
@@ -182,7 +182,7 @@ fn post(shared: &Shared, mut socket: &TcpStream, request: Request) -> io::Result
     outcome
 }
 
-/// Answers in JSON if the answer is all there is, else as a stream. An error if the client left.
+/// Responds with JSON if there is only the response, otherwise with a stream. An error if the client disconnected.
 fn answer(mut socket: &TcpStream, head: Head, replies: &Receiver<Reply>) -> io::Result<()> {
     match next(socket, replies)? {
         Reply::Answer(line) => wire::write_whole(&mut socket, head.json(), line.as_bytes()),
@@ -222,12 +222,12 @@ fn get(shared: &Shared, mut socket: &TcpStream) -> io::Result<()> {
     stream(socket, &replies)
 }
 
-/// What the test says next. An error if the client leaves before.
+/// The next instruction of the test. An error if the client disconnects before.
 fn next(socket: &TcpStream, replies: &Receiver<Reply>) -> io::Result<Reply> {
     loop {
         match replies.recv_timeout(POLL_INTERVAL) {
             Ok(reply) => return Ok(reply),
-            // Nobody can answer any more: the test has dropped the message.
+            // Nobody can respond any more: the test has dropped the message.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL_INTERVAL),
             Err(RecvTimeoutError::Timeout) => {}
         }

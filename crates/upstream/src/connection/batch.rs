@@ -1,5 +1,5 @@
-//! Several messages of the server in one array. Only revision 2025-03-26 knows them; they are understood in any, for
-//! somebody waits for the answers in them.
+//! Several messages of the server in one array. Only revision 2025-03-26 has them; they are accepted in any, because
+//! the responses in them are awaited.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::failure::Unreadable;
 use crate::response_handler::ResponseHandler;
 
 impl Connection {
-    /// Takes every message of the array in `line` as if it had come alone.
+    /// Handles every message of the array in `line` as if it had arrived alone.
     pub(super) fn receive_batch(
         self: &Arc<Self>,
         line: &Bytes,
@@ -21,7 +21,7 @@ impl Connection {
         handlers: &mut Vec<Arc<dyn ResponseHandler>>,
     ) {
         let mut is_empty = true;
-        // One by one: the places of a million tiny elements would take many times what they take themselves.
+        // One by one: the spans of a million tiny elements would take many times the memory of the elements.
         let mut cursor = Cursor::new(line);
         cursor.take(b'[');
         while let Ok(Span { start, end }) = cursor.value() {

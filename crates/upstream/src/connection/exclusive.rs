@@ -1,4 +1,4 @@
-//! Whose turn it is at a server that may ask, and does not say whom: it serves one client at a time.
+//! Turns at a server whose requests do not name the call they belong to: it serves one client at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::pending::{ABANDONED_REQUEST_LIFETIME, Held};
 
 /// How long a request waits for its turn at a server that serves one client at a time.
 const EXCLUSIVE_TURN_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often it is looked whether its turn has come by time alone.
+/// How often a waiting request checks whether its turn has come by time alone.
 const EXCLUSIVE_TURN_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Connection {
@@ -35,7 +35,7 @@ impl Connection {
         }
     }
 
-    /// Sees to it that a request that waits for its turn gets it, or an end.
+    /// Waits until a held request gets its turn, or ends it.
     pub(super) async fn await_turn(self: Arc<Self>, number: u64) {
         let deadline = Instant::now() + EXCLUSIVE_TURN_TIMEOUT;
         let is_held = || self.lock().get(number).is_some_and(|call| call.is_held);
@@ -49,23 +49,23 @@ impl Connection {
         }
     }
 
-    /// Requests whose clients are gone end when others wait for their turn. Nobody else would end them: a legacy client
-    /// that drops its connection has cancelled nothing.
+    /// Ends requests of disconnected clients when others wait for their turn. Nothing else would end them: a legacy
+    /// client that drops its connection has cancelled nothing.
     fn end_deserted_requests(self: &Arc<Self>) {
         let deserted = self.lock().deserted();
         for number in deserted {
             let error = CallError::Deserted { server: self.server() };
-            self.end_request(number, "its client is gone", &error);
+            self.end_request(number, "its client disconnected", &error);
         }
     }
 
-    /// Waits until the server has heard that a request is given up. It reads in order, so the answer to a question of
-    /// ours that follows says so; what it asked before has been read by then.
+    /// Waits until the server has processed a cancellation. It reads in order, so its response to a later `ping` of
+    /// ours proves it; requests it sent before have been read by then.
     pub(super) async fn forget_abandoned(self: Arc<Self>, number: u64) {
-        // A modern server asks nothing by itself.
+        // A modern server sends no requests.
         if self.lifecycle() == Lifecycle::Session {
-            // One that does not answer is taken to have heard it by then.
-            drop(tokio::time::timeout(ABANDONED_REQUEST_LIFETIME, self.ask("ping", None)).await);
+            // A server that does not respond is assumed to have processed it by then.
+            drop(tokio::time::timeout(ABANDONED_REQUEST_LIFETIME, self.request("ping", None)).await);
         }
         self.lock().forget_abandoned(number);
         self.next_turn();

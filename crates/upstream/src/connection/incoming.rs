@@ -1,4 +1,4 @@
-//! A message of the server while it is being read: how long it may become, and room for it.
+//! A message of the server while it is being read: its maximum length, and the memory reserved for it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::failure::Unreadable;
 use crate::limits::{LARGE_MESSAGE, Limit, OverLimit, Room};
 use crate::response_handler::ResponseHandler;
 
-/// A message that is being read. One after the other can be read with it.
+/// A message that is being read. It can be reused for the next one.
 #[derive(Debug)]
 pub struct IncomingMessage {
     connection: Arc<Connection>,
@@ -22,7 +22,7 @@ pub struct IncomingMessage {
 }
 
 impl IncomingMessage {
-    /// So much of the message has come. Once it fails, the message must be given up.
+    /// Reports how many bytes have arrived. Once it fails, the message must be dropped.
     pub fn grow(&mut self, bytes: usize) -> Result<(), OverLimit> {
         if let Some(over) = self.over {
             return Err(over);
@@ -40,7 +40,7 @@ impl IncomingMessage {
         grown
     }
 
-    /// The whole message. A large one counts until nobody holds it any more.
+    /// The complete message. A large one counts towards the limits until its bytes are dropped.
     pub fn whole(&mut self, message: Bytes) -> Result<Bytes, OverLimit> {
         self.grow(message.len())?;
         Ok(match self.room.take() {
@@ -49,7 +49,7 @@ impl IncomingMessage {
         })
     }
 
-    /// The next message is another one.
+    /// Prepares for the next message.
     fn restart(&mut self) -> Option<OverLimit> {
         self.room = None;
         self.over.take()
@@ -62,7 +62,7 @@ impl Connection {
         IncomingMessage { connection: Arc::clone(self), about, room: None, over: None }
     }
 
-    /// How long a message may be, and by which limit. Only results of calls may be very long.
+    /// The maximum length of a message, and the limit that sets it. Only results of calls may be very long.
     fn longest_message(&self, about: Option<u64>) -> (Limit, usize) {
         let open = self.lock();
         let is_awaited = match about {
@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Takes a line that may be long, or the ends of one that was too long.
+    /// Handles a line that may be long, or the two ends of one that was too long.
     pub(super) fn receive_large(
         self: &Arc<Self>,
         line: Line,

@@ -1,4 +1,4 @@
-//! Notifications of the server: to whoever they are about, or to whoever watches the server.
+//! Notifications of the server: to the request they belong to, or to the observer of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::pending::RequestOwner;
 use crate::request_id::parse_request_id;
 use crate::response_handler::{Notification, ResponseHandler};
 
-/// So much of a method is shown that may be of any length.
+/// Characters of a method in a log message; a method may be of any length.
 const MAX_SHOWN_METHOD_CHARS: usize = 100;
 
 impl Connection {
@@ -38,7 +38,7 @@ impl Connection {
                 self.listen_stream.acknowledged(envelope.params.subscription, line);
             }
             Some("notifications/cancelled") => self.cancelled_by_server(line, envelope),
-            // They are about what a client follows, not about a request that happens to be open.
+            // They belong to a client's subscription, not to a request that happens to be open.
             Some(
                 method @ ("notifications/resources/updated"
                 | "notifications/tasks/status"
@@ -49,18 +49,18 @@ impl Connection {
         }
     }
 
-    /// Many sessions may keep it, so one that is too large reaches nobody. The user hears of the first.
+    /// Drops a notification that is too large, because many sessions may keep it. The user is warned of the first.
     fn drop_notification(&self, line: &[u8], method: Span, over: OverLimit) {
         let method: String = String::from_utf8_lossy(method.of(line)).chars().take(MAX_SHOWN_METHOD_CHARS).collect();
         let (server, length) = (self.server(), line.len());
         if self.note_too_large() {
-            tracing::warn!(%server, method, length, %over, "dropped a notification, and drops further ones of that size");
+            tracing::warn!(%server, method, length, %over, "dropped a notification, and will drop further ones of that size");
         } else {
             tracing::debug!(%server, method, length, %over, "dropped a notification");
         }
     }
 
-    /// Something is too large; whether it is the first, of which the user should hear.
+    /// Records that something is too large. Returns whether it is the first, of which the user is warned.
     pub(super) fn note_too_large(&self) -> bool {
         !self.warned_of_size.swap(true, Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Log messages and whatever else a server may say while it works.
+    /// Log messages and other notifications that a server sends during a request.
     fn about_a_request(
         self: &Arc<Self>,
         line: &Bytes,
@@ -90,7 +90,7 @@ impl Connection {
     ) {
         let owner = match about {
             Some(_) => self.lock().owner(about),
-            // A legacy server speaks to everybody; a modern one only about requests.
+            // A legacy server sends them to all clients; a modern one only for requests.
             None if self.lifecycle() == Lifecycle::Session => RequestOwner::Nobody,
             None => self.lock().only_handler(),
         };
@@ -101,7 +101,7 @@ impl Connection {
             }
             RequestOwner::Nobody => self.report(line, method, envelope),
             RequestOwner::Ambiguous => {
-                tracing::debug!(server = %self.server(), method, "notification that could be for several");
+                tracing::debug!(server = %self.server(), method, "notification that could belong to several clients");
             }
         }
     }
@@ -112,7 +112,7 @@ impl Connection {
         if self.withdraw_server_request(id, line, id_at) {
             return;
         }
-        // A modern server ends a stream of news like this.
+        // A modern server ends a listen stream like this.
         if let Some(number) = parse_request_id(id) {
             self.lock().close(number);
         }

@@ -1,4 +1,4 @@
-//! Questions of our own to the server, and what we tell it.
+//! Requests and notifications of our own to the server.
 
 use std::sync::Arc;
 
@@ -12,77 +12,83 @@ use crate::limits::OverLimit;
 use crate::pending::Pending;
 
 impl Connection {
-    /// Asks the server something ourselves; `None` if it ended before it answered.
-    pub async fn ask(&self, method: &str, params: Option<&[u8]>) -> Option<Response> {
-        let (_, answer) = self.begin(method, params)?;
+    /// Sends a request of our own and waits for the response; `None` if the server ended before it responded.
+    pub async fn request(&self, method: &str, params: Option<&[u8]>) -> Option<Response> {
+        let (_, answer) = self.begin_request(method, params)?;
         answer.await
     }
 
-    /// Asks the server something ourselves, and tells when its answer is longer than it may be.
-    pub(crate) async fn ask_within_limits(&self, method: &str, params: Option<&[u8]>) -> Result<Response, NoResponse> {
-        let (_, answer) = self.start(method, params).ok_or(NoResponse::Ended)?;
+    /// The same, but reports a response that exceeds its limit.
+    pub(crate) async fn request_within_limits(
+        &self,
+        method: &str,
+        params: Option<&[u8]>,
+    ) -> Result<Response, NoResponse> {
+        let (_, answer) = self.begin_request_within_limits(method, params).ok_or(NoResponse::Ended)?;
         answer.await
     }
 
-    /// Asks at once, and returns what waits for the answer.
-    pub fn ask_now(
+    /// Sends a request at once, and returns a future for the response.
+    pub fn start_request(
         self: &Arc<Self>,
         method: &str,
         params: Option<&[u8]>,
     ) -> Option<impl Future<Output = Option<Response>> + Send + 'static + use<>> {
-        let (sender, receiver) = oneshot::channel();
-        let number = {
-            let mut open = self.lock();
-            if open.ended.is_some() {
-                return None;
-            }
-            open.enter(Pending::OwnRequest(sender))
-        };
-        self.transport.send(Some(number), &self.with_client_meta(reply::request(number, method, params)));
-        self.transport.flush();
+        let (_, receiver) = self.send_request(method, params)?;
         Some(async move { receiver.await.ok()?.ok() })
     }
 
-    /// Asks, and returns the number under which the server knows the question, and what waits for the answer: to be
-    /// dropped when it is no longer wanted.
-    pub(crate) fn begin<'c>(
+    /// Sends a request, and returns its number and a future for the response, to be dropped when it is no longer
+    /// wanted.
+    pub(crate) fn begin_request<'c>(
         &'c self,
         method: &str,
         params: Option<&[u8]>,
     ) -> Option<(u64, impl Future<Output = Option<Response>> + use<'c>)> {
-        let (number, answer) = self.start(method, params)?;
+        let (number, answer) = self.begin_request_within_limits(method, params)?;
         Some((number, async move { answer.await.ok() }))
     }
 
-    fn start<'c>(
+    fn begin_request_within_limits<'c>(
         &'c self,
         method: &str,
         params: Option<&[u8]>,
     ) -> Option<(u64, impl Future<Output = Result<Response, NoResponse>> + use<'c>)> {
-        let (sender, receiver) = oneshot::channel();
-        let number = {
-            let mut open = self.lock();
-            if open.ended.is_some() {
-                return None;
-            }
-            open.enter(Pending::OwnRequest(sender))
-        };
+        let (number, receiver) = self.send_request(method, params)?;
         let abandoned = Abandon { connection: self, number };
-        self.transport.send(Some(number), &self.with_client_meta(reply::request(number, method, params)));
-        self.transport.flush();
         Some((number, async move {
             let _abandoned = abandoned;
             receiver.await.map_err(|_| NoResponse::Ended)?.map_err(NoResponse::TooLong)
         }))
     }
 
-    /// Tells the server something.
-    pub fn tell(&self, method: &str, params: Option<&[u8]>) {
+    /// Sends a request of our own; returns its number and the receiver of the response. `None` if the server has
+    /// ended.
+    fn send_request(
+        &self,
+        method: &str,
+        params: Option<&[u8]>,
+    ) -> Option<(u64, oneshot::Receiver<Result<Response, OverLimit>>)> {
+        let (sender, receiver) = oneshot::channel();
+        let number = {
+            let mut open = self.lock();
+            if open.ended.is_some() {
+                return None;
+            }
+            open.enter(Pending::OwnRequest(sender))
+        };
+        self.transport.send(Some(number), &self.with_client_meta(reply::request(number, method, params)));
+        self.transport.flush();
+        Some((number, receiver))
+    }
+
+    /// Sends a notification of our own.
+    pub fn notify(&self, method: &str, params: Option<&[u8]>) {
         self.transport.send(None, &reply::notification(method, params));
         self.transport.flush();
     }
 
-    /// Passes on somebody's notification as it is.
+    /// Forwards a client's notification unchanged.
     pub fn pass(&self, line: &Bytes) {
         if !self.transport.is_full() {
             self.transport.send_spliced(None, line, &[]);
@@ -90,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// A request as a server of its lifecycle expects it: a modern one is told with every request who asks.
+    /// Adds the client meta that a modern server expects in every request.
     fn with_client_meta(&self, mut request: Vec<u8>) -> Vec<u8> {
         if self.lifecycle() == Lifecycle::Session {
             return request;
@@ -98,22 +104,22 @@ impl Connection {
         request.pop();
         let line = Bytes::from(request);
         let envelope = Envelope::scan(&line).expect("what we write ourselves is a message");
-        let mut request = meta::to_modern(&line, &envelope, &self.client_meta).to_vec();
+        let mut request = meta::to_modern(&line, &envelope.params, &self.client_meta).to_vec();
         request.push(b'\n');
         request
     }
 }
 
-/// Why a question of ours got no answer.
+/// Why a request of ours got no response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NoResponse {
     /// The connection was ended.
     Ended,
-    /// The answer is longer than it may be.
+    /// The response exceeds its limit.
     TooLong(OverLimit),
 }
 
-/// Forgets a question of ours when nobody waits for its answer any more.
+/// Removes a request of ours when its response is no longer awaited.
 struct Abandon<'c> {
     connection: &'c Connection,
     number: u64,

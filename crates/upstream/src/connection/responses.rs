@@ -1,4 +1,4 @@
-//! Answers of the server, and whose they are.
+//! Responses of the server, and the requests they belong to.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,13 +13,13 @@ use crate::pending::Pending;
 use crate::request_id::parse_request_id;
 use crate::response_handler::{ResponseHandler, ServerResponse};
 
-/// What a server says that could not read what it was sent.
+/// The error code of a server that could not parse a message.
 const PARSE_ERROR: &[u8] = b"-32700";
-/// So long a server that said so may take to answer after all.
+/// How long a server may take to send a proper response after such an error.
 const SECOND_RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Connection {
-    /// An answer of the server, to be handed to who waits for it.
+    /// Hands a response to the request that waits for it.
     pub(super) fn answer(
         self: &Arc<Self>,
         line: Bytes,
@@ -32,14 +32,14 @@ impl Connection {
                 drop(tokio::spawn(Arc::clone(self).respond_after_grace(number, line, id_at, outcome)));
                 return;
             }
-            // Answered twice, answered after a cancellation, or never asked: nobody is waiting for it.
-            tracing::debug!(server = %self.server(), id = %String::from_utf8_lossy(id_at.of(&line)), "dropped an answer to no open request");
+            // Answered twice, after a cancellation, or never requested: no request waits for it.
+            tracing::debug!(server = %self.server(), id = %String::from_utf8_lossy(id_at.of(&line)), "dropped a response without a pending request");
             return self.next_turn();
         };
         self.hand_over(waiting, line, id_at, outcome, handlers);
     }
 
-    /// Gives an answer to who waits for it.
+    /// Delivers a response to its request.
     fn hand_over(
         &self,
         waiting: Pending,
@@ -55,12 +55,12 @@ impl Connection {
                 remember(handlers, call.handler);
                 self.next_turn();
             }
-            // Whoever asked may have stopped waiting; then nobody misses the answer.
+            // The receiver may have been dropped; then the response is not needed.
             Pending::OwnRequest(respondent) => drop(respondent.send(Ok(Response { line, outcome }))),
         }
     }
 
-    /// Takes an error without an id for the answer to a request, if there is no better one soon.
+    /// Treats an error without an id as the response to a request, if there is no better one soon.
     async fn respond_after_grace(self: Arc<Self>, number: u64, line: Bytes, id_at: Span, outcome: Result<Span, Span>) {
         tokio::time::sleep(SECOND_RESPONSE_TIMEOUT).await;
         let Some(waiting) = self.lock().answered(number) else { return };
@@ -69,8 +69,8 @@ impl Connection {
         handlers.iter().for_each(|handler| handler.flush());
     }
 
-    /// The number of the request that the server could not read, and whose id it therefore does not know, if there is only
-    /// one that it can mean. Nothing else is told like this: some answer notifications, too, which nobody asked them to.
+    /// The number of the request that the server could not parse, and whose id it therefore does not know, if only one
+    /// is possible. Other errors without an id are not attributed: some servers respond to notifications, too.
     fn not_understood(&self, line: &[u8], id_at: Span, outcome: Result<Span, Span>) -> Option<u64> {
         let code = member(line, outcome.err()?, "code")?;
         let is_meant = id_at.of(line) == b"null" && code.of(line) == PARSE_ERROR;

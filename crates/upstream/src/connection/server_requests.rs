@@ -1,4 +1,4 @@
-//! Questions of the server: who is to answer them, and the way back.
+//! Requests of the server: which client answers them, and the return of the response.
 
 use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use protocol::envelope::Envelope;
 use protocol::reply::{self, code};
 use protocol::splice::Edit;
-use protocol::{Span, text};
+use protocol::{RequestEnvelope, Span, text};
 
 use super::cancellation::cancellation;
 use super::{Connection, remember};
@@ -17,17 +17,17 @@ use crate::limits::{Limit, OverLimit};
 use crate::pending::RequestOwner;
 use crate::response_handler::{ResponseHandler, ServerRequest};
 
-/// So many questions may be open at once. A server that asks more does not wait for answers.
+/// How many server requests may be open at once. A server that sends more does not wait for responses.
 const MAX_SERVER_REQUESTS: usize = 1000;
-/// Bytes of a server's id. It is kept, compared and sent back.
+/// Bytes of a server's request id. It is stored, compared and sent back.
 const MAX_REQUEST_ID_BYTES: usize = 1 << 10;
 
-/// How often it is looked whether somebody who was asked is still there, and for how long in a row they may not be.
+/// How often a client with an open server request is checked, and for how long in a row it may be unreachable.
 const DESERTED_POLL_INTERVAL: Duration = Duration::from_secs(5);
 const DESERTED_AFTER: Duration = Duration::from_secs(60);
 
-/// Ends the calls that a question is about if whoever was asked has gone for good: a server that waits for an answer would
-/// be at them for ever. One who only waits for a result may come back for it.
+/// Ends the calls that a server request belongs to if its client has disconnected for good: a server that waits for
+/// the response would never finish them. A client that only waits for a result may reconnect and fetch it.
 async fn end_if_deserted(server: Weak<Connection>, id: Box<[u8]>, handler: Weak<dyn ResponseHandler>) {
     let mut missed = Duration::ZERO;
     loop {
@@ -44,19 +44,18 @@ async fn end_if_deserted(server: Weak<Connection>, id: Box<[u8]>, handler: Weak<
 }
 
 impl Connection {
-    /// A request of the server's: a sign of life is given at once, anything else is for whoever it is about.
+    /// Handles a request of the server: a ping is answered at once, anything else is sent to the client it belongs to.
     pub(super) fn receive_server_request(
         self: &Arc<Self>,
         line: Bytes,
-        id: Span,
-        method: Span,
-        envelope: Envelope,
+        envelope: RequestEnvelope,
         about: Option<u64>,
         handlers: &mut Vec<Arc<dyn ResponseHandler>>,
     ) {
+        let RequestEnvelope { id, method, .. } = envelope;
         if id.end - id.start > MAX_REQUEST_ID_BYTES {
             if self.note_too_large() {
-                tracing::warn!(server = %self.server(), length = id.end - id.start, most = MAX_REQUEST_ID_BYTES, "ignored a request whose id is too long, and ignores further ones");
+                tracing::warn!(server = %self.server(), length = id.end - id.start, most = MAX_REQUEST_ID_BYTES, "ignored a request whose id is too long, and will ignore further ones");
             }
             return;
         }
@@ -65,9 +64,9 @@ impl Connection {
         }
         if let Err(over) = self.reserve_request(line.len()) {
             if self.note_too_large() {
-                tracing::warn!(server = %self.server(), length = line.len(), %over, "refused a request of the server, and refuses further ones");
+                tracing::warn!(server = %self.server(), length = line.len(), %over, "refused a request of the server, and will refuse further ones");
             }
-            let text = format!("server `{}` asks too much at once: {over}", self.server());
+            let text = format!("server `{}` sends too many requests: {over}", self.server());
             return self.send_response(&reply::error(id.of(&line), code::INTERNAL_ERROR, &text, None));
         }
         let request = ServerRequest::new(Arc::clone(self), line, envelope);
@@ -75,21 +74,22 @@ impl Connection {
         match owner {
             RequestOwner::Handler(handler) => {
                 if !self.remember_server_request(&request, &handler) {
-                    return request.refuse(code::INVALID_REQUEST, "Too many questions, or one under that id, are open");
+                    return request
+                        .refuse(code::INVALID_REQUEST, "Too many requests are pending, or one with this id is");
                 }
                 remember(handlers, Arc::clone(&handler));
                 let id = Box::from(request.id().of(&request.line));
-                // Whoever is alone is there, or everything ends.
+                // The only client is connected, or everything ends.
                 if !handler.requester().is_alone {
                     tokio::spawn(end_if_deserted(Arc::downgrade(self), id, Arc::downgrade(&handler)));
                 }
                 handler.on_server_request(request);
             }
             RequestOwner::Ambiguous => {
-                tracing::warn!(server = %self.server(), method = %request.method(), "refused a question that could be for several clients; it serves one at a time from now on");
+                tracing::warn!(server = %self.server(), method = %request.method(), "refused a request that could be for several clients; the server serves one client at a time from now on");
                 request.refuse(
                     code::INTERNAL_ERROR,
-                    "Several clients have requests open, so it is unclear who is asked; try again",
+                    "Several clients have pending requests, so it is unclear which one to ask; try again",
                 );
             }
             RequestOwner::Nobody => match self.observer.upgrade() {
@@ -99,19 +99,19 @@ impl Connection {
         }
     }
 
-    /// Room for one more request of the server, until somebody has answered it.
+    /// Reserves memory for one more request of the server, until it is answered.
     fn reserve_request(&self, bytes: usize) -> Result<(), OverLimit> {
         let all = self.open_request_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let checked = self.limits.check(Limit::Requests, "with it, its requests that wait for answers are", all);
         checked.inspect_err(|_| self.release_request(bytes))
     }
 
-    /// A request of the server is answered.
+    /// Releases the memory of an answered request.
     pub(crate) fn release_request(&self, bytes: usize) {
         self.open_request_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Who alone has requests open here, if it is only one.
+    /// The handler of all open requests, if there is only one.
     pub fn only_handler(&self) -> Option<Arc<dyn ResponseHandler>> {
         match self.lock().only_handler() {
             RequestOwner::Handler(handler) => Some(handler),
@@ -119,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// Whether what the server asked under `id` is still for that caller to answer.
+    /// Whether the server request `id` is still open at that handler.
     fn is_asking(&self, id: &[u8], handler: &Arc<dyn ResponseHandler>) -> bool {
         let server_requests = self.server_requests.lock().unwrap_or_else(PoisonError::into_inner);
         server_requests.get(id).is_some_and(|receive_server_request| {
@@ -127,7 +127,7 @@ impl Connection {
         })
     }
 
-    /// Remembers whom a question was put to, so that it can be withdrawn.
+    /// Records the handler of a server request, so that it can be cancelled.
     pub fn remember_server_request(&self, request: &ServerRequest, handler: &Arc<dyn ResponseHandler>) -> bool {
         let mut server_requests = self.server_requests.lock().unwrap_or_else(PoisonError::into_inner);
         if server_requests.len() >= MAX_SERVER_REQUESTS {
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// The server takes back the question it asked under `id`.
+    /// Handles the server's cancellation of its request `id`.
     pub(super) fn withdraw_server_request(&self, id: &[u8], line: &Bytes, id_at: Span) -> bool {
         let Some(handler) = self.server_requests.lock().unwrap_or_else(PoisonError::into_inner).remove(id) else {
             return false;
@@ -152,15 +152,15 @@ impl Connection {
         true
     }
 
-    /// The server is gone, so nobody waits for answers any more.
+    /// Cancels all server requests: the server has ended and needs no responses.
     pub(super) fn withdraw_server_requests(&self) {
         let server_requests = std::mem::take(&mut *self.server_requests.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, handler) in server_requests {
-            self.cancel_server_request(&*handler, &id, "the server that asked is gone");
+            self.cancel_server_request(&*handler, &id, "the server that sent the request has ended");
         }
     }
 
-    /// What was asked of a caller about a request that we have ended need not be answered any more.
+    /// Cancels the server requests that belong to a request that we have ended.
     pub(super) fn withdraw_server_requests_to(&self, handler: &Arc<dyn ResponseHandler>, why: &str) {
         let is_asked = |receive_server_request: &Arc<dyn ResponseHandler>| {
             std::ptr::addr_eq(Arc::as_ptr(receive_server_request), Arc::as_ptr(handler))
@@ -183,20 +183,20 @@ impl Connection {
         }
     }
 
-    /// Passes on a client's answer, in which another id stands at `id_at`.
+    /// Forwards a client's response, with another id at `id_at`.
     pub(crate) fn answer_server_request(&self, id: &[u8], line: &Bytes, id_at: Span) {
         self.server_requests.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.transport.send_spliced(None, line, &[Edit { span: id_at, with: id }]);
         self.transport.flush();
     }
 
-    /// Answers a question ourselves.
+    /// Answers a server request ourselves.
     pub(crate) fn close_server_request(&self, id: &[u8], answer: impl FnOnce(&[u8]) -> Vec<u8>) {
         self.server_requests.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.send_response(&answer(id));
     }
 
-    /// A server that floods us with questions and reads no answers must not fill our memory.
+    /// A server that floods us with requests and reads no responses must not fill our memory.
     fn send_response(&self, answer: &[u8]) {
         if !self.transport.is_full() {
             self.transport.send(None, answer);

@@ -1,4 +1,4 @@
-//! Whose question it is, whose turn it is, and what is left of requests that were given up.
+//! The owner of a server request, turns, and remembered cancelled requests.
 
 use std::pin::Pin;
 
@@ -11,7 +11,7 @@ use crate::response_handler::{Notification, ServerRequest, ServerResponse};
 
 const NONE: [u64; 0] = [];
 
-/// A caller that is only told apart from others.
+/// A requester with nothing but an identity.
 struct Somebody(Requester);
 
 impl ResponseHandler for Somebody {
@@ -47,7 +47,7 @@ impl PendingRequests {
         self.enter(Pending::Call(call))
     }
 
-    /// A request that is sent at once, or held if it must wait.
+    /// Adds a request that is sent at once, or held if it must wait.
     fn request(&mut self, client: u64) -> u64 {
         let requester = among_others(client);
         let queue_needed_for = self.queue_needed_for(requester);
@@ -70,7 +70,7 @@ impl PendingRequests {
         self.release().iter().map(|held| held.number).collect()
     }
 
-    /// Makes the server one that serves one client at a time.
+    /// Makes the server exclusive: it serves one client at a time.
     fn ask_in_a_crowd(&mut self) {
         let (first, second) = (self.request(91), self.request(92));
         assert!(matches!(self.owner(None), RequestOwner::Ambiguous));
@@ -79,7 +79,7 @@ impl PendingRequests {
     }
 }
 
-/// The client whose question it is.
+/// The client that owns the server request.
 fn client(owner: &RequestOwner) -> Option<u64> {
     match owner {
         RequestOwner::Handler(handler) => Some(handler.requester().client),
@@ -143,7 +143,7 @@ fn servers_that_never_ask_serve_everybody_at_once() {
 }
 
 #[test]
-fn a_server_that_asks_serves_one_client_at_a_time_from_then_on() {
+fn a_server_that_sends_a_request_serves_one_client_at_a_time_from_then_on() {
     let mut open = PendingRequests::default();
     open.request(1);
     assert_eq!(client(&open.owner(None)), Some(1));
@@ -154,7 +154,7 @@ fn a_server_that_asks_serves_one_client_at_a_time_from_then_on() {
 }
 
 #[test]
-fn a_server_request_about_no_request_makes_nobody_wait() {
+fn a_server_request_outside_any_request_delays_no_client() {
     let mut open = PendingRequests::default();
     assert!(matches!(open.owner(None), RequestOwner::Nobody));
     open.request(1);

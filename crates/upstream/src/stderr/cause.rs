@@ -1,12 +1,12 @@
 //! Finds the lines of a server's stderr that state why it failed.
 //!
-//! The last line is often the least useful one: where the log is (`npm`), which line of code it was (most languages), which
-//! version of Node it was. A few rules, applied to what is kept of stderr: what only accompanies an error is left out, and of
-//! the rest the last lines count that name an error.
+//! The last line is often the least useful one: the location of the log (`npm`), the line of code (most languages),
+//! the version of Node. A few rules apply to the kept lines: those that only accompany an error are left out, and of
+//! the rest the last ones that name an error count.
 
-/// As many lines state a cause, at most.
+/// How many lines state a cause, at most.
 const MAX_CAUSE_LINES: usize = 3;
-/// As many fields that are not valid are named, at most.
+/// How many invalid fields are named, at most.
 const MOST_FIELDS: usize = 2;
 
 /// How lines begin that accompany an error, in any language or package manager.
@@ -87,7 +87,7 @@ const ERROR_WORDS: [&str; 31] = [
     "abort",
 ];
 
-/// The lines that state the cause, in their order; the last line that says anything if none names an error.
+/// The lines that state the cause, in their order; the last meaningful line if none names an error.
 pub fn cause_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<&'l str> {
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
     let spoken: Vec<&str> =
@@ -97,14 +97,14 @@ pub fn cause_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<&'l str>
         return found;
     }
     let Some(end) = spoken.iter().rposition(|line| names_error(line)) else { return vec![last] };
-    // What announces something (`thread 'main' panicked at src/main.rs:2:5:`) is explained by the next line.
+    // A line that ends with a colon (`thread 'main' panicked at src/main.rs:2:5:`) is explained by the next one.
     let end = if spoken[end].ends_with(':') && end + 1 < spoken.len() { end + 1 } else { end };
     let is_part = |line: &&&str| names_error(line) && !line.ends_with(':');
     let before = spoken[..end].iter().rev().take(MAX_CAUSE_LINES - 1).take_while(is_part).count();
     spoken[end - before..=end].to_vec()
 }
 
-/// What pydantic says, if that is the last error: what is wrong, and below that each field and what is wrong with it.
+/// A pydantic error, if that is the last one: the summary, and below it each field with its error.
 fn validation_errors<'l>(spoken: &[&'l str]) -> Option<Vec<&'l str>> {
     let begin = spoken.iter().rposition(|line| line.contains(" validation error"))?;
     let below = &spoken[begin + 1..];
@@ -120,13 +120,13 @@ fn names_error(line: &str) -> bool {
     ERROR_WORDS.iter().any(|word| line.contains(word))
 }
 
-/// Whether the line only accompanies an error: a place in a program, a piece of its text, a pointer to more.
+/// Whether the line only accompanies an error: a location in a program, an excerpt of its source, a pointer to more.
 fn is_companion(lines: &[&str], at: usize) -> bool {
-    let said = without_prefix(without_gutter(lines[at]));
-    let has_words = said.chars().any(char::is_alphabetic);
+    let text = without_prefix(without_gutter(lines[at]));
+    let has_words = text.chars().any(char::is_alphabetic);
     !has_words
-        || said == CAUSED_BY
-        || COMPANIONS.iter().any(|start| said.starts_with(start))
+        || text == CAUSED_BY
+        || COMPANIONS.iter().any(|start| text.starts_with(start))
         || is_numbered_frame(lines, at)
         || is_program_text(lines, at)
 }
@@ -134,9 +134,9 @@ fn is_companion(lines: &[&str], at: usize) -> bool {
 /// Whether the line is a frame such as `12: main`. Causes are numbered the same way below `Caused by:`.
 fn is_numbered_frame(lines: &[&str], at: usize) -> bool {
     let is_numbered = |line: &str| {
-        let said = line.trim();
-        let after_number = said.trim_start_matches(|message: char| message.is_ascii_digit());
-        after_number.len() < said.len() && after_number.starts_with(": ")
+        let text = line.trim();
+        let after_number = text.trim_start_matches(|message: char| message.is_ascii_digit());
+        after_number.len() < text.len() && after_number.starts_with(": ")
     };
     let above = lines[..at].iter().rev().find(|line| !is_numbered(line) && !line.trim().starts_with("at "));
     is_numbered(lines[at]) && above.is_some_and(|line| line.trim().to_lowercase().ends_with("backtrace:"))
@@ -147,7 +147,7 @@ fn without_gutter(line: &str) -> &str {
     line.trim().trim_start_matches(['|', '+']).trim_start()
 }
 
-/// Whether the line is quoted from a program: Python shows it under its place, Node with a caret under it.
+/// Whether the line is source code: Python shows it under its location, Node with a caret under it.
 fn is_program_text(lines: &[&str], at: usize) -> bool {
     let is_below_place = at > 0
         && without_gutter(lines[at - 1]).starts_with("File \"")
@@ -159,7 +159,7 @@ fn is_program_text(lines: &[&str], at: usize) -> bool {
     is_below_place || is_above_caret
 }
 
-/// The line without what `npm` puts before everything it says about an error, a bare code such as `404` included.
+/// The line without the prefix of `npm` for error output, a bare code such as `404` included.
 fn without_prefix(line: &str) -> &str {
     let rest = ["npm error", "npm ERR!"].iter().find_map(|prefix| line.strip_prefix(prefix));
     let Some(rest) = rest else { return line };
@@ -175,8 +175,8 @@ mod tests {
     use super::cause_lines;
 
     #[track_caller]
-    fn states(said: &str, expected: &[&str]) {
-        assert_eq!(cause_lines(said.lines()), expected, "{said}");
+    fn states(text: &str, expected: &[&str]) {
+        assert_eq!(cause_lines(text.lines()), expected, "{text}");
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_whether_they_are_numbered_or_not() {
+    fn causes_are_reported_with_and_without_numbers() {
         states(
             "Error: could not start\n\nCaused by:\n    0: could not read config.toml\n    1: No such file or directory \
              (os error 2)\n\nStack backtrace:\n   0: anyhow::error::<impl>::msg\n             at /x/anyhow/src/error.rs:27\n   \
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_a_group_of_exceptions_is_told() {
+    fn an_error_in_an_exception_group_is_reported() {
         states(
             "  + Exception Group Traceback (most recent call last):\n  |   File \"/x.py\", line 9, in <module>\n  |     \
              asyncio.run(main())\n  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n  +-+---------------- \
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_error_the_last_words_are_better_than_nothing() {
+    fn without_an_error_line_the_last_lines_are_reported() {
         states("hello\nbye\n\n", &["bye"]);
         states("  at the end\n\n", &["at the end"]);
         states("", &[]);

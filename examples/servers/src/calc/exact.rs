@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_about_right_and_says_so() {
+    fn inexact_numbers_are_rounded_and_reported() {
         let large = number("1e30").times(number("1e30")).expect("a number");
         assert!(!large.is_exact());
         assert_eq!(large.to_string(), "1e60");

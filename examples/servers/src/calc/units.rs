@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_convert_says_why() {
+    fn failed_conversions_are_reported_with_the_reason() {
         assert_eq!(converted("1", "kg", "km"), "`kg` is a unit of mass and `km` a unit of length; they do not convert");
         assert!(converted("1", "parsec", "km").starts_with("the unit `parsec` is not known; these are: nm,"));
         assert_eq!(converted("1", "mb", "B"), "the unit `mb` could be any of: Mbit, MB");

@@ -1,25 +1,25 @@
-//! What the last word of a command line stands for, while it is being typed.
+//! What the last word of an unfinished command line stands for.
 
 use clap::{Arg, Command};
 
-/// Where somebody is typing.
+/// The position of the cursor.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The verb, and the verb below it.
+pub(super) struct Position {
+    /// The command and its subcommands.
     pub(super) verbs: Vec<String>,
-    /// The option or the argument that the word is a value of.
+    /// The option or argument that the word is a value of.
     pub(super) argument: String,
-    /// Words that it can be, if those are always the same.
+    /// Its possible values, if they are fixed.
     pub(super) values: Vec<String>,
-    /// What was said of the service and the registry so far: options with their values.
+    /// The options that select the service or the registry, with their values.
     pub(super) target: Vec<String>,
 }
 
-/// The options that say which service is meant, or which registry.
+/// The names of these options.
 const TARGET: [&str; 4] = ["url", "token_file", "data_dir", "database"];
 
-impl Place {
-    /// Reads what was typed, as far as it goes. Nothing if the word is a verb, an option, or what nobody expects there.
+impl Position {
+    /// Parses the words. `None` if the last one is a command, an option, or not expected.
     pub(super) fn of(whole: &Command, words: &[String]) -> Option<Self> {
         let (current, before) = words.split_last()?;
         let (mut command, mut verbs, mut target) = (whole, Vec::new(), Vec::new());
@@ -72,16 +72,16 @@ fn option<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::whole_command;
+    use crate::cli::whole_command;
 
-    fn place(words: &[&str]) -> Option<Place> {
+    fn position(words: &[&str]) -> Option<Position> {
         let mut whole = whole_command();
         whole.build();
-        Place::of(&whole, &words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
+        Position::of(&whole, &words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
     }
 
     fn argument(words: &[&str]) -> Option<String> {
-        place(words).map(|place| place.argument)
+        position(words).map(|position| position.argument)
     }
 
     #[test]
@@ -98,14 +98,14 @@ mod tests {
     fn the_value_of_an_option_is_found() {
         assert_eq!(argument(&["search", "x", "--skill", ""]).as_deref(), Some("skill"));
         assert_eq!(argument(&["search", "x", "--limit", "5", "--server", "g"]).as_deref(), Some("server"));
-        let strategy = place(&["search", "x", "--strategy", ""]).unwrap();
+        let strategy = position(&["search", "x", "--strategy", ""]).unwrap();
         assert_eq!(strategy.values, ["direct", "hierarchical"]);
     }
 
     #[test]
-    fn the_service_that_is_meant_is_asked() {
-        let place = place(&["tools", "off", "--data-dir", "d", "--token-file=t", ""]).unwrap();
-        assert_eq!((place.verbs.join(" ").as_str(), place.argument.as_str()), ("tools off", "names"));
-        assert_eq!(place.target, ["--data-dir", "d", "--token-file=t"]);
+    fn the_options_that_select_the_service_are_passed_on() {
+        let position = position(&["tools", "off", "--data-dir", "d", "--token-file=t", ""]).unwrap();
+        assert_eq!((position.verbs.join(" ").as_str(), position.argument.as_str()), ("tools off", "names"));
+        assert_eq!(position.target, ["--data-dir", "d", "--token-file=t"]);
     }
 }

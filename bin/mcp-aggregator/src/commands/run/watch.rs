@@ -1,7 +1,7 @@
-//! `run --watch`: whenever the document is saved, the blocks that changed are run again.
+//! `run --watch`: runs changed blocks again whenever the document is saved.
 //!
-//! The file is looked at a few times a second, as the config file is: that works on every disk, also over a network, and
-//! with editors that write a new file in the place of the old one.
+//! The file is read a few times per second, like the config file: that works on every file system, also over a network,
+//! and with editors that replace the file.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,34 +10,34 @@ use std::time::{Duration, SystemTime};
 use notebook::{Document, Server};
 use tokio::time::sleep;
 
-/// How often the file is looked at.
+/// How often the file is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
-/// How long it must stay the same: some editors write in several steps.
+/// How long it must stay unchanged, because some editors write in several steps.
 const WRITE_SETTLE_TIME: Duration = Duration::from_millis(200);
 
-/// A document that others write, too.
+/// A document that others edit, too.
 pub(super) struct Watched<'p> {
     path: &'p Path,
     seen: Option<(SystemTime, u64)>,
-    /// What it said when we last knew.
+    /// Its last known content.
     text: String,
 }
 
-/// What blocks said, and how many of them said it.
+/// The contents of blocks, and how many blocks have each.
 pub(super) struct Known(HashMap<(String, String), usize>);
 
 impl<'p> Watched<'p> {
-    /// From now on; `text` is what the file says.
+    /// Starts watching; `text` is the current content.
     pub(super) fn new(path: &'p Path, text: &str) -> Self {
         Self { path, seen: None, text: text.to_owned() }
     }
 
-    /// We have written this ourselves: that is no news.
+    /// Records what we wrote ourselves, which is not an edit.
     pub(super) fn set_text(&mut self, text: &str) {
         text.clone_into(&mut self.text);
     }
 
-    /// Waits until somebody else has written the file; what it says then.
+    /// Waits until somebody else edited the file; returns its content.
     pub(super) async fn changed(&mut self) -> String {
         loop {
             sleep(POLL_INTERVAL).await;
@@ -75,7 +75,7 @@ impl Known {
         Self(known)
     }
 
-    /// The numbers of the blocks that say something else than any of these.
+    /// The numbers of the blocks whose content is not among these.
     pub(super) fn changed_in(&self, document: &Document, servers: &[Server]) -> Vec<usize> {
         let mut left = self.0.clone();
         let mut changed = Vec::new();
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_run_again_if_it_says_something_new_and_not_if_it_only_moved() {
+    fn a_block_runs_again_if_its_content_changed_but_not_if_it_only_moved() {
         let servers = [Server { name: "one".to_owned(), is_enabled: true }];
         let block = |text: &str| format!("```one\ntool: echo\ntext: {text}\n```\n");
         let parsed = |texts: &[&str]| Document::parse(texts.iter().map(|text| block(text)).collect::<String>());

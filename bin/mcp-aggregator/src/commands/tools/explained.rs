@@ -1,4 +1,4 @@
-//! One tool for people: what it does, what it takes, and how it is called.
+//! Describes a tool: what it does, its arguments, and how to call it.
 
 use serde_json::Value;
 
@@ -6,33 +6,30 @@ use crate::command_hint;
 use crate::server_view;
 use crate::table::{printable, wrapped};
 
-/// A tool that somebody asks about.
+/// A tool to describe.
 pub(super) struct Explained<'t> {
     /// Its full name.
     pub(super) name: &'t str,
     pub(super) description: &'t str,
     pub(super) schema: &'t Value,
-    /// Whether it is switched off.
+    /// Whether it is disabled.
     pub(super) is_off: bool,
 }
 
 impl Explained<'_> {
-    /// As lines; `call` is the command that calls it, up to its name.
+    /// The description in lines; `call` is the command that calls it, up to its name.
     pub(super) fn lines(&self, call: &str) -> Vec<String> {
         let mut lines = vec![printable(self.name)];
         for line in self.description.trim().lines() {
             lines.extend(wrapped(printable(line).trim_end(), server_view::NOTE));
         }
         if self.is_off {
-            lines.push(format!(
-                "  It is switched off; `mcp-aggregator tools on {}` switches it on.",
-                printable(self.name)
-            ));
+            lines.push(format!("  It is disabled; `mcp-aggregator tools on {}` enables it.", printable(self.name)));
         }
         lines.push(String::new());
         let parameters = self.parameters();
         if parameters.is_empty() {
-            lines.push("It takes no parameters.".to_owned());
+            lines.push("It has no parameters.".to_owned());
         } else {
             let rows = parameters.iter().map(|it| [it.name.clone(), it.kind.clone(), it.need(), it.words.clone()]);
             lines.extend(server_view::wrapping_table(["PARAMETER", "TYPE", "", "WHAT"], rows.collect()));
@@ -61,7 +58,7 @@ struct Parameter {
     is_required: bool,
     default: Option<String>,
     words: String,
-    /// How it is written on a command line.
+    /// An argument as it is written on a command line.
     example: String,
 }
 
@@ -91,12 +88,12 @@ impl Parameter {
     }
 }
 
-/// The first of the words that it can be.
+/// The first of its possible values.
 fn first_word(described: &Value) -> Option<String> {
     described["enum"].get(0)?.as_str().map(printable)
 }
 
-/// What it must be, in a word or two.
+/// Its type, in a word or two.
 fn kind(described: &Value) -> String {
     if let Some(words) = described["enum"].as_array() {
         let words = words.iter().map(|word| word.as_str().map_or_else(|| word.to_string(), str::to_owned));

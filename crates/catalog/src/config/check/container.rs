@@ -1,4 +1,4 @@
-//! A server in a container: its `docker` block. The block is our own, so a word in it that nobody knows is a mistake.
+//! The `docker` block of a server in a container. The block is ours, so an unknown key is an error.
 
 use super::super::path::JsonPath;
 use super::super::tree::Node;
@@ -27,10 +27,10 @@ const KEYS: [&str; 14] = [
     "pull",
     "readOnly",
 ];
-/// Less than this, and no engine starts anything.
+/// Container engines refuse less memory.
 const LEAST_MEMORY: u64 = 6 << 20;
 const BILLION: f64 = 1e9;
-/// What may stand behind a volume, in the words of Docker and of Podman.
+/// The modes of a volume, in Docker and in Podman.
 const VOLUME_MODES: [&str; 17] = [
     "ro",
     "rw",
@@ -52,7 +52,7 @@ const VOLUME_MODES: [&str; 17] = [
 ];
 
 impl Check<'_> {
-    /// `dialect` is how it is talked to, if not over stdio. All of it is checked before a mistake ends it.
+    /// `dialect` is the HTTP transport, if it is not stdio. Everything is checked before an error ends it.
     pub(super) fn container(&mut self, server: &Entry<'_>, dialect: Option<Dialect>) -> Option<Container> {
         let path = server.path.member(BLOCK);
         let members = match server.get(BLOCK)? {
@@ -66,7 +66,7 @@ impl Check<'_> {
         for (key, _) in members {
             if !KEYS.contains(&key.as_str()) {
                 let hint = format!("known are {}", KEYS.join(", "));
-                self.problem_with_hint(&path.member(key), "is no setting of a container", Some(hint));
+                self.problem_with_hint(&path.member(key), "is not a setting of a container", Some(hint));
             }
         }
         let block = Entry { path, members, variables: server.variables };
@@ -79,7 +79,7 @@ impl Check<'_> {
         }
         self.refuse_ports_of_nobody(&block, &ports, network.as_deref());
         if dialect.is_some() && ports.is_empty() && block.get("ports").is_none() {
-            let hint = "say at which port it listens inside: {\"ports\": [8080]}";
+            let hint = "name the port it listens on inside the container: {\"ports\": [8080]}";
             self.problem_with_hint(&block.path.member("ports"), "is missing", Some(hint));
         }
         let contact = match dialect {
@@ -107,11 +107,11 @@ impl Check<'_> {
         Some(container)
     }
 
-    /// What is beside the block and of no use there.
+    /// Warns about keys next to the block that have no effect.
     pub(super) fn warn_beside_block(&mut self, server: &Entry<'_>) {
         for key in ["command", "args", "env", "cwd", "url", "serverUrl", "httpUrl"] {
             if server.get(key).is_some() {
-                self.warning(&server.path.member(key), format!("is not used, because there is `{BLOCK}`"));
+                self.warning(&server.path.member(key), format!("is not used, because `{BLOCK}` is present"));
             }
         }
     }
@@ -128,14 +128,14 @@ impl Check<'_> {
             return None;
         }
         if block.variables == Variables::Fill && !is_reference(&image.value) {
-            let hint = "as in `mcp/time`, `ghcr.io/me/server:2` or `server@sha256:..`, in lower case but for the tag";
-            self.problem_with_hint(&path, "is no name that an image can have", Some(hint));
+            let hint = "such as `mcp/time`, `ghcr.io/me/server:2` or `server@sha256:..`; lowercase except for the tag";
+            self.problem_with_hint(&path, "is not a valid image name", Some(hint));
             return None;
         }
         Some(image)
     }
 
-    /// A text that is not blank, if it is there.
+    /// A text that is not blank, if present.
     fn filled(&mut self, block: &Entry<'_>, key: &str) -> Option<String> {
         let value = block.get(key)?;
         Some(self.text_not_blank(&block.path.member(key), value, block.variables)?.value)
@@ -146,14 +146,14 @@ impl Check<'_> {
         let begins_well = name.starts_with(|first: char| first.is_ascii_alphanumeric());
         let goes_on_well = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter));
         if block.variables == Variables::Fill && !(begins_well && goes_on_well && name.len() > 1) {
-            let message = "must be two or more letters, digits, `_`, `.` and `-`, a letter or digit first";
+            let message = "must be two or more letters, digits, `_`, `.` and `-`, starting with a letter or digit";
             self.problem(&block.path.member("containerName"), message);
             return None;
         }
         Some(name)
     }
 
-    /// One word, or several.
+    /// One string, or several.
     fn command_line(&mut self, block: &Entry<'_>, key: &str) -> Vec<String> {
         let path = block.path.member(key);
         match block.get(key) {
@@ -168,7 +168,7 @@ impl Check<'_> {
         }
     }
 
-    /// Two cannot listen at one port; and in the machine's own network nobody chooses one for the server.
+    /// Refuses two mappings to one port, and a mapping in the host network, where the server itself chooses its port.
     fn refuse_ports_of_nobody(&mut self, block: &Entry<'_>, ports: &[Port], network: Option<&str>) {
         let path = block.path.member("ports");
         for (at, port) in ports.iter().enumerate() {
@@ -178,11 +178,14 @@ impl Check<'_> {
             }
             let Some(here) = port.here else { continue };
             if before.iter().any(|other| other.here == Some(here)) {
-                self.problem(&path, format!("has two that are to be reached at {here}"));
+                self.problem(&path, format!("maps two ports to {here}"));
             }
             if network == Some("host") && here != port.inside {
-                let hint = format!("in the network `host` it is reached where it listens: write [{}]", port.inside);
-                self.problem_with_hint(&path, format!("cannot have {here} lead to {}", port.inside), Some(hint));
+                let hint = format!(
+                    "in the network `host`, a server is reached at the port it listens on: write [{}]",
+                    port.inside
+                );
+                self.problem_with_hint(&path, format!("cannot map {here} to {}", port.inside), Some(hint));
             }
         }
     }
@@ -202,7 +205,7 @@ impl Check<'_> {
         }
     }
 
-    /// `[8080]`, or `{"8080": 18080}` with where it is reached on this machine.
+    /// `[8080]`, or `{"8080": 18080}` with the port on this machine.
     fn ports(&mut self, block: &Entry<'_>) -> Vec<Port> {
         let path = block.path.member("ports");
         let found = match block.get("ports") {
@@ -219,7 +222,7 @@ impl Check<'_> {
         if found.is_empty() {
             self.problem(&path, "is empty");
         }
-        let hint = "write [8080], or {\"8080\": 18080} to be reached at 18080";
+        let hint = "write [8080], or {\"8080\": 18080} to reach it at 18080";
         let mut ports = Vec::with_capacity(found.len());
         for port in found {
             match port {
@@ -236,7 +239,7 @@ impl Check<'_> {
         let usual = if dialect == Dialect::Sse { "/sse" } else { "/mcp" };
         let Some(path) = self.filled(block, "path") else { return usual.to_owned() };
         if !path.starts_with('/') && block.variables == Variables::Fill {
-            self.problem(&block.path.member("path"), "must begin with a slash");
+            self.problem(&block.path.member("path"), "must start with a slash");
         }
         path
     }
@@ -256,13 +259,13 @@ impl Check<'_> {
             }
             let unknown = modes.split(',').find(|mode| !mode.is_empty() && !VOLUME_MODES.contains(mode));
             if !fits || here.is_empty() {
-                let hint = Some("as in `/home/me/notes:/notes:ro`");
+                let hint = Some("such as `/home/me/notes:/notes:ro`");
                 self.problem_with_hint(&path.index(at), "must be `HERE:/INSIDE` or `HERE:/INSIDE:ro`", hint);
             } else if !here.starts_with('/') && !is_volume(here) {
-                let hint = Some("write the whole path of a folder, beginning with a slash");
-                self.problem_with_hint(&path.index(at), "is neither a whole path nor the name of a volume", hint);
+                let hint = Some("write the absolute path of a folder, starting with a slash");
+                self.problem_with_hint(&path.index(at), "is neither an absolute path nor the name of a volume", hint);
             } else if let Some(mode) = unknown {
-                let message = format!("ends with `{mode}`, which says nothing about a volume");
+                let message = format!("ends with `{mode}`, which is not a mode of a volume");
                 self.problem_with_hint(&path.index(at), message, Some("`ro` and `rw` are usual"));
             }
         }
@@ -277,7 +280,7 @@ impl Check<'_> {
             value => bytes_of(&self.known_text(&path, value, block.variables)?),
         };
         let Some(bytes) = bytes.filter(|bytes| *bytes >= LEAST_MEMORY as f64 && *bytes < 1e18) else {
-            let hint = Some("as in `512m` or `2g`; 6m is the least");
+            let hint = Some("such as `512m` or `2g`; the minimum is 6m");
             self.problem_with_hint(&path, "must be an amount of memory", hint);
             return None;
         };
@@ -291,13 +294,13 @@ impl Check<'_> {
             value => self.known_text(&path, value, block.variables)?.trim().parse().ok(),
         };
         let Some(cpus) = cpus.filter(|cpus| *cpus >= 0.01 && *cpus < 1e5) else {
-            self.problem_with_hint(&path, "must be a number of processors", Some("as in 0.5 or 2"));
+            self.problem_with_hint(&path, "must be a number of CPUs", Some("such as 0.5 or 2"));
             return None;
         };
         Some((cpus * BILLION) as u64)
     }
 
-    /// A text, unless its variables are left alone: then nobody knows what it will be.
+    /// A text, unless it has variables that are not replaced: then its value is unknown.
     fn known_text(&mut self, path: &JsonPath, value: &Node, variables: Variables) -> Option<String> {
         let text = self.text(path, value, variables)?;
         (variables == Variables::Fill || !text.contains('$')).then_some(text)
@@ -317,13 +320,13 @@ impl Check<'_> {
     }
 }
 
-/// Whether an engine takes it for a volume of its own.
+/// Whether an engine treats it as a named volume.
 fn is_volume(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.-".contains(letter))
 }
 
-/// Whether that can be the name of an image: `[host[:port]/]name[/name..][:tag][@digest]`.
+/// Whether it is a valid image name: `[host[:port]/]name[/name..][:tag][@digest]`.
 fn is_reference(image: &str) -> bool {
     let (named, digest) = match image.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),
@@ -361,7 +364,7 @@ fn port_number(node: &Node) -> Option<u16> {
     Some(number)
 }
 
-/// `"8080": 18080`; null and 0 leave the choice to us.
+/// `"8080": 18080`; with null or 0 a port is chosen.
 fn mapped(inside: &str, here: &Node) -> Option<Port> {
     let inside = inside.strip_suffix("/tcp").unwrap_or(inside).parse().ok().filter(|port| *port > 0)?;
     match here {
@@ -405,8 +408,8 @@ mod tests {
 
     #[track_caller]
     fn is_refused(server: &str, expected: &str) {
-        let told = parse(server).unwrap_err();
-        assert!(told.contains(expected), "{server}: {told}");
+        let error = parse(server).unwrap_err();
+        assert!(error.contains(expected), "{server}: {error}");
     }
 
     #[test]
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_can_be_said_and_secrets_are_not_shown() {
+    fn all_options_are_accepted_and_secrets_are_masked() {
         let container = container(
             r#"{"type": "sse", "docker": {"image": "a:1", "containerName": "box", "command": ["run", "-x"],
                 "args": ["--token", "$TOKEN"], "env": {"KEY": "${TOKEN}"}, "ports": {"80": 1080, "81/tcp": 0},
@@ -457,42 +460,42 @@ mod tests {
 
     #[test]
     fn every_mistake_is_reported_with_its_path() {
-        for (block, told) in [
+        for (block, error) in [
             (r#"{}"#, "$.mcpServers.s.docker.image  is missing"),
             (r#"{"image": " "}"#, "docker.image  is empty"),
             (r#"{"image": "a b"}"#, "docker.image  must be the name of one image"),
-            (r#"{"image": "a", "readonly": true}"#, "docker.readonly  is no setting of a container"),
+            (r#"{"image": "a", "readonly": true}"#, "docker.readonly  is not a setting of a container"),
             (r#"{"image": "a", "containerName": "-x"}"#, "docker.containerName  must be two or more"),
             (r#"{"image": "a", "ports": [0]}"#, "docker.ports[0]  must be a port number"),
             (r#"{"image": "a", "ports": {"x": 1}}"#, "docker.ports.x  must be a port number"),
             (r#"{"image": "a", "ports": 80}"#, "docker.ports  must be a port number"),
             (r#"{"image": "a", "volumes": ["/a"]}"#, "docker.volumes[0]  must be `HERE:/INSIDE`"),
-            (r#"{"image": "a", "volumes": ["./a:/b"]}"#, "docker.volumes[0]  is neither a whole path nor the name"),
+            (r#"{"image": "a", "volumes": ["./a:/b"]}"#, "docker.volumes[0]  is neither an absolute path nor the name"),
             (r#"{"image": "a", "volumes": ["a:/b", "/a:/b:bogus"]}"#, "docker.volumes[1]  ends with `bogus`"),
-            (r#"{"image": "UPPER/Case:::"}"#, "docker.image  is no name that an image can have"),
-            (r#"{"image": "-x"}"#, "docker.image  is no name that an image can have"),
-            (r#"{"image": "a", "ports": {"80": 90, "81": 90}}"#, "docker.ports  has two that are to be reached at 90"),
+            (r#"{"image": "UPPER/Case:::"}"#, "docker.image  is not a valid image name"),
+            (r#"{"image": "-x"}"#, "docker.image  is not a valid image name"),
+            (r#"{"image": "a", "ports": {"80": 90, "81": 90}}"#, "docker.ports  maps two ports to 90"),
             (r#"{"image": "a", "ports": [80, 80]}"#, "docker.ports  has 80 twice"),
-            (r#"{"image": "a", "network": "host", "ports": {"80": 90}}"#, "docker.ports  cannot have 90 lead to 80"),
+            (r#"{"image": "a", "network": "host", "ports": {"80": 90}}"#, "docker.ports  cannot map 90 to 80"),
             (r#"{"image": "a", "command": 5}"#, "docker.command  must be a string or an array of strings"),
             (r#"{"image": "a", "memory": "lots"}"#, "docker.memory  must be an amount of memory"),
             (r#"{"image": "a", "memory": 5}"#, "docker.memory  must be an amount of memory"),
-            (r#"{"image": "a", "cpus": 0}"#, "docker.cpus  must be a number of processors"),
+            (r#"{"image": "a", "cpus": 0}"#, "docker.cpus  must be a number of CPUs"),
             (r#"{"image": "a", "pull": "often"}"#, "docker.pull  must be \"never\""),
-            (r#"{"image": "a", "env": {"A=B": "c"}}"#, "no environment can hold"),
+            (r#"{"image": "a", "env": {"A=B": "c"}}"#, "is not valid for a variable"),
             (r#""a""#, "docker  must be an object, not a string"),
         ] {
-            is_refused(&format!(r#"{{"docker": {block}}}"#), told);
+            is_refused(&format!(r#"{{"docker": {block}}}"#), error);
         }
         is_refused(r#"{"type": "http", "docker": {"image": "a"}}"#, "docker.ports  is missing");
     }
 
     #[test]
-    fn what_is_beside_the_block_is_warned_of_and_a_program_without_an_engine_refuses() {
+    fn unused_keys_next_to_the_block_cause_warnings_and_programs_without_an_engine_refuse_it() {
         let config = parse(r#"{"docker": {"image": "a"}, "command": "b"}"#).unwrap();
         assert_eq!(config.warnings.len(), 1);
         let text = r#"{"mcpServers": {"s": {"docker": {"image": "a"}}}}"#;
-        let told = Config::parse(text.as_bytes(), Accepted::StdioOnly, |_| None).unwrap_err().to_string();
-        assert!(told.contains("runs in a container") && told.contains("mcp-aggregator"), "{told}");
+        let error = Config::parse(text.as_bytes(), Accepted::StdioOnly, |_| None).unwrap_err().to_string();
+        assert!(error.contains("runs in a container") && error.contains("mcp-aggregator"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a server's entry may say besides how to reach it: whether to use it at all, its lifecycle, its patience.
+//! Options of a server: whether it is enabled, its lifecycle, its timeouts.
 
 use super::super::path::JsonPath;
 use super::super::tree::{self, Member, Node};
@@ -7,7 +7,7 @@ use super::{Check, Entry};
 use protocol::Lifecycle;
 use std::time::Duration;
 
-/// A longer time-out is as good as none, and a number that large overflows a clock.
+/// Longer timeouts are cut to this: a larger number would overflow a clock.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 impl Check<'_> {
@@ -32,7 +32,7 @@ impl Check<'_> {
         }
     }
 
-    /// The lifecycle to speak, where the config says so.
+    /// The configured lifecycle, if any.
     pub(super) fn lifecycle(&mut self, server: &Entry<'_>) -> Option<Lifecycle> {
         let word = self.word(server, "era")?;
         match word.value.trim().to_ascii_lowercase().as_str() {
@@ -48,7 +48,7 @@ impl Check<'_> {
         }
     }
 
-    /// A time-out in milliseconds, as Claude Code and Cursor write `timeout`.
+    /// A timeout in milliseconds, as Claude Code and Cursor write `timeout`.
     pub(super) fn milliseconds(&mut self, server: &Entry<'_>, key: &str) -> Option<Duration> {
         let path = server.path.member(key);
         let milliseconds = match server.get(key)? {
@@ -59,7 +59,7 @@ impl Check<'_> {
             }
         };
         if milliseconds <= 0.0 {
-            let hint = Some("leave the key out for the usual limit");
+            let hint = Some("remove the key to use the default limit");
             self.problem_with_hint(&path, "must be more than 0 milliseconds", hint);
             return None;
         }
@@ -86,13 +86,13 @@ mod tests {
 
     #[track_caller]
     fn is_refused(server: &str, path: &str, message: &str, hint: &str) {
-        let told = parse(server).unwrap_err();
+        let error = parse(server).unwrap_err();
         let expected = ["1 problem", &format!("  $.mcpServers.s.{path}  {message}"), &format!("  hint: {hint}")];
-        assert_eq!(told, expected.join("\n"), "{server}");
+        assert_eq!(error, expected.join("\n"), "{server}");
     }
 
     #[test]
-    fn a_lifecycle_is_one_of_three_words_in_any_case() {
+    fn a_lifecycle_is_one_of_three_values_in_any_case() {
         for (members, lifecycle) in [
             (r#""era": "legacy""#, Some(Lifecycle::Session)),
             (r#""era": "MODERN""#, Some(Lifecycle::SelfContained)),
@@ -127,7 +127,7 @@ mod tests {
         ] {
             assert_eq!(server(members).timeout, timeout, "{members}");
         }
-        let usual = "leave the key out for the usual limit";
+        let usual = "remove the key to use the default limit";
         for number in ["0", "-5", "-0.0"] {
             let entry = format!(r#"{{"command": "a", "timeout": {number}}}"#);
             is_refused(&entry, "timeout", "must be more than 0 milliseconds", usual);
@@ -144,7 +144,7 @@ mod tests {
             (Some(Duration::from_millis(2500)), Some(Duration::from_secs(30)))
         );
         assert_eq!(server(r#""timeout": 1"#).start_timeout, None);
-        let usual = "leave the key out for the usual limit";
+        let usual = "remove the key to use the default limit";
         is_refused(r#"{"command": "a", "startTimeout": 0}"#, "startTimeout", "must be more than 0 milliseconds", usual);
         let entry = r#"{"command": "a", "startTimeout": "60000"}"#;
         is_refused(entry, "startTimeout", "must be a number of milliseconds, not a string", "remove the quotes");
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_server_that_is_off_must_still_be_well_formed_but_may_lack_variables() {
         assert!(parse(r#"{"command": "a", "enabled": false, "era": "$NOPE", "type": "${NOPE}"}"#).is_ok());
-        let told = parse(r#"{"command": "a", "enabled": false, "era": "old", "timeout": 0}"#).unwrap_err();
-        assert!(told.starts_with("2 problems"), "{told}");
+        let error = parse(r#"{"command": "a", "enabled": false, "era": "old", "timeout": 0}"#).unwrap_err();
+        assert!(error.starts_with("2 problems"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Noting what is wrong, and saying it.
+//! Collects and formats problems of a config.
 
 use super::super::path::{JsonPath, is_identifier, quoted};
 use super::super::tree::{self, Member, Node};
@@ -12,7 +12,7 @@ pub(super) struct MissingVariable {
     used_at: Vec<String>,
 }
 
-/// What should have stood in a place.
+/// The expected type of a value.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted {
     Object,
@@ -34,7 +34,7 @@ impl Check<'_> {
         let hint = match (wanted, found) {
             (Wanted::Text, Node::Number(_) | Node::Bool(_)) => Some("put the value in quotes"),
             (Wanted::Flag | Wanted::Milliseconds, Node::String(_)) => Some("remove the quotes"),
-            (Wanted::Texts | Wanted::NamedTexts, Node::Null) => Some("leave the key out instead"),
+            (Wanted::Texts | Wanted::NamedTexts, Node::Null) => Some("remove the key instead"),
             _ => None,
         };
         let wanted = match wanted {
@@ -83,7 +83,7 @@ impl Check<'_> {
         }
     }
 
-    /// Takes over what another server lacks: a variable is reported once, with every place that uses it.
+    /// Merges the missing variables of another server: a variable is reported once, with every place that uses it.
     pub(super) fn merge_missing(&mut self, variable: MissingVariable) {
         match self.missing.iter_mut().find(|known| known.name == variable.name) {
             Some(known) => known.used_at.extend(variable.used_at),
@@ -94,7 +94,7 @@ impl Check<'_> {
     pub(super) fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems;
         problems.extend(self.missing.into_iter().map(MissingVariable::into_problem));
-        // Both bodies of a server that is given twice are checked, and may have the same fault.
+        // Both entries of a duplicate server are checked, and may have the same problem.
         let mut seen = HashSet::new();
         problems.retain(|problem| seen.insert(problem.clone()));
         problems
@@ -102,7 +102,7 @@ impl Check<'_> {
 }
 
 impl MissingVariable {
-    /// Which variable, and where it is used.
+    /// The variable and its places, as a sentence.
     pub(super) fn into_sentence(self) -> String {
         self.into_problem().message
     }
@@ -110,11 +110,11 @@ impl MissingVariable {
     fn into_problem(self) -> Problem {
         let Self { name, used_at } = self;
         let hint = match name.split_once(':') {
-            Some(("env", plain)) => format!("`${{env:..}}` is how other programs write it; here it is `${{{plain}}}`"),
-            Some(("input", _)) => {
-                "`${input:..}` is what VS Code asks for; set a variable and write `${NAME}`".to_owned()
+            Some(("env", plain)) => {
+                format!("`${{env:..}}` is the syntax of other programs; here, write `${{{plain}}}`")
             }
-            _ => "set it where this program is started, or give a default: `${NAME:-default}`".to_owned(),
+            Some(("input", _)) => "VS Code asks for `${input:..}`; here, set a variable and write `${NAME}`".to_owned(),
+            _ => "set it in the environment of this program, or give a default: `${NAME:-default}`".to_owned(),
         };
         let shown = if is_identifier(&name) { name } else { quoted(&name) };
         Problem {

@@ -1,4 +1,4 @@
-//! Texts of a config, with their variables filled in.
+//! Texts of a config with their variables replaced.
 
 use super::super::Accepted;
 use super::super::path::JsonPath;
@@ -8,15 +8,15 @@ use super::{Check, Entry, Variables};
 use crate::expand::{Oddity, Template};
 use crate::server::Filled;
 
-/// One of a few words, with its variables filled in and as it stood in the config.
+/// A keyword, with its variables replaced and as it was written.
 pub(super) struct Word<'a> {
     pub(super) value: String,
-    /// The only form to show: a variable may hold a secret where a word was meant.
+    /// The only form to show: a variable may contain a secret in place of a keyword.
     pub(super) written: &'a str,
 }
 
 impl Check<'_> {
-    /// The text of `key`; `None` if there is none, or it cannot be known because its variables are left alone.
+    /// The text of `key`; `None` if it is absent, or unknown because its variables are not replaced.
     pub(super) fn word<'e>(&mut self, server: &Entry<'e>, key: &str) -> Option<Word<'e>> {
         let value = server.get(key)?;
         let text = self.text(&server.path.member(key), value, server.variables)?;
@@ -25,7 +25,7 @@ impl Check<'_> {
         (!is_unknown).then_some(Word { value: text, written })
     }
 
-    /// An object of strings; `unfit` says what is wrong with a name.
+    /// An object of strings; `unfit` returns what is wrong with a name.
     pub(super) fn named_texts(
         &mut self,
         server: &Entry<'_>,
@@ -63,7 +63,7 @@ impl Check<'_> {
         if !text.trim().is_empty() {
             return Some(Filled::new(text, written));
         }
-        let when = if written.trim().is_empty() { "is empty" } else { "is empty once its variables are filled in" };
+        let when = if written.trim().is_empty() { "is empty" } else { "is empty after its variables are replaced" };
         self.problem(path, when);
         None
     }
@@ -110,7 +110,7 @@ impl Check<'_> {
         Some(value)
     }
 
-    /// VS Code and Cursor write `${env:NAME}`. Where their files are welcome, so is that.
+    /// VS Code and Cursor write `${env:NAME}`. It is accepted where their files are.
     fn plain_name<'n>(&self, name: &'n str) -> &'n str {
         match self.accepted {
             Accepted::All => name.strip_prefix("env:").unwrap_or(name),
@@ -119,11 +119,11 @@ impl Check<'_> {
     }
 }
 
-/// What a warning says about what looks like a reference; continues the path as a sentence.
+/// The warning about text that looks like a reference; continues the path as a sentence.
 fn message_about(oddity: Oddity) -> &'static str {
     match oddity {
-        Oddity::Unclosed => "has a `${` that is never closed; it is passed on as it is",
-        Oddity::NoName => "has a `${}` without a variable name; it is passed on as it is",
+        Oddity::Unclosed => "has a `${` that is never closed; it is passed on unchanged",
+        Oddity::NoName => "has a `${}` without a variable name; it is passed on unchanged",
     }
 }
 
@@ -165,18 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn a_word_nobody_knows_is_shown_as_it_was_written() {
+    fn an_unknown_word_is_displayed_verbatim() {
         for accepted in [Accepted::All, Accepted::StdioOnly] {
             let text = r#"{"mcpServers": {"s": {"type": "$WORD", "url": "http://x"}}}"#;
-            let told = Config::parse(text.as_bytes(), accepted, lookup).unwrap_err().to_string();
-            assert!(told.contains("$WORD") && !told.contains("hunter2"), "{told}");
+            let error = Config::parse(text.as_bytes(), accepted, lookup).unwrap_err().to_string();
+            assert!(error.contains("$WORD") && !error.contains("hunter2"), "{error}");
         }
     }
 
     #[test]
     fn an_unset_variable_of_vs_code_is_reported_by_its_plain_name() {
-        let told = parse(r#"{"servers": {"s": {"command": "${env:NOPE} ${input:key}"}}}"#).unwrap_err();
-        assert!(told.contains("NOPE is not set; used at $.servers.s.command\n"), "{told}");
-        assert!(told.contains(r#""input:key" is not set"#) && told.contains("what VS Code asks for"), "{told}");
+        let error = parse(r#"{"servers": {"s": {"command": "${env:NOPE} ${input:key}"}}}"#).unwrap_err();
+        assert!(error.contains("NOPE is not set; used at $.servers.s.command\n"), "{error}");
+        assert!(error.contains(r#""input:key" is not set"#) && error.contains("VS Code asks for"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! How a server is reached: a program to start, an address, or a container to be made.
+//! The transport of a server: a program to start, an address, or a container.
 
 use super::super::Accepted;
 use super::super::path::quoted;
@@ -11,7 +11,7 @@ use crate::server::{Dialect, Filled, Program, Remote, Transport};
 /// Keys under which clients write the address of a server they do not start themselves.
 const ADDRESS_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 
-/// Keys under which clients write how a server is reached; the first that is there counts.
+/// Keys under which clients write the transport; the first one present is used.
 const WORD_KEYS: [&str; 2] = ["type", "transport"];
 
 /// What kind of server an entry describes.
@@ -20,11 +20,11 @@ enum Kind {
     Remote(Dialect),
 }
 
-/// What an entry says of itself.
+/// The transport that an entry states.
 struct Stated<'a> {
     key: &'static str,
     written: &'a str,
-    /// A word nobody knows is none.
+    /// None for an unknown word.
     kind: Option<Kind>,
 }
 
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// By what the entry has.
+    /// Derives the kind from the members of the entry.
     fn of_members(server: &Entry<'_>) -> Self {
         let has_address = ADDRESS_KEYS.into_iter().any(|key| server.get(key).is_some());
         let is_remote = has_address && server.get("command").is_none();
@@ -47,13 +47,13 @@ impl Kind {
 }
 
 impl Check<'_> {
-    /// By what the entry says of itself, else by what it has.
+    /// The stated transport, or else the one derived from the members.
     pub(super) fn transport(&mut self, server: &Entry<'_>) -> Option<Transport> {
         let (kind, stated) = match self.stated(server) {
             Some(Stated { key, written, kind }) => (kind, Some((key, written))),
             None => (Some(Kind::of_members(server)), None),
         };
-        // A word nobody knows is told below.
+        // An unknown word is reported below.
         if let Some(kind) = &kind
             && server.get(BLOCK).is_some()
         {
@@ -70,7 +70,7 @@ impl Check<'_> {
                 None
             }
             (Some(Kind::Remote(_)) | None, Accepted::StdioOnly) => {
-                // What is never started need not be started over stdio.
+                // A disabled server need not use stdio.
                 if server.variables == Variables::Fill {
                     let hint = "use `mcp-aggregator` for servers over HTTP or SSE";
                     self.problem_with_hint(&server.path, refusal_of_remote(server, stated), Some(hint));
@@ -80,10 +80,10 @@ impl Check<'_> {
         }
     }
 
-    /// It runs in a container. Without a word on how it is talked to, over stdio.
+    /// A server in a container; over stdio unless stated otherwise.
     fn in_container(&mut self, server: &Entry<'_>, kind: &Kind) -> Option<Transport> {
         if self.accepted == Accepted::StdioOnly {
-            // What is never started needs no engine.
+            // A disabled server needs no engine.
             if server.variables == Variables::Fill {
                 let message = format!("runs in a container (`{BLOCK}`); this program starts programs only");
                 self.problem_with_hint(&server.path, message, Some("use `mcp-aggregator` for servers in containers"));
@@ -98,7 +98,7 @@ impl Check<'_> {
         self.container(server, dialect).map(Transport::Container)
     }
 
-    /// One of the two is not used, and nobody would notice.
+    /// Warns that one of the two is not used.
     fn warn_of_second_transport(&mut self, server: &Entry<'_>, kind: Option<&Kind>) {
         let address = ADDRESS_KEYS.into_iter().find(|key| server.get(key).is_some());
         let (Some(address), Some(_), Some(kind)) = (address, server.get("command"), kind) else { return };
@@ -123,7 +123,7 @@ impl Check<'_> {
         Some(Stated { key, kind: Kind::of_word(&word.value), written: word.written })
     }
 
-    /// All of it is checked before a missing command ends it.
+    /// Everything is checked before a missing command ends it.
     fn program(&mut self, server: &Entry<'_>) -> Option<Program> {
         let command = self.command(server);
         let args = self.args(server);
@@ -134,14 +134,15 @@ impl Check<'_> {
 
     fn remote(&mut self, server: &Entry<'_>, dialect: Dialect) -> Option<Remote> {
         let url = self.url(server);
+        let oauth = self.oauth(server);
         let headers = self.headers(server)?;
-        Some(Remote { url: url?, headers, dialect })
+        Some(Remote { url: url?, headers, dialect, oauth })
     }
 
     pub(super) fn headers(&mut self, server: &Entry<'_>) -> Option<Vec<(String, String)>> {
         let headers = self.named_texts(server, "headers", |name| {
             let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-            (!fits).then_some("has a name that no header can have")
+            (!fits).then_some("has a name that is not valid for a header")
         });
         let mut fits = true;
         for (name, value) in &headers {
@@ -161,16 +162,16 @@ impl Check<'_> {
             return None;
         };
         let url = self.text_not_blank(&path, value, server.variables)?;
-        // The rest of an address is checked by whoever connects; an address is no secret, but what is behind `?` may be.
+        // The rest of an address is checked when connecting; an address is not a secret, but its query may be.
         let is_http = ["http://", "https://"].iter().any(|scheme| url.value.to_ascii_lowercase().starts_with(scheme));
         if !is_http && server.variables == Variables::Fill {
             self.problem(&path, "must start with http:// or https://");
             return None;
         }
-        // They would be shown wherever the address is.
+        // Credentials would be shown wherever the address is.
         let authority = url.value.split(['/', '?', '#']).nth(2).unwrap_or_default();
         if authority.contains('@') {
-            self.problem_with_hint(&path, "must not hold credentials", Some("put them into `headers`"));
+            self.problem_with_hint(&path, "must not contain credentials", Some("put them into `headers`"));
             return None;
         }
         Some(url)
@@ -209,10 +210,10 @@ impl Check<'_> {
 /// What is wrong with the name of a variable.
 pub(super) fn unfit_variable(name: &str) -> Option<&'static str> {
     let unfit = name.contains(['=', '\0']);
-    unfit.then_some("has a name that no environment can hold: it contains `=` or NUL")
+    unfit.then_some("has a name that is not valid for a variable: it contains `=` or NUL")
 }
 
-/// What to say about a server that is not started over stdio where only such are accepted.
+/// The message about a remote server where only stdio is supported.
 fn refusal_of_remote(server: &Entry<'_>, stated: Option<(&str, &str)>) -> String {
     if let Some((key, written)) = stated {
         return format!("has the {key} {}; this program starts servers over stdio only", quoted(written));

@@ -1,40 +1,39 @@
-//! Servers that somebody else knows: pasted, or found on this machine; ticked, tried, and taken over.
+//! Imports servers: pasted, or found on this machine; selected, tested, and added.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::StatusCode;
 use registry::{ConnectionConfig, Page as Part};
 use serde_json::Value;
-use service::Error;
-use service::servers::{Registration, TestReport};
+use service::{Error, Registration, TestReport};
 
 use super::page;
 use crate::Found;
 use crate::form::Form;
 use crate::html::{Html, html};
+use crate::pages::error_text;
 use crate::pages::server::{report_in_words, report_with_tools};
-use crate::pages::told;
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// Where servers were found: what a form says of it.
+/// The source of servers, as a form value.
 const PASTED: &str = "paste";
 const MACHINE: &str = "machine";
 
-/// What somebody did with one of the lists: it is shown again with what came of that.
+/// A list after an action, shown again with the outcome.
 #[derive(Default)]
 struct ImportList {
-    /// Which list.
+    /// The list.
     list: String,
-    /// What is ticked in it.
+    /// The selected entries.
     ticked: BTreeSet<usize>,
-    /// What came of it, by place in the list.
-    said: BTreeMap<usize, Result<String, String>>,
-    /// What is wrong with all of it.
+    /// The outcome, by index.
+    outcome: BTreeMap<usize, Result<String, String>>,
+    /// A problem of the whole list.
     problem: Option<String>,
 }
 
-/// The sections beside the form, before anything was done with them.
+/// The sections next to the form, before any action.
 pub(super) async fn sections(request: &PageRequest<'_>) -> Result<Html, Error> {
     shown(request, &ImportList::default()).await
 }
@@ -51,14 +50,14 @@ async fn shown(request: &PageRequest<'_>, shown: &ImportList) -> Result<Html, Er
     let here = (request.console.dependencies.on_this_machine)();
     let machine = match here.is_empty() {
         true => html!(
-            r#"<p class="muted">Nothing was found in the files of Claude Desktop, Claude Code, Cursor, VS Code and Windsurf.</p>"#
+            r#"<p class="muted">No servers were found in the config files of Claude Desktop, Claude Code, Cursor, VS Code and Windsurf.</p>"#
         ),
         false => tick_list(request, &here, MACHINE, &taken, shown),
     };
     Ok(html!(
         r#"<section aria-labelledby="paste"><h2 id="paste">Paste the config of a client</h2><form class="card" method="post" action="/add">{csrf}
-<div class="field"><label for="pasted">JSON of Claude Desktop, Claude Code, Cursor, VS Code or any other <span class="hint">all of it, or one entry</span></label><textarea id="pasted" name="pasted" rows="6" spellcheck="false" placeholder="{example}">{text:#}</textarea></div>
-<button name="deed" value="paste" class="quiet">Look at it</button></form>{pasted}</section>
+<div class="field"><label for="pasted">JSON of Claude Desktop, Claude Code, Cursor, VS Code or another client <span class="hint">the whole config, or one entry</span></label><textarea id="pasted" name="pasted" rows="6" spellcheck="false" placeholder="{example}">{text:#}</textarea></div>
+<button name="action" value="paste" class="quiet">Show servers</button></form>{pasted}</section>
 <section aria-labelledby="machine"><h2 id="machine">Found on this machine</h2>{machine}</section>"#,
         csrf = request.csrf(),
         example = r#"{"mcpServers": {"github": {"command": "npx", …}}}"#,
@@ -73,11 +72,11 @@ fn read(request: &PageRequest<'_>, list: &str) -> Result<Vec<Found>, String> {
     match list {
         MACHINE => Ok((request.console.dependencies.on_this_machine)()),
         _ => (request.console.dependencies.read_config)(request.form.text("pasted"))
-            .map_err(|why| format!("This cannot be read: {why}")),
+            .map_err(|why| format!("This config cannot be read: {why}")),
     }
 }
 
-/// What somebody pasted is shown, and ticked: that is why they pasted it.
+/// Shows pasted servers, all selected.
 pub(super) async fn pasted(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let ticked = read(request, PASTED).map(|found| (0..found.len()).collect());
     let status = if ticked.is_ok() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
@@ -108,23 +107,23 @@ fn tick_list(
         .enumerate()
         .map(|(at, server)| {
             let is_taken = taken.contains(&server.name);
-            let said = shown.said.get(&at).filter(|_| has_valid_csrf);
-            // Who was added just now is told below, and is no surprise.
-            let is_surprise = is_taken && !said.is_some_and(Result::is_ok);
+            let outcome = shown.outcome.get(&at).filter(|_| has_valid_csrf);
+            // Servers that were just added are reported below.
+            let is_surprise = is_taken && !outcome.is_some_and(Result::is_ok);
             let problem = server
                 .problem
                 .clone()
-                .or_else(|| is_surprise.then(|| "There is a server of that name already.".to_owned()));
+                .or_else(|| is_surprise.then(|| "A server with this name already exists.".to_owned()));
             let tick = match is_taken || problem.is_some() {
                 true => Some(html!(" disabled")),
                 false => (has_valid_csrf && shown.ticked.contains(&at)).then(|| html!(" checked")),
             };
-            row(at, server, problem.as_deref(), tick.as_ref(), said)
+            row(at, server, problem.as_deref(), tick.as_ref(), outcome)
         })
         .collect();
     html!(
         r#"<form class="card" method="post" action="/add">{csrf}{problem}<input type="hidden" name="from" value="{list:#}"><input type="hidden" name="pasted" value="{text:#}"><ul class="plain">{rows}</ul>
-<div class="actions"><button name="deed" value="try" class="quiet" data-busy="Testing …">Test what is ticked</button><button name="deed" value="take" data-busy="Testing and adding …">Test and add</button></div></form>"#,
+<div class="actions"><button name="action" value="try" class="quiet" data-busy="Testing …">Test selected</button><button name="action" value="take" data-busy="Testing and adding …">Test and add</button></div></form>"#,
         csrf = request.csrf(),
         problem = shown
             .problem
@@ -137,21 +136,21 @@ fn tick_list(
     )
 }
 
-/// One server of a list. What cannot be added cannot be ticked.
+/// One server of a list. One that cannot be added cannot be selected.
 fn row(
     at: usize,
     server: &Found,
     problem: Option<&str>,
     tick: Option<&Html>,
-    said: Option<&Result<String, String>>,
+    outcome: Option<&Result<String, String>>,
 ) -> Html {
     let config = match server.registration.get("connection_config") {
         Some(Value::Object(config)) => ConnectionConfig::from(config.clone()).masked().to_string(),
         _ => String::new(),
     };
     let notes: Html = server.notes.iter().map(|note| html!(r#"<span class="sub">{}</span>"#, note)).collect();
-    let said = said.map(|said| {
-        let (tone, text) = match said {
+    let outcome = outcome.map(|outcome| {
+        let (tone, text) = match outcome {
             Ok(text) => ("ok", text),
             Err(text) => ("bad", text),
         };
@@ -162,7 +161,7 @@ fn row(
         )
     });
     html!(
-        r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at:#}"{state}> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}{problem}</span></label>{said}</li>"#,
+        r#"<li class="field"><label class="check"><input type="checkbox" name="pick" value="{at:#}"{state}> <span><strong>{name}</strong> <span class="hint">{origin}</span><br><code>{config}</code>{notes}{problem}</span></label>{outcome}</li>"#,
         at = at,
         state = tick,
         name = server.name,
@@ -170,12 +169,12 @@ fn row(
         config = config,
         notes = notes,
         problem = problem.map(|why| html!(r#"<span class="sub bad">{}</span>"#, why)),
-        said = said,
+        outcome = outcome,
     )
 }
 
-/// What is ticked is tried, one after the other; what works is added, if that is wanted. The list stays, with what came
-/// of each, unless everything was added.
+/// Tests the selected servers one after the other, and adds those that work if requested. The list stays with the
+/// outcome of each, unless all were added.
 pub(super) async fn take(request: &PageRequest<'_>, is_to_be_added: bool) -> Result<PageResponse, Error> {
     let list = request.form.text("from");
     let mut what = ImportList { list: list.to_owned(), ..ImportList::default() };
@@ -183,7 +182,7 @@ pub(super) async fn take(request: &PageRequest<'_>, is_to_be_added: bool) -> Res
     let picked = request.form.all("pick").filter_map(|at| at.parse::<usize>().ok());
     what.ticked = picked.filter(|at| found.get(*at).is_some_and(|server| server.problem.is_none())).collect();
     if what.ticked.is_empty() {
-        what.problem = Some("Tick the servers first.".to_owned());
+        what.problem = Some("Select at least one server.".to_owned());
         return again(request, StatusCode::UNPROCESSABLE_ENTITY, what).await;
     }
     for at in what.ticked.clone() {
@@ -198,32 +197,32 @@ pub(super) async fn take(request: &PageRequest<'_>, is_to_be_added: bool) -> Res
         if is_to_be_added && outcome.is_ok() {
             what.ticked.remove(&at);
         }
-        what.said.insert(at, outcome);
+        what.outcome.insert(at, outcome);
     }
     if is_to_be_added && what.ticked.is_empty() {
-        let said: Vec<String> = what
-            .said
+        let outcome: Vec<String> = what
+            .outcome
             .iter()
-            .filter_map(|(at, said)| Some(format!("{}: {}", found[*at].name, said.as_ref().ok()?)))
+            .filter_map(|(at, outcome)| Some(format!("{}: {}", found[*at].name, outcome.as_ref().ok()?)))
             .collect();
-        return Ok(request.done(said.join("\n"), "/"));
+        return Ok(request.done(outcome.join("\n"), "/"));
     }
-    let is_well = what.said.values().all(Result::is_ok);
+    let is_well = what.outcome.values().all(Result::is_ok);
     let status = if is_well { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     again(request, status, what).await
 }
 
-/// Tries a server as it would be registered.
+/// Tests a server as it would be registered.
 async fn tried(request: &PageRequest<'_>, server: &Found) -> Result<(Registration, TestReport), String> {
     let registration = Value::Object(server.registration.clone());
     let registration: Registration = serde_json::from_value(registration).map_err(|error| error.to_string())?;
-    let report = request.service().test_unregistered(registration.clone()).await.map_err(|error| told(&error))?;
+    let report = request.service().test_unregistered(registration.clone()).await.map_err(|error| error_text(&error))?;
     if report.success { Ok((registration, report)) } else { Err(report_in_words(&report)) }
 }
 
 async fn add(request: &PageRequest<'_>, registration: Registration, report: &TestReport) -> Result<String, String> {
     match request.service().register(&request.actor, registration).await {
         Ok(_) => Ok(format!("added, with {} tools", report.tools.len())),
-        Err(error) => Err(told(&error)),
+        Err(error) => Err(error_text(&error)),
     }
 }

@@ -1,4 +1,4 @@
-//! The map of a document: its sections, the server of each and why, and its blocks with the buttons that run them.
+//! The outline of a document: sections, the server of each and why, and blocks with buttons that run them.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use notebook::{Addressee, Outline, OutlineBlock, OutlineSection};
 use crate::html::{Html, html};
 use crate::pages::overview::clip;
 
-/// So many sections and blocks, and so many remarks, are shown beside a document.
+/// How many sections and blocks, and how many remarks, are shown next to a document.
 const MAX_ENTRIES: usize = 3_000;
 const MAX_REMARKS: usize = 100;
 
-/// The numbers of all blocks, as buttons name them.
+/// The numbers of all blocks, as buttons send them.
 pub(super) fn all_blocks(outline: &Outline) -> String {
     numbers(&outline.sections)
 }
@@ -28,7 +28,7 @@ fn blocks_below(outline: &Outline, place: usize) -> String {
     numbers(&outline.sections[place..=place + inside])
 }
 
-/// The column beside a document.
+/// The column next to a document.
 pub(super) fn column(outline: &Outline) -> Html {
     let remarks: Html = outline
         .remarks
@@ -85,12 +85,12 @@ fn section(section: &OutlineSection) -> Html {
     )
 }
 
-/// The server of a section, and why it is that one. Assistants in a section that is bound to nothing may use all servers.
+/// The server of a section, and why. Assistants in an unbound section may use all servers.
 fn server_and_why(section: &OutlineSection) -> (&str, String) {
     let is_free = |block: &OutlineBlock| block.addressee == Addressee::Assistant && block.bound.is_none();
     match &section.server {
         Some(first) if section.blocks.iter().any(is_free) => {
-            ("all servers", format!("not bound; `mcp` means `{first}`, the first enabled server"))
+            ("all servers", format!("not bound; `mcp` blocks use `{first}`, the first enabled server"))
         }
         Some(server) => (server, section.why()),
         None => ("no server", section.why()),
@@ -105,7 +105,7 @@ fn badge(block: &OutlineBlock) -> Option<Html> {
     }
 }
 
-/// Who does what a block says.
+/// Who runs a block.
 fn who<'a>(block: &'a OutlineBlock, section: &'a OutlineSection) -> &'a str {
     match block.addressee {
         Addressee::Assistant => "assistant",
@@ -113,18 +113,18 @@ fn who<'a>(block: &'a OutlineBlock, section: &'a OutlineSection) -> &'a str {
     }
 }
 
-/// What is known to stand in the way of a block.
+/// Why a block cannot run, if known.
 fn obstacle(block: &OutlineBlock) -> Option<Html> {
     if let (None, Some(why)) = (&block.problem, &block.not_checked) {
-        return Some(html!(r#"<p class="obstacle">Its parameters were not checked: {}</p>"#, why));
+        return Some(html!(r#"<p class="obstacle">The parameters were not checked: {}</p>"#, why));
     }
     let faults = &block.problem.as_ref()?.faults;
-    // Pages show no numbers of lines; those of the block can be counted.
+    // Pages show no line numbers; lines of the block can be counted.
     let said = faults.iter().map(|fault| match fault.line.checked_sub(block.line) {
         Some(0) | None => fault.what.clone(),
         Some(line) => format!("line {line} of the block: {}", fault.what),
     });
-    Some(html!(r#"<p class="obstacle">It would not be run: {}</p>"#, said.collect::<Vec<_>>().join("; ")))
+    Some(html!(r#"<p class="obstacle">This block cannot run: {}</p>"#, said.collect::<Vec<_>>().join("; ")))
 }
 
 /// Why it is that server.
@@ -141,11 +141,10 @@ fn why(block: &OutlineBlock, section: &OutlineSection) -> String {
     }
 }
 
-/// The lines of headings, by the names that links within a document give them: `#what-to-do`, or `#what-to-do-1` for the
-/// second of that name.
+/// The lines of headings, by their anchors: `#what-to-do`, or `#what-to-do-1` for the second of that name.
 pub(super) fn anchors(outline: &Outline) -> HashMap<String, usize> {
     let mut anchors = HashMap::new();
-    // The number to try next for each name: many headings may have the same.
+    // The next number to try for each name: many headings may have the same.
     let mut next: HashMap<String, usize> = HashMap::new();
     for section in outline.sections.iter().filter(|section| section.level > 0) {
         let name = anchor(&section.heading);
@@ -162,13 +161,13 @@ pub(super) fn anchors(outline: &Outline) -> HashMap<String, usize> {
     anchors
 }
 
-/// A heading as links name it: small letters, no signs, lines for blanks.
+/// The anchor of a heading: lowercase, no punctuation, hyphens for spaces.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|sign| sign.is_alphanumeric() || matches!(sign, ' ' | '-' | '_'));
     kept.flat_map(char::to_lowercase).map(|sign| if sign == ' ' { '-' } else { sign }).collect()
 }
 
-/// What stands beside the headings of a document, by line.
+/// What is shown next to headings, by line.
 pub(super) fn headings(outline: &Outline) -> HashMap<usize, Html> {
     let sections = outline.sections.iter().enumerate().filter(|(_, section)| section.level > 0);
     sections
@@ -190,7 +189,7 @@ pub(super) fn headings(outline: &Outline) -> HashMap<usize, Html> {
         .collect()
 }
 
-/// What stands above the blocks of a document, by line.
+/// What is shown above blocks, by line.
 pub(super) fn fences(outline: &Outline) -> HashMap<usize, Html> {
     let blocks = outline.sections.iter().flat_map(|section| section.blocks.iter().map(move |block| (section, block)));
     blocks

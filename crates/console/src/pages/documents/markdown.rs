@@ -1,5 +1,5 @@
-//! Markdown as markup that can do nothing but be read: text is escaped like any other value, HTML is shown and not obeyed,
-//! links lead only where links may lead. Only the marks that our own results stand between are understood.
+//! Renders Markdown safely: text is escaped, HTML is shown as text, and links are restricted. Only the marks of our own
+//! results are interpreted.
 
 use std::collections::HashMap;
 
@@ -7,19 +7,19 @@ use pulldown_cmark::{Alignment, BlockQuoteKind, Event, HeadingLevel, Options, Pa
 
 use crate::html::{Html, html};
 
-/// What is put beside parts of a document, and where its names lead.
+/// What is added to a document, and how its links are resolved.
 pub(super) struct Insets<'a> {
-    /// Beside headings, by line.
+    /// Next to headings, by line.
     pub(super) headings: HashMap<usize, Html>,
     /// Above blocks, by line.
     pub(super) fences: HashMap<usize, Html>,
-    /// Where a picture is shown from.
+    /// Resolves the address of a picture.
     pub(super) picture: &'a dyn Fn(&str) -> Option<String>,
-    /// Where a relative link leads.
+    /// Resolves a relative link.
     pub(super) link: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// A document, to be read.
+/// Renders a document.
 pub(super) fn shown(text: &str, insets: &Insets<'_>) -> Html {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
@@ -36,7 +36,7 @@ pub(super) fn shown(text: &str, insets: &Insets<'_>) -> Html {
     writer.out
 }
 
-/// What is collected instead of written: it is shown in another way, or not at all.
+/// Text that is collected instead of written.
 enum Aside {
     Html(String),
     FrontMatter(String),
@@ -46,12 +46,12 @@ enum Aside {
 struct Writer<'a> {
     insets: &'a Insets<'a>,
     out: Html,
-    /// How many parts are around this place.
+    /// The number of enclosing parts.
     depth: usize,
-    /// What marks opened: how deep that was, and what closes it.
+    /// What marks opened: the depth, and the closing tag.
     open: Vec<(usize, &'static str)>,
     aside: Option<Aside>,
-    /// What ends each part that is open, where that depends on how it began.
+    /// The closing tags of open parts, where they depend on the start.
     ends: Vec<Html>,
 }
 
@@ -86,7 +86,7 @@ impl Writer<'_> {
         self.add(&html!("{}", text), text);
     }
 
-    /// Adds markup; or only its words, where those are collected.
+    /// Adds markup, or only its text while that is collected.
     fn add(&mut self, markup: &Html, words: &str) {
         match &mut self.aside {
             None => self.out.add(markup),
@@ -123,7 +123,7 @@ impl Writer<'_> {
     }
 
     fn heading(&self, level: HeadingLevel, line: usize) -> (Html, Html) {
-        // The page has a heading of its own above all of them.
+        // The page has its own heading above all of them.
         let level = (level as usize + 1).min(6);
         let inset = self.insets.headings.get(&line).cloned().unwrap_or_default();
         let begin = html!(r#"<div class="section-head" id="line-{line}"><h{level}>"#, line = line, level = level);
@@ -184,7 +184,7 @@ impl Writer<'_> {
         self.out.add(&markup);
     }
 
-    /// HTML in a document: marks of ours are understood, comments say nothing, all else is shown as it is.
+    /// HTML in a document: our marks are interpreted, comments are dropped, anything else is shown as text.
     fn mark(&mut self, text: &str) {
         let text = text.trim();
         if let Some(said) = text.strip_prefix("<!-- mcp-result ") {
@@ -211,7 +211,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Closes what was opened inside of a part that ends, and lost its own end.
+    /// Closes what was opened inside a part that ends.
     fn close_down_to(&mut self, depth: usize) {
         while let Some((_, end)) = self.open.pop_if(|(opened, _)| *opened > depth || depth == 0) {
             self.put(end);
@@ -219,7 +219,7 @@ impl Writer<'_> {
     }
 }
 
-/// The beginning and the end of parts that need nothing else.
+/// The start and end tags of simple parts.
 fn plain(tag: &Tag<'_>) -> (Html, Html) {
     let pair = |begin: &str, end: &str| (Html(begin.to_owned()), Html(end.to_owned()));
     match tag {
@@ -249,7 +249,7 @@ fn plain(tag: &Tag<'_>) -> (Html, Html) {
     }
 }
 
-/// What a folded result is called, as our own marks say it.
+/// The title of a collapsed result, from our own marks.
 fn folded_title(text: &str) -> Option<String> {
     let title = text.strip_prefix("<details><summary>Result of <code>")?.strip_suffix("</code></summary>")?;
     let signs = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_an_end_ends_with_what_it_stands_in() {
+    fn an_unclosed_result_ends_with_its_section() {
         let page = read("- a\n  <!-- mcp-result id=0f8e9d0c1b2a3948 status=error at=x ms=1 -->\n  b\n\n# next\n");
         assert!(page.contains("cell-result bad"), "{page}");
         let (result, list) = (page.find("</div>").unwrap(), page.find("</li>").unwrap());

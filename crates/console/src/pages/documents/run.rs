@@ -1,4 +1,4 @@
-//! A document run by a form, for who has no scripts: the page that follows says what became of every block.
+//! Runs a document by a form, without scripts: the next page shows the outcome of every block.
 
 use notebook::ProblemKind;
 use serde_json::{Value, json};
@@ -6,15 +6,15 @@ use service::Error;
 
 use super::address_of;
 use crate::display;
-use crate::pages::{Confirmation, ask, is_confirmed, told};
+use crate::pages::{Confirmation, ask, error_text, is_confirmed};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// Blocks are to be run.
+/// Runs blocks.
 pub(crate) async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let (path, blocks) = (request.form.text("path"), numbers(request.form.text("blocks")));
     let Some(documents) = request.console.dependencies.documents.as_ref() else {
-        return Ok(request.failed("No folder of documents is served.", "/documents"));
+        return Ok(request.failed("No documents folder is configured.", "/documents"));
     };
     let back = match blocks.as_slice() {
         [only] => format!("{}#block-{only}", address_of(path)),
@@ -24,22 +24,22 @@ pub(crate) async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error
         return Ok(request.failed("There is nothing to run.", back));
     }
     let version = request.form.text("version");
-    // What somebody wrote into a result is replaced only if they said so.
+    // Results that were edited by hand are replaced only after confirmation.
     let wanted = json!({"path": path, "version": version, "blocks": blocks, "save": true, "output": "none", "force": is_confirmed(request)});
     let answer = match (documents.run)(request.actor.clone(), wanted).await {
         Ok(answer) => answer,
         Err(Error::DocumentChanged { .. }) => {
-            let why = "Nothing was run: the document was changed since you opened it. It is shown as it is now: look at it, then run it.";
+            let why = "Nothing was run, because the document changed since you opened it. The page now shows the current version: check it, then run it.";
             return Ok(request.failed(why, address_of(path)));
         }
-        Err(error) => return Ok(request.failed(told(&error), address_of(path))),
+        Err(error) => return Ok(request.failed(error_text(&error), address_of(path))),
     };
     let finished = answer["blocks"].as_array().cloned().unwrap_or_default();
     let edited: Vec<String> = finished.iter().filter(|over| is_edited(over)).map(number).collect();
     let summary = summary(&finished);
     if !edited.is_empty() {
         let edited = edited.join(" ");
-        let about = format!("The result of block {edited} was edited. Replace it?\n{summary}");
+        let about = format!("The result of block {edited} was edited by hand. Replace it?\n{summary}");
         let fields = &[("path", path), ("version", version), ("blocks", edited.as_str())];
         return Ok(ask(request, &Confirmation { about: &about, action: "Replace", fields, back: &back }));
     }
@@ -61,7 +61,7 @@ fn is_edited(over: &Value) -> bool {
     over["problem"]["trouble"] == json!(ProblemKind::EditedResult)
 }
 
-/// How many went which way, and why for those that did not go well.
+/// How many blocks had which outcome, and the reasons of failures.
 fn summary(finished: &[Value]) -> String {
     let mut counted: Vec<(&str, u64)> = Vec::new();
     for over in finished {
@@ -78,7 +78,7 @@ fn summary(finished: &[Value]) -> String {
 
 fn reason(over: &Value) -> Option<String> {
     if is_edited(over) {
-        return Some("its result was edited, and is kept".to_owned());
+        return Some("its result was edited by hand, and stays as it is".to_owned());
     }
     let faults = over["problem"]["faults"]
         .as_array()

@@ -1,4 +1,4 @@
-//! Executions as files, for programs and for spreadsheets.
+//! Exports executions as files, for programs and spreadsheets.
 
 use registry::{ExecutionRecord, Page as Part};
 use service::Error;
@@ -7,16 +7,16 @@ use super::ExecutionQuery;
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// So many calls are in a file.
+/// The limit of calls in a file.
 const MAX_EXPORTED: u32 = 10_000;
 
-/// All that fit the filters, as JSON.
+/// All matching calls as JSON.
 pub(crate) async fn export_json(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let content = serde_json::to_vec(&calls(request).await?).expect("what we show has texts as its keys");
     Ok(PageResponse::File { name: "executions.json".into(), content_type: "application/json", content })
 }
 
-/// All that fit the filters, as a table.
+/// All matching calls as CSV.
 pub(crate) async fn export_csv(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let mut table = String::from(
         "id,submitted_at,started_at,completed_at,server,tool,source,caller,client,status,duration_ms,retries,request_bytes,response_bytes,error_message\r\n",
@@ -60,7 +60,7 @@ fn line(call: &ExecutionRecord) -> String {
     line
 }
 
-/// A field as spreadsheets read it. What looks like a formula is text: names and errors come from strangers.
+/// A CSV field. Anything that looks like a formula becomes text, because names and errors are untrusted.
 fn quoted(field: &str) -> String {
     let is_formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let field = if is_formula { format!("'{field}") } else { field.to_owned() };

@@ -1,4 +1,4 @@
-//! What to paste into which client.
+//! Configs to paste into clients.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 use crate::html::{Html, html};
 use crate::request::PageRequest;
 
-/// What stands where the token must be.
+/// The placeholder for the token.
 const PLACE: &str = "<token>";
 
-/// What a client says to be let in.
+/// The token in the configs.
 pub(super) enum Token {
-    /// Nothing: the connection is enough.
+    /// None: the connection suffices.
     NotNeeded,
-    /// A token, which whoever looks at the page knows.
+    /// A placeholder for a token.
     Known,
-    /// This one, because it was asked for.
+    /// This one, because the user requested it.
     Shown(Arc<str>),
 }
 
 impl Token {
-    /// What is needed here, and shown if there is something to be shown.
+    /// Decides which token is shown.
     pub(super) fn of(request: &PageRequest<'_>, shown: Option<Arc<str>>) -> Self {
         match (request.needs_no_token, shown) {
             (true, _) => Self::NotNeeded,
@@ -39,7 +39,7 @@ impl Token {
     }
 }
 
-/// The section that tells how to connect clients to the service.
+/// The section about connecting clients.
 pub(super) fn section(request: &PageRequest<'_>, token: &Token) -> Html {
     let url = format!("{}/mcp", request.origin());
     let clients: Html = snippets(&url, token.bearer().as_deref())
@@ -58,16 +58,16 @@ pub(super) fn section(request: &PageRequest<'_>, token: &Token) -> Html {
     let note = match token {
         Token::NotNeeded => None,
         Token::Known => Some(html!(
-            r#"<form method="post" action="/connect#connect-title">{csrf}<p class="muted">Put a token in place of <code>{place}</code>: one of the client’s own, or <button class="quiet small">the one you signed in with</button></p></form>"#,
+            r#"<form method="post" action="/connect#connect-title">{csrf}<p class="muted">Replace <code>{place}</code> with a token: a separate one for the client, or <button class="quiet small">the one you signed in with</button></p></form>"#,
             csrf = request.csrf(),
             place = PLACE,
         )),
         Token::Shown(_) => Some(html!(
-            r#"<p class="muted">With the token you signed in with. Who has it may do all that you may: <a href="/">hide it</a> when you are done.</p>"#
+            r#"<p class="muted">With the token you signed in with. Anyone who has it can do everything you can: <a href="/">hide it</a> when you are done.</p>"#
         )),
     };
     html!(
-        r#"<section aria-labelledby="connect-title"><h2 id="connect-title">Connect a client</h2><p>All servers are at <code>{url}</code>, one alone at <code>{url}/&lt;server&gt;</code>.</p>{note}
+        r#"<section aria-labelledby="connect-title"><h2 id="connect-title">Connect a client</h2><p>All servers are at <code>{url}</code>, a single server at <code>{url}/&lt;server&gt;</code>.</p>{note}
 <div class="clients">{clients}</div></section>"#,
         url = url,
         note = note,
@@ -102,7 +102,7 @@ fn snippets(url: &str, bearer: Option<&str>) -> [(&'static str, &'static str, St
         ("Claude Code", "Run in a terminal:", format!("claude mcp add --transport http all {url}{shell}")),
         (
             "Claude Desktop",
-            "In claude_desktop_config.json. It starts programs only, so a bridge takes it here:",
+            "In claude_desktop_config.json. Claude Desktop can only start programs, so it uses a bridge:",
             shown(json!({"mcpServers": {"all": bridge}})),
         ),
         (

@@ -1,9 +1,10 @@
-//! Which tool is to be tried: names to choose from, and what to say of one that is not there.
+//! The choice of a tool: names to choose from, and alternatives for an unknown one.
 
+use executions::Error as CallError;
 use http::StatusCode;
 use registry::{Page as Part, Status, ToolRecord};
 use service::Error;
-use service::tool_search::{DEFAULT_SKILL_THRESHOLD, SearchRequest, Strategy};
+use tool_search::{DEFAULT_SKILL_THRESHOLD, SearchRequest, Strategy};
 
 use crate::form;
 use crate::html::{Html, html};
@@ -12,47 +13,47 @@ use crate::pages::server_link;
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// So many tools are suggested at once; who types a part of a name is told of others.
+/// How many tools are suggested at once; typing part of a name finds others.
 const SUGGESTED: usize = 200;
-/// So many are named instead of one that is not there.
+/// How many alternatives are listed for an unknown tool.
 const INSTEAD: usize = 30;
-/// So many tools are listed where none is chosen yet.
+/// How many tools are listed before one is chosen.
 const LISTED: usize = 100;
 
-/// The tool of a full name, as we write it or as clients see it.
+/// The tool with a full name, as we or as clients write it.
 pub(super) async fn find(request: &PageRequest<'_>, name: &str) -> Result<Option<ToolRecord>, Error> {
     match request.service().tool_by_any_name(name).await {
         Ok(tool) => Ok(Some(tool)),
-        Err(Error::ToolNotFound { .. }) => Ok(None),
+        Err(Error::Call(CallError::ToolNotFound { .. })) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// The names that have a part in them, for the list below the box.
+/// The names that contain a text, for the list below the input.
 pub(super) fn suggested(request: &PageRequest<'_>, part: &str) -> Html {
     let names = request.service().tool_names_with(part, SUGGESTED);
     names.iter().map(|name| html!(r#"<option value="{:#}">"#, name)).collect()
 }
 
-/// The same, while somebody types.
+/// The same, while the user types.
 pub(crate) fn suggest(request: &PageRequest<'_>) -> PageResponse {
     PageResponse::Bare(StatusCode::OK, suggested(request, request.query.value_of("part").unwrap_or_default()))
 }
 
-/// The tools there are, where none is named.
+/// All tools, if none is named.
 pub(super) fn all(request: &PageRequest<'_>) -> Html {
     match listed(request, "") {
         Some(list) => html!(
-            r#"<div id="choices"><h2>Choose a tool</h2>{list}<p class="hint">Or <a href="/tools">find one by what it does</a>.</p></div>"#,
+            r#"<div id="choices"><h2>Choose a tool</h2>{list}<p class="hint">Or <a href="/tools">search by what it does</a>.</p></div>"#,
             list = list,
         ),
         None => html!(
-            r#"<div class="empty"><h2>No tools</h2><p>No connected server offers a tool. <a href="/">Look at the servers</a>, or <a href="/add">add one</a>.</p></div>"#
+            r#"<div class="empty"><h2>No tools</h2><p>No connected server has a tool. <a href="/">Show the servers</a>, or <a href="/add">add one</a>.</p></div>"#
         ),
     }
 }
 
-/// What to say of a name that no tool has: the tools that have it in their names, or those that may be meant.
+/// The page for an unknown name: tools that contain it, or similar ones.
 pub(super) async fn missing(request: &PageRequest<'_>, name: &str) -> Result<Html, Error> {
     let owner = owner(request, name).await?;
     if let Some(list) = listed(request, name) {
@@ -69,27 +70,24 @@ pub(super) async fn missing(request: &PageRequest<'_>, name: &str) -> Result<Htm
     }
     let (why, others) = match owner {
         Some(server) => of_server(request, &server, name).await?,
-        None => (html!("<p>No server is called so either.</p>"), found(request, name).await),
+        None => (html!("<p>There is no server with this name either.</p>"), found(request, name).await),
     };
     let list = (!others.is_empty()).then(|| html!("<h3>Did you mean</h3>{}", links(&others)));
     Ok(html!(
-        r#"<div class="empty" id="missing"><h2>There is no tool <code>{name}</code></h2>{why}{list}<p><a href="/tools">Look for another one.</a></p></div>"#,
+        r#"<div class="empty" id="missing"><h2>There is no tool <code>{name}</code></h2>{why}{list}<p><a href="/tools">Search for another tool</a></p></div>"#,
         name = clip(name, 120),
         why = why,
         list = list,
     ))
 }
 
-/// The tools whose names have a part in them, if there are any.
+/// The tools whose names contain a text, if any.
 fn listed(request: &PageRequest<'_>, part: &str) -> Option<Html> {
     let mut names = request.service().tool_names_with(part, LISTED + 1);
     let has_more = names.len() > LISTED;
     names.truncate(LISTED);
     let more = has_more.then(|| {
-        html!(
-            r#"<p class="hint">The first {} are listed; write a longer part of the name to find the others.</p>"#,
-            LISTED
-        )
+        html!(r#"<p class="hint">Only the first {} are listed; enter more of the name to find the others.</p>"#, LISTED)
     });
     (!names.is_empty()).then(|| html!("{}{}", links(&names), more))
 }
@@ -105,32 +103,32 @@ fn links(names: &[String]) -> Html {
     html!(r#"<ul class="plain">{}</ul>"#, items)
 }
 
-/// In how many ways a full name is cut into server and tool. Real names have a handful of dots.
+/// In how many ways a full name is split into server and tool. Real names have few dots.
 const MAX_CUTS: usize = 64;
 
-/// The server that a name begins with.
+/// The server that a name starts with.
 async fn owner(request: &PageRequest<'_>, name: &str) -> Result<Option<String>, Error> {
     let ends = name.match_indices("__").chain(name.match_indices(['.', ':', '/'])).map(|(at, _)| at);
     let mut ends: Vec<usize> = ends.chain([name.len()]).collect();
-    // The name of a server may be the beginning of another's: the longest is meant.
+    // The name of a server may be a prefix of another: the longest one is meant.
     ends.sort_unstable_by(|one, other| other.cmp(one));
-    // Each costs a look into the registry; a name of dots alone would cost as many.
+    // Each split costs a query; a name full of dots would cost many.
     for end in ends.into_iter().take(MAX_CUTS) {
         match request.service().server(&name[..end]).await {
             Ok(server) => return Ok(Some(server.record.name)),
-            Err(Error::ServerNotFound { .. }) => {}
+            Err(Error::Call(CallError::ServerNotFound { .. })) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(None)
 }
 
-/// What there is to say about a server, and which tools it has, those with the likest names first.
+/// The state of a server, and its tools, the most similar names first.
 async fn of_server(request: &PageRequest<'_>, server: &str, name: &str) -> Result<(Html, Vec<String>), Error> {
     let record = request.service().server(server).await?.record;
     let why = match record.status {
-        status if status.is_up() => html!("<p>{} has no tool of that name.</p>", server_link(server)),
-        Status::Disabled => html!("<p>{} is switched off.</p>", server_link(server)),
+        status if status.is_up() => html!("<p>{} has no tool with this name.</p>", server_link(server)),
+        Status::Disabled => html!("<p>{} is disabled.</p>", server_link(server)),
         status => html!("<p>{} is not connected ({}).</p>", server_link(server), status.as_str()),
     };
     let tools = request.service().tools_page(Some(server), Part::ALL).await?.items;
@@ -140,12 +138,12 @@ async fn of_server(request: &PageRequest<'_>, server: &str, name: &str) -> Resul
     Ok((why, names))
 }
 
-/// How many letters two names begin with in common.
+/// The length of the common prefix of two names.
 fn alike(one: &str, other: &str) -> usize {
     one.chars().zip(other.chars()).take_while(|(one, other)| one.eq_ignore_ascii_case(other)).count()
 }
 
-/// Tools that are found by such words.
+/// Tools found by a search.
 async fn found(request: &PageRequest<'_>, name: &str) -> Vec<String> {
     let wanted = SearchRequest {
         query: name.chars().take(200).collect(),
@@ -157,7 +155,7 @@ async fn found(request: &PageRequest<'_>, name: &str) -> Vec<String> {
         threshold: 0.0,
         include_schemas: false,
     };
-    // Who cannot be searched for now is not suggested.
+    // Without search there are no suggestions.
     let findings = request.service().search(wanted).await;
     findings.map(|findings| findings.tools.into_iter().map(|tool| tool.name).collect()).unwrap_or_default()
 }

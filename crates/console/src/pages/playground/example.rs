@@ -1,25 +1,25 @@
-//! Arguments to begin with: what can be nothing else or what its server proposes, and nothing that somebody has to decide.
+//! Initial arguments: only values that are determined or proposed by the schema, and nothing that the user has to
+//! decide.
 
 use std::cell::Cell;
 
 use serde_json::{Map, Value, json};
 
-/// Schemas may name themselves; so deep they are followed.
+/// The depth limit, because schemas may be recursive.
 const MAX_DEPTH: usize = 6;
 
-/// So many members an example has at most: a small schema can stand for a huge one.
+/// The limit of members: a small schema can expand to a huge one.
 const MAX_MEMBERS: usize = 1000;
-/// So long a proposed value may be, written as JSON.
+/// The limit of a proposed value, as JSON.
 const MAX_VALUE_LEN: usize = 10_000;
 
-/// Of what a tool must be given only that which needs nobody's word: nobody has agreed to the first of several, nor to a
-/// text without letters, nor to nought.
+/// Required arguments as far as they need no decision: not the first of several choices, not an empty text, not zero.
 pub(super) fn of(schema: &Value) -> Value {
     Example { root: schema, members_left: Cell::new(MAX_MEMBERS) }.members(schema, 0)
 }
 
 struct Example<'s> {
-    /// What references lead into.
+    /// The schema that references point into.
     root: &'s Value,
     members_left: Cell<usize>,
 }
@@ -57,7 +57,7 @@ impl Example<'_> {
     }
 }
 
-/// What a schema refers to, if that is all it says.
+/// The target of a schema that is only a reference.
 fn meant<'s>(schema: &'s Value, root: &'s Value) -> Option<&'s Value> {
     if let Some(target) = schema["$ref"].as_str() {
         return root.pointer(target.strip_prefix('#')?);
@@ -68,7 +68,7 @@ fn meant<'s>(schema: &'s Value, root: &'s Value) -> Option<&'s Value> {
     }
 }
 
-/// Whether nothing will do.
+/// Whether null is allowed.
 fn can_be_null(schema: &Value) -> bool {
     let among = |all: &Value| all.as_array().is_some_and(|all| all.iter().any(|one| one["type"] == "null"));
     let has_word = schema["type"].as_array().is_some_and(|words| words.iter().any(|word| word == "null"));
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_schema_that_stands_for_a_huge_one_makes_a_small_example() {
+    fn an_exponential_schema_makes_a_small_example() {
         let names: Vec<String> = (0..40).map(|n| format!("p{n}")).collect();
         let properties: Map<String, Value> = names.iter().map(|name| (name.clone(), json!({"$ref": "#"}))).collect();
         let schema = json!({"type": "object", "properties": properties, "required": names});
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_has_what_needs_no_word_and_decides_nothing() {
+    fn an_example_fills_in_what_is_unambiguous() {
         let schema = json!({"required": ["a", "b", "c", "f", "g", "h", "i", "j", "k"], "properties": {
             "a": {"type": "string"}, "b": {"enum": ["x", "y"]}, "c": {"type": "object", "required": ["d", "t"], "properties": {"d": {"type": "integer", "minimum": 3}, "t": {"const": "z"}}}, "e": {},
             "f": {"type": "boolean"}, "g": {"type": "boolean", "default": true}, "h": {"const": "fixed"}, "i": {"type": "array"},

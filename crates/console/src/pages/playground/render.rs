@@ -1,33 +1,33 @@
-//! A result as far as it can be shown without scripts: texts up to a length, pictures, and the way to all of it.
+//! Renders a result without scripts: text up to a limit, pictures, and a link to all of it.
 
 use std::time::Duration;
 
+use executions::Outcome;
 use serde_json::{Value, json};
-use service::calls::Outcome;
 
 use crate::display;
 use crate::form;
 use crate::html::{Html, html};
 use crate::pages::{pretty, unread};
 
-/// So many letters of a text are shown.
+/// How many characters of a text are shown.
 const MAX_TEXT_LEN: usize = 20_000;
-/// So many letters of pictures are shown: a page is to be looked at, not waited for.
+/// How many characters of pictures are shown, so that the page stays small.
 const MAX_PICTURES_BYTES: usize = 4_000_000;
-/// The kinds of pictures that are shown.
+/// The types of pictures that are shown.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-/// Where the last result can be had whole.
+/// The address of the whole last result.
 const WHOLE: &str = "/playground/result";
-/// What servers are told that ask something while nobody can answer.
+/// Part of the error for servers that send a request which nobody can answer.
 const NOBODY_TO_ASK: &str = "cannot be asked now";
 
-/// What is written on a page of a result, and whether that is all of it.
+/// A rendered result, and whether it is complete.
 pub(super) struct Rendered {
     pub(super) markup: Html,
     pub(super) is_whole: bool,
 }
 
-/// A result, and how long it took.
+/// Renders a result with its timing.
 pub(super) fn rendered(outcome: &Outcome) -> Rendered {
     let (result, state) = understood(outcome.result.get());
     let mut page = Paper { is_whole: true, pictures_left: MAX_PICTURES_BYTES };
@@ -48,8 +48,8 @@ pub(super) fn rendered(outcome: &Outcome) -> Rendered {
         )
     });
     let markup = html!(
-        r#"<div class="result">{state}{question}{save}{parts}<p class="muted">waiting {queue} · routing {routing} · at the server {execution} · <a href="/executions/{id}">execution</a></p>
-<details><summary>As it came</summary>{raw}</details></div>"#,
+        r#"<div class="result">{state}{question}{save}{parts}<p class="muted">queue {queue} · routing {routing} · on the server {execution} · <a href="/executions/{id}">execution</a></p>
+<details><summary>Raw result</summary>{raw}</details></div>"#,
         state = state,
         question = has_asked.then(needs_scripts),
         save = save,
@@ -63,28 +63,26 @@ pub(super) fn rendered(outcome: &Outcome) -> Rendered {
     Rendered { markup, is_whole: page.is_whole }
 }
 
-/// A result as a tree, and how it went. Of one that cannot be read nobody knows that either.
+/// A result as a tree, and its outcome. Neither is known for an unreadable one.
 fn understood(result: &str) -> (Value, Html) {
     match serde_json::from_str::<Value>(result) {
-        Ok(result) if result["isError"] == true => (result, display::badge("bad", "the tool says it failed")),
+        Ok(result) if result["isError"] == true => (result, display::badge("bad", "the tool reports a failure")),
         Ok(result) => (result, display::badge("ok", "done")),
-        Err(error) => (Value::Null, html!("{}{}", display::badge("warn", "not understood"), unread(&error))),
+        Err(error) => (Value::Null, html!("{}{}", display::badge("warn", "not a valid result"), unread(&error))),
     }
 }
 
-/// Why there is no result, in words.
+/// Renders an error.
 pub(super) fn failed(why: &str) -> Html {
     let question = why.contains(NOBODY_TO_ASK).then(needs_scripts);
     html!(r#"{question}<pre class="error">{why}</pre>"#, question = question, why = why)
 }
 
 fn needs_scripts() -> Html {
-    html!(
-        r#"<p class="flash warn">The server wanted to ask you something. Its questions can be answered here only with JavaScript.</p>"#
-    )
+    html!(r#"<p class="flash warn">The server sent a request for you. Answering it requires JavaScript.</p>"#)
 }
 
-/// A page that is being written on.
+/// The state of rendering.
 struct Paper {
     is_whole: bool,
     pictures_left: usize,
@@ -125,10 +123,14 @@ impl Paper {
             return None;
         }
         self.pictures_left -= data.len();
-        Some(html!(r#"<img src="data:{kind};base64,{data}" alt="an image the tool sent">"#, kind = *kind, data = data))
+        Some(html!(
+            r#"<img src="data:{kind};base64,{data}" alt="image returned by the tool">"#,
+            kind = *kind,
+            data = data
+        ))
     }
 
-    /// Anything else as JSON, without what nobody can read.
+    /// Any other part as JSON, without binary data.
     fn other(&mut self, part: &Value) -> Html {
         let mut part = part.clone();
         for holder in ["", "/resource"] {
@@ -174,8 +176,8 @@ mod tests {
     #[test]
     fn a_result_that_cannot_be_read_is_not_taken_for_success() {
         let (result, state) = understood(r#"{"content":[{"type":"text","text":"\ud800"}],"isError":true}"#);
-        assert!(result.is_null() && state.0.contains("cannot be read") && !state.0.contains("done"), "{state:?}");
-        assert!(understood(r#"{"isError":true}"#).1.0.contains("it failed"));
+        assert!(result.is_null() && state.0.contains("not a valid result") && !state.0.contains("done"), "{state:?}");
+        assert!(understood(r#"{"isError":true}"#).1.0.contains("reports a failure"));
         assert!(understood(r#"{"content":[]}"#).1.0.contains("done"));
     }
 

@@ -1,20 +1,19 @@
-//! How a server is reached, and changing that: looked at, tried, and only then kept.
+//! Edits the connection config of a server: checked, tested, and only then saved.
 
 use http::StatusCode;
 use registry::Transport;
 use serde_json::{Map, Value, json};
-use service::Error;
-use service::servers::{Registration, ServerView, Update};
+use service::{Error, Registration, ServerView, Update};
 use sha2::{Digest, Sha256};
 
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::server::report_in_words;
-use crate::pages::{options, server_path, told};
+use crate::pages::{error_text, options, server_path};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// What was sent, and what is wrong with it.
+/// The input, and what is wrong with it.
 pub(super) struct Draft {
     transport: String,
     config: String,
@@ -23,7 +22,7 @@ pub(super) struct Draft {
     is_good: bool,
 }
 
-/// What a form says it was made from, so that nobody undoes what somebody else did meanwhile without knowing.
+/// Identifies the version that a form was made from, so that concurrent changes are not overwritten unnoticed.
 fn mark(server: &ServerView) -> String {
     let record = &server.record;
     let all = json!([record.transport.as_str(), record.connection_config.masked(), record.description]);
@@ -31,7 +30,7 @@ fn mark(server: &ServerView) -> String {
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The part of the page that shows and changes it.
+/// The section that shows and edits it.
 pub(super) fn section(request: &PageRequest<'_>, server: &ServerView, draft: Option<&Draft>) -> Html {
     let record = &server.record;
     let masked = serde_json::to_string_pretty(&record.connection_config.masked()).expect("JSON can be written");
@@ -39,7 +38,7 @@ pub(super) fn section(request: &PageRequest<'_>, server: &ServerView, draft: Opt
     let title = Html(title.to_owned());
     if record.origin == registry::Origin::Config {
         return html!(
-            r#"{title}<p class="muted">It comes from the config file and is changed there; only whether it is enabled is changed here. Secrets are masked.</p><pre class="block" tabindex="0">{masked}</pre></section>"#,
+            r#"{title}<p class="muted">This server is defined in the config file: change it there. Here you can only enable or disable it. Secrets are masked.</p><pre class="block" tabindex="0">{masked}</pre></section>"#,
             title = title,
             masked = masked,
         );
@@ -59,14 +58,14 @@ pub(super) fn section(request: &PageRequest<'_>, server: &ServerView, draft: Opt
         r#"{title}<form class="card" method="post" action="{path}/edit">{csrf}<input type="hidden" name="was" value="{mark:#}">{note}
 <div class="field"><label for="description">Description</label><input id="description" name="description" value="{description:#}"></div>
 <div class="field"><label for="transport">Transport</label><select id="transport" name="transport">{transports}</select></div>
-<div class="field"><label for="config">How it is reached <span class="hint">JSON. {masks} ${{VAR}} is filled in when connecting.</span></label>
+<div class="field"><label for="config">Connection <span class="hint">JSON. {masks} ${{VAR}} is replaced when connecting.</span></label>
 <textarea id="config" name="config" rows="12" spellcheck="false">{config:#}</textarea></div>
-<div class="actions"><button name="deed" value="test" class="quiet" data-busy="Testing …">Test</button><button name="deed" value="save" data-busy="Testing and saving …">Test and save</button>
-<button name="deed" value="save-untested" class="quiet">Save without a test</button></div></form></section>"#,
+<div class="actions"><button name="action" value="test" class="quiet" data-busy="Testing …">Test</button><button name="action" value="save" data-busy="Testing and saving …">Test and save</button>
+<button name="action" value="save-untested" class="quiet">Save without a test</button></div></form></section>"#,
         title = title,
         masks = match record.connection_config.is_masked() {
-            true => "Write its secrets in place of every ***: they are not known here.",
-            false => "Secrets are shown as ***; what stays *** is kept as it is.",
+            true => "Replace every *** with the secret: the registry does not have it.",
+            false => "Secrets are shown as ***; leave *** to keep the stored secret.",
         },
         path = server_path(&record.name),
         csrf = request.csrf(),
@@ -79,7 +78,7 @@ pub(super) fn section(request: &PageRequest<'_>, server: &ServerView, draft: Opt
     )
 }
 
-/// Looks at what was sent, tries it if that is wanted, and keeps it if it is fine.
+/// Checks the input, tests it if requested, and saves it if it is valid.
 pub(super) async fn edit(request: &PageRequest<'_>, name: &str) -> Result<PageResponse, Error> {
     let server = request.service().server(name).await?;
     let form = &request.form;
@@ -99,12 +98,12 @@ pub(super) async fn edit(request: &PageRequest<'_>, name: &str) -> Result<PageRe
         },
         Err(why) => return Ok(again(request, &server, &draft(why, false))),
     };
-    let action = form.text("deed");
+    let action = form.text("action");
     let ignored = update.connection_config.as_ref().map(ignored).unwrap_or_default();
     if action != "test" && form.value_of("was").is_some_and(|was| was != mark(&server)) {
         let now = serde_json::to_string_pretty(&server.record.connection_config.masked()).expect("JSON can be written");
         let why = format!(
-            "Somebody else has changed it since you opened this page. Save again to replace what it is now:\n{}\n{now}",
+            "The server was changed since you opened this page. Save again to overwrite its current config:\n{}\n{now}",
             server.record.description.as_deref().unwrap_or("(no description)"),
         );
         return Ok(again(request, &server, &draft(why, false)));
@@ -118,11 +117,11 @@ pub(super) async fn edit(request: &PageRequest<'_>, name: &str) -> Result<PageRe
     }
     match request.service().update(&request.actor, name, update).await {
         Ok(_) => Ok(request.done(format!("Saved.{ignored}"), server_path(name))),
-        Err(error) => Ok(again(request, &server, &draft(told(&error).replace("connection_config.", ""), false))),
+        Err(error) => Ok(again(request, &server, &draft(error_text(&error).replace("connection_config.", ""), false))),
     }
 }
 
-/// What is known of a server beside its `docker`, which takes nothing else.
+/// The known keys, except inside `docker`.
 const KEYS: [&str; 15] = [
     "type",
     "command",
@@ -141,13 +140,13 @@ const KEYS: [&str; 15] = [
     "disabled",
 ];
 
-/// Which keys say nothing to us: clients write some of their own, and some are mistyped.
+/// Unknown keys: clients write some of their own, and some are misspelled.
 fn ignored(config: &Map<String, Value>) -> String {
     let unknown = config.keys().filter(|key| !KEYS.contains(&key.as_str()));
-    unknown.map(|key| format!("\n`{key}` is not known here, and changes nothing.")).collect()
+    unknown.map(|key| format!("\n`{key}` is unknown and is ignored.")).collect()
 }
 
-/// Tries a change beside the connection there is; secrets that are masked are those that are kept.
+/// Tests a change with a second connection; masked secrets are the stored ones.
 async fn tried(request: &PageRequest<'_>, server: &ServerView, update: &Update) -> Result<String, String> {
     let record = &server.record;
     let config = update.connection_config.clone().unwrap_or_default();
@@ -165,11 +164,11 @@ async fn tried(request: &PageRequest<'_>, server: &ServerView, update: &Update) 
     match request.service().test_unregistered(registration).await {
         Ok(report) if report.success => Ok(report_in_words(&report)),
         Ok(report) => Err(report_in_words(&report)),
-        Err(error) => Err(told(&error).replace("connection_config.", "")),
+        Err(error) => Err(error_text(&error).replace("connection_config.", "")),
     }
 }
 
-/// The page again, with what was sent.
+/// The page again, with the input.
 fn again(request: &PageRequest<'_>, server: &ServerView, draft: &Draft) -> PageResponse {
     let name = &server.record.name;
     let body = html!(
@@ -182,10 +181,10 @@ fn again(request: &PageRequest<'_>, server: &ServerView, draft: &Draft) -> PageR
     PageResponse::Page(status, Page { title: name.clone(), place: "/", body, script: None })
 }
 
-/// A transport and a config as they were written.
+/// Parses a transport and a config.
 pub(crate) fn understood(transport: &str, config: &str) -> Result<(Transport, Map<String, Value>), String> {
     let transport = transport.parse::<Transport>().map_err(|error| error.to_string())?;
-    let config: Value = serde_json::from_str(config).map_err(|error| format!("this is no JSON: {error}"))?;
+    let config: Value = serde_json::from_str(config).map_err(|error| format!("invalid JSON: {error}"))?;
     match config {
         Value::Object(config) => Ok((transport, config)),
         _ => Err("write a JSON object, as in {\"command\": \"npx\"}".to_owned()),

@@ -1,4 +1,4 @@
-//! The whole registry as a file, out and in.
+//! Export and import of the registry.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use service::Error;
 
 use crate::display;
 use crate::html::{Html, html};
-use crate::pages::{Confirmation, ask, is_confirmed, told};
+use crate::pages::{Confirmation, ask, error_text, is_confirmed};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// What is asked before secrets leave.
-const WITH_SECRETS: &str = "Whoever has the file has all credentials in it. Go on?";
+/// The confirmation before secrets are exported.
+const WITH_SECRETS: &str = "Anyone who has the file can read all credentials. Continue?";
 
-/// The part of the page; with what was pasted and what is wrong with it, if it was refused.
+/// The section; after a refusal with the input and the problem.
 pub(super) fn section(request: &PageRequest<'_>, refused: Option<&str>) -> Html {
     let problem = refused.map(|why| html!(r#"<pre class="error" role="alert" id="refused">{}</pre>"#, why));
     html!(
-        r#"<form class="card" method="post" action="/export"><p>All servers, settings, skills, bindings and which tools are switched off, in one file.</p>{csrf}<div class="actions"><button class="quiet" name="secrets" value="masked">Export without secrets</button>
+        r#"<form class="card" method="post" action="/export"><p>All servers, settings, skills, bindings and disabled tools, in one file.</p>{csrf}<div class="actions"><button class="quiet" name="secrets" value="masked">Export without secrets</button>
 <button class="quiet" name="secrets" value="revealed" data-confirm="{ask}">Export with secrets</button></div></form>
 <form class="card" method="post" action="/import">{csrf}{problem}<div class="field"><label for="backup-file" data-script hidden>File</label><input type="file" id="backup-file" data-into="backup-text" accept="application/json" data-script hidden></div>
-<div class="field"><label for="backup-text">What was exported</label><textarea id="backup-text" name="backup" rows="5" required{sign}>{pasted:#}</textarea></div>
-<p class="hint">All or nothing. Servers that are there stay as they are; those with masked secrets are switched off until they have them again.</p><button class="quiet">Import</button></form>"#,
+<div class="field"><label for="backup-text">Exported registry</label><textarea id="backup-text" name="backup" rows="5" required{sign}>{pasted:#}</textarea></div>
+<p class="hint">Everything is imported, or nothing. Existing servers stay as they are; servers with masked secrets stay disabled until you enter the secrets.</p><button class="quiet">Import</button></form>"#,
         csrf = request.csrf(),
         ask = WITH_SECRETS,
         problem = problem,
@@ -32,7 +32,7 @@ pub(super) fn section(request: &PageRequest<'_>, refused: Option<&str>) -> Html 
     )
 }
 
-/// The registry is wanted as a file.
+/// Exports the registry as a file.
 pub(crate) async fn export(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let secrets = if request.form.text("secrets") == "revealed" { Secrets::Revealed } else { Secrets::Masked };
     if secrets == Secrets::Revealed && !is_confirmed(request) {
@@ -45,23 +45,23 @@ pub(crate) async fn export(request: &PageRequest<'_>) -> Result<PageResponse, Er
     Ok(PageResponse::File { name: "mcp-aggregator.json".into(), content_type: "application/json", content })
 }
 
-/// A registry is to be taken in.
+/// Imports a registry.
 pub(crate) async fn import(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let refused = |why: &str| Ok(super::page(request, None, Some(why)));
     let backup: Value = match serde_json::from_str(request.form.text("backup")) {
         Ok(backup) => backup,
-        Err(error) => return refused(&format!("This is no JSON: {error}")),
+        Err(error) => return refused(&format!("Invalid JSON: {error}")),
     };
     if ["mcpServers", "servers"].iter().any(|member| backup[*member].is_object()) {
         return refused("This is the config of a client, not an export. Paste it under Add server.");
     }
     match Arc::clone(request.service()).import(&request.actor, backup.clone()).await {
         Ok(report) => Ok(request.done(in_words(&report, &backup), "/settings")),
-        Err(error) => refused(&told(&error)),
+        Err(error) => refused(&error_text(&error)),
     }
 }
 
-/// What became of everything that was in a file.
+/// The result of an import as text.
 fn in_words(report: &ImportReport, backup: &Value) -> String {
     let listed = |names: &[String]| {
         let mut shown: Vec<&str> = names.iter().take(12).map(String::as_str).collect();
@@ -72,27 +72,27 @@ fn in_words(report: &ImportReport, backup: &Value) -> String {
     };
     let new = display::several(report.added.len() as u64, "new server");
     let mut lines = vec![match report.added.as_slice() {
-        [] => format!("Taken in: {new}."),
-        names => format!("Taken in: {new}: {}", listed(names)),
+        [] => format!("Imported: {new}."),
+        names => format!("Imported: {new}: {}", listed(names)),
     }];
     let mut line = |names: &[String], what: &str| {
         if !names.is_empty() {
             lines.push(format!("{what}: {}", listed(names)));
         }
     };
-    line(&report.kept, "Here already, and as they were");
-    line(&report.without_secrets, "Switched off until their secrets are written into their config again");
+    line(&report.kept, "Already present, not changed");
+    line(&report.without_secrets, "Disabled until you enter their secrets");
     let off = backup["switched_off"].as_array().into_iter().flatten();
     let off = off.filter(|off| report.added.iter().any(|name| off["server"] == name.as_str())).count();
     let counts = [(report.settings, "setting"), (report.skills, "skill"), (report.bindings, "binding")];
-    let counts = counts.into_iter().chain([(off, "switched-off tool")]).filter(|(count, _)| *count > 0);
+    let counts = counts.into_iter().chain([(off, "disabled tool")]).filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, what)| display::several(count as u64, what)).collect();
     if !counts.is_empty() {
         lines.push(format!("Also {}.", counts.join(", ")));
     }
     if report.bindings_left_out > 0 {
         let left_out = display::several(report.bindings_left_out as u64, "binding");
-        lines.push(format!("Left out: {left_out}, whose server is not here."));
+        lines.push(format!("Skipped: {left_out}, whose server does not exist."));
     }
     lines.join("\n")
 }
@@ -115,10 +115,10 @@ mod tests {
             ..ImportReport::default()
         };
         let backup = json!({"switched_off": [{"server": "a", "tool": "x"}, {"server": "b", "tool": "y"}]});
-        let said = "Taken in: 1 new server: a\nHere already, and as they were: b\n\
-            Switched off until their secrets are written into their config again: a\n\
-            Also 2 settings, 1 switched-off tool.\nLeft out: 1 binding, whose server is not here.";
+        let said = "Imported: 1 new server: a\nAlready present, not changed: b\n\
+            Disabled until you enter their secrets: a\n\
+            Also 2 settings, 1 disabled tool.\nSkipped: 1 binding, whose server does not exist.";
         assert_eq!(in_words(&report, &backup), said);
-        assert_eq!(in_words(&ImportReport::default(), &json!({})), "Taken in: 0 new servers.");
+        assert_eq!(in_words(&ImportReport::default(), &json!({})), "Imported: 0 new servers.");
     }
 }

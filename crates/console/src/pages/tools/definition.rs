@@ -1,5 +1,6 @@
-//! One tool: what it does and takes, so that people can read it; and as its server wrote it.
+//! One tool: its description and parameters, and the definition of the server.
 
+use executions::Error as CallError;
 use registry::ToolRecord;
 use serde_json::Value;
 use service::Error;
@@ -14,32 +15,32 @@ use crate::pages::{pretty, server_link};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
-/// So many letters of a text are shown.
+/// How many characters of a text are shown.
 const MAX_SHOWN_LEN: usize = 20_000;
-/// So many of a long one are shown at first.
+/// How many characters of a long text are shown at first.
 const BEGINNING: usize = 1_500;
-/// So long a piece of a very long word is.
+/// The length of the pieces of a very long word.
 const PIECE: usize = 1_000;
 
 /// The page of one tool.
 pub(crate) async fn show(request: &PageRequest<'_>, server: &str, name: &str) -> Result<PageResponse, Error> {
     let tools = request.service().tools(Some(server)).await?;
     let tool = tools.into_iter().find(|tool| tool.original_name == name);
-    let tool = tool.ok_or_else(|| Error::ToolNotFound { name: format!("{server}.{name}") })?;
+    let tool = tool.ok_or_else(|| Error::Call(CallError::ToolNotFound { name: format!("{server}.{name}") }))?;
     let definition = serde_json::from_str::<Value>(tool.definition.get());
     let unread = definition.as_ref().err().map(crate::pages::unread);
     let definition = definition.unwrap_or_default();
     let skills: Html = tool.skills.iter().map(|skill| html!(r#"<span class="tag">{}</span>"#, skill)).collect();
-    let (action, word) = if tool.enabled { ("off", "Switch off") } else { ("on", "Switch on") };
+    let (action, word) = if tool.enabled { ("off", "Disable") } else { ("on", "Enable") };
     let body = html!(
         r#"<div class="head"><h1>{short}{state}</h1><form class="actions" method="post" action="/tools">{csrf}<input type="hidden" name="tool" value="{name:#}">
-<input type="hidden" name="back" value="{back:#}"><a class="button small" href="{play}">Try in the playground</a><button class="quiet small" name="deed" value="{action:#}">{word}</button></form></div>
+<input type="hidden" name="back" value="{back:#}"><a class="button small" href="{play}">Try in the playground</a><button class="quiet small" name="action" value="{action:#}">{word}</button></form></div>
 <p class="muted">{title}of {server} · <code>{name}</code>{for_clients} · {tokens} tokens {skills}</p>
 <div class="card">{description}</div>
-<section aria-labelledby="takes"><h2 id="takes">What it takes</h2>{parameters}</section>{output}{hints}
-<section aria-labelledby="raw"><h2 id="raw">As its server wrote it</h2><pre class="block" tabindex="0">{raw}</pre></section>"#,
+<section aria-labelledby="takes"><h2 id="takes">Parameters</h2>{parameters}</section>{output}{hints}
+<section aria-labelledby="raw"><h2 id="raw">Definition from the server</h2><pre class="block" tabindex="0">{raw}</pre></section>"#,
         short = clip(&tool.original_name, 120),
-        state = (!tool.enabled).then(|| html!(" {}", display::badge("idle", "off"))),
+        state = (!tool.enabled).then(|| html!(" {}", display::badge("idle", "disabled"))),
         csrf = request.csrf(),
         name = tool.name,
         back = crate::pages::tool_path(server, name),
@@ -51,11 +52,11 @@ pub(crate) async fn show(request: &PageRequest<'_>, server: &str, name: &str) ->
         for_clients = for_clients(request, &tool),
         tokens = display::tokens(tool.definition.get().len() as u64),
         skills = skills,
-        description = long(tool.description.as_deref().unwrap_or("Its server does not say what it does.")),
+        description = long(tool.description.as_deref().unwrap_or("The server provides no description.")),
         parameters = unread.unwrap_or_else(|| schema::table(&definition["inputSchema"])),
         output = definition["outputSchema"].is_object().then(|| {
             html!(
-                r#"<section aria-labelledby="gives"><h2 id="gives">What it gives</h2>{}</section>"#,
+                r#"<section aria-labelledby="gives"><h2 id="gives">Result</h2>{}</section>"#,
                 schema::table(&definition["outputSchema"])
             )
         }),
@@ -65,7 +66,7 @@ pub(crate) async fn show(request: &PageRequest<'_>, server: &str, name: &str) ->
     Ok(PageResponse::page(Page { title: clip(&tool.name, 80), place: "/tools", body, script: None }))
 }
 
-/// The names that clients see it by, where those are others than ours.
+/// The names that clients use, if they differ from ours.
 fn for_clients(request: &PageRequest<'_>, tool: &ToolRecord) -> Html {
     let names = request.service().names_for_clients(&tool.server_name, &tool.original_name);
     let others = names.into_iter().filter(|name| *name != tool.name);
@@ -76,7 +77,7 @@ fn for_clients(request: &PageRequest<'_>, tool: &ToolRecord) -> Html {
     }
 }
 
-/// A text of which the beginning is read by most, and all of it by who wants to.
+/// A text whose start is shown, and the rest on request.
 pub(crate) fn long(text: &str) -> Html {
     let Some((at, _)) = text.char_indices().nth(BEGINNING) else {
         return html!(r#"<pre class="prose">{}</pre>"#, text);
@@ -89,7 +90,7 @@ pub(crate) fn long(text: &str) -> Html {
     )
 }
 
-/// A text in pieces: browsers take a word of many thousand letters badly.
+/// A text in pieces: browsers are slow with words of many thousand letters.
 fn pieces(text: &str) -> Html {
     if !text.split_whitespace().any(|word| word.len() > PIECE) {
         return html!("{}", text);
@@ -104,31 +105,31 @@ fn pieces(text: &str) -> Html {
     out
 }
 
-/// As much of a text as people read and browsers can lay out: a server may send a word of many thousand letters.
+/// A text within a limit that browsers can lay out: a server may send a word of many thousand letters.
 pub(crate) fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN_LEN) {
         Some((at, _)) => {
             let more = display::size((text.len() - at) as u64);
-            format!("{}… and {more} more; GET /api/v1/aggregator/tools has all of it", &text[..at])
+            format!("{}… and {more} more; GET /api/v1/aggregator/tools returns all of it", &text[..at])
         }
         None => text.to_owned(),
     }
 }
 
-/// What its server says about its harmlessness; nobody has checked that.
+/// The hints of the server about the behaviour; they are not verified.
 pub(crate) fn hints(annotations: &Value) -> Html {
     let known = [
-        ("readOnlyHint", "only reads"),
-        ("destructiveHint", "may destroy"),
-        ("idempotentHint", "may be repeated"),
-        ("openWorldHint", "reaches out"),
+        ("readOnlyHint", "read-only"),
+        ("destructiveHint", "destructive"),
+        ("idempotentHint", "idempotent"),
+        ("openWorldHint", "open world"),
     ];
     let said: Html = known
         .iter()
         .filter_map(|(key, word)| annotations[*key].as_bool().map(|is_so| (is_so, *word)))
         .map(|(is_so, word)| html!(r#"<span class="tag">{}: {}</span>"#, word, if is_so { "yes" } else { "no" }))
         .collect();
-    if said.0.is_empty() { said } else { html!(r#"<p>Its server says: {}</p>"#, said) }
+    if said.0.is_empty() { said } else { html!(r#"<p>Hints of the server: {}</p>"#, said) }
 }
 
 #[cfg(test)]

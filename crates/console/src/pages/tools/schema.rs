@@ -1,5 +1,5 @@
-//! A JSON Schema in words: what each member may be, its limits, and what is inside of it. References within the schema
-//! are followed, so that what libraries generate reads like what people write.
+//! Describes a JSON Schema as text: types, limits, and nested members. References within the schema are followed, so
+//! that generated schemas read like hand-written ones.
 
 use std::collections::HashSet;
 
@@ -10,46 +10,45 @@ use super::definition::cut;
 use crate::html::{Html, html};
 use crate::pages::overview::clip;
 
-/// So deep is looked into objects.
+/// How deep objects are shown.
 const MAX_DEPTH: usize = 5;
-/// So many lines a table has.
+/// The limit of rows of a table.
 const MAX_ROWS: usize = 200;
-/// So often it is looked into a part of a schema.
+/// How many parts of a schema are visited.
 const MAX_STEPS: usize = 300;
-/// So many parts of a schema are put together.
+/// How many parts of a schema are merged.
 const PARTS: usize = 32;
-/// So many kinds are told that a value may be, and so deep.
+/// How many alternatives are listed, and how deep.
 const KINDS: usize = 8;
 const MAX_TYPE_DEPTH: usize = 3;
-/// So many choices are named.
+/// How many values of an enum are listed.
 const CHOICES: usize = 20;
 
-/// The members of an object as a table, with those of the objects inside of it below them.
+/// The members of an object as a table, with nested members below them.
 pub(super) fn table(schema: &Value) -> Html {
     let whole = Whole { root: schema, copies: CopyBudget::default() };
     let mut table = Table { whole: &whole, rows: Html::default(), count: 0, steps_left: MAX_STEPS };
     table.members(&whole.resolved(schema), 0);
     if table.count == 0 {
-        return html!(r#"<p class="muted">Nothing, or anything: its schema names no members.</p>"#);
+        return html!(r#"<p class="muted">The schema names no parameters.</p>"#);
     }
-    let more =
-        (table.count >= MAX_ROWS).then(|| html!(r#"<p class="hint">The rest is below, as its server wrote it.</p>"#));
+    let more = (table.count >= MAX_ROWS).then(|| html!(r#"<p class="hint">The rest is in the definition below.</p>"#));
     html!(
-        r#"<div class="scroll"><table class="cards schema"><thead><tr><th>Name</th><th>Type</th><th>What it means</th></tr></thead><tbody>{rows}</tbody></table></div>{more}"#,
+        r#"<div class="scroll"><table class="cards schema"><thead><tr><th>Name</th><th>Type</th><th>Description</th></tr></thead><tbody>{rows}</tbody></table></div>{more}"#,
         rows = table.rows,
         more = more,
     )
 }
 
-/// A whole schema, which its references lead into.
+/// A whole schema, which references point into.
 struct Whole<'s> {
     root: &'s Value,
-    /// What may still be copied for one table.
+    /// The remaining copy budget of a table.
     copies: CopyBudget,
 }
 
 impl Whole<'_> {
-    /// A copy of a part; nothing known of it if too much was copied already.
+    /// A copy of a part; empty if the budget is spent.
     fn copy(&self, part: &Value) -> Value {
         self.copies.copy(part).unwrap_or_else(|| Value::Object(Map::new()))
     }
@@ -59,7 +58,7 @@ struct Table<'s> {
     whole: &'s Whole<'s>,
     rows: Html,
     count: usize,
-    /// So much more is looked into: a schema may lead to itself in many ways.
+    /// How many more parts are visited: a schema may be recursive in many ways.
     steps_left: usize,
 }
 
@@ -92,7 +91,7 @@ impl Table<'_> {
         ));
     }
 
-    /// What is inside a member: of an object, of the items of a list, of each object that it may be.
+    /// The members inside a member: of an object, of the items of a list, of each alternative.
     fn inside(&mut self, member: &Value, level: usize) {
         if level > MAX_DEPTH || self.steps_left == 0 {
             return;
@@ -128,23 +127,23 @@ impl Table<'_> {
     }
 }
 
-/// Whether there is something inside that can be named.
+/// Whether there are nested members.
 fn is_deep(schema: &Value) -> bool {
     schema["properties"].is_object() || schema["items"].is_object() || schema["additionalProperties"].is_object()
 }
 
-/// What a value may be instead of one another.
+/// The alternatives of a schema.
 fn branches(schema: &Value) -> &[Value] {
     let list = |key: &str| schema[key].as_array().map(Vec::as_slice).filter(|list| !list.is_empty());
     list("anyOf").or(list("oneOf")).unwrap_or_default()
 }
 
 impl Whole<'_> {
-    /// A schema without references to other parts of the whole, and with what `allOf` adds to it.
+    /// A schema with references resolved and `allOf` merged.
     fn resolved(&self, schema: &Value) -> Value {
         let mut schema = self.copy(schema);
         let mut waiting = Vec::new();
-        // A reference may lead to itself.
+        // A reference may be circular.
         for _ in 0..PARTS {
             let Some(members) = schema.as_object_mut() else { break };
             if let Some(Value::String(place)) = members.remove("$ref") {
@@ -162,12 +161,12 @@ impl Whole<'_> {
         schema
     }
 
-    /// What a value may be, in few words.
+    /// The type of a value in few words.
     fn kind(&self, schema: &Value, depth: usize) -> String {
         let schema = self.resolved(schema);
         let default = match schema.get("default") {
             Some(Value::Null) | None => String::new(),
-            Some(default) => format!(", else {}", clip(&told(default), 80)),
+            Some(default) => format!(", else {}", clip(&display_value(default), 80)),
         };
         let mut word = self.main_word(&schema, depth);
         let limits = limits(&schema);
@@ -179,10 +178,11 @@ impl Whole<'_> {
 
     fn main_word(&self, schema: &Value, depth: usize) -> String {
         if let Some(value) = schema.get("const") {
-            return format!("always {}", clip(&told(value), 80));
+            return format!("always {}", clip(&display_value(value), 80));
         }
         if let Some(choices) = schema["enum"].as_array() {
-            let mut named: Vec<String> = choices.iter().take(CHOICES).map(|choice| clip(&told(choice), 80)).collect();
+            let mut named: Vec<String> =
+                choices.iter().take(CHOICES).map(|choice| clip(&display_value(choice), 80)).collect();
             if choices.len() > named.len() {
                 named.push(format!("… ({} in all)", choices.len()));
             }
@@ -208,8 +208,8 @@ impl Whole<'_> {
                 Some("date") => "date, as 2024-01-31".to_owned(),
                 Some("date-time") => "date and time, as 2024-01-31T12:00:00Z".to_owned(),
                 Some("time") => "time, as 12:00:00Z".to_owned(),
-                Some("email") => "mail address".to_owned(),
-                Some("uri" | "url") => "address, as https://example.com".to_owned(),
+                Some("email") => "email address".to_owned(),
+                Some("uri" | "url") => "URL, as https://example.com".to_owned(),
                 Some(format) => format!("text ({})", clip(format, 40)),
                 None => "text".to_owned(),
             },
@@ -232,7 +232,7 @@ impl Whole<'_> {
     }
 }
 
-/// Adds the members of another schema; what is said here counts more.
+/// Adds the members of another schema; existing ones take precedence.
 fn merge(members: &mut Map<String, Value>, other: Value) {
     let Value::Object(other) = other else { return };
     for (name, value) in other {
@@ -251,7 +251,7 @@ fn merge(members: &mut Map<String, Value>, other: Value) {
     }
 }
 
-/// Words for what a value may be, each once, and that it may be nothing at the end.
+/// Distinct alternatives, with null at the end.
 fn one_of(words: impl Iterator<Item = String>) -> String {
     let mut all: Vec<String> = Vec::new();
     for word in words {
@@ -263,7 +263,7 @@ fn one_of(words: impl Iterator<Item = String>) -> String {
     all.join(" or ")
 }
 
-/// What else is asked of a value.
+/// Further constraints of a value.
 fn limits(schema: &Value) -> Vec<String> {
     let number = |key: &str| schema.get(key).filter(|value| value.is_number()).map(Value::to_string);
     let between = |least: Option<String>, most: Option<String>, what: &str| match (least, most) {
@@ -287,8 +287,8 @@ fn limits(schema: &Value) -> Vec<String> {
     .collect()
 }
 
-/// A value as people write it.
-fn told(value: &Value) -> String {
+/// A value for display.
+fn display_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_a_small_schema_that_stands_for_a_huge_one_is_short() {
+    fn the_table_of_an_exponential_schema_is_short() {
         let branches = vec![json!({"$ref": "#"}); 8];
         let filler: Vec<String> = (0..500).map(|n| format!("filler {n}")).collect();
         let properties: Map<String, Value> =

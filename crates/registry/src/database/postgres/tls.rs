@@ -1,4 +1,4 @@
-//! How a connection to PostgreSQL is protected: `sslmode` and `sslrootcert` in the address, meaning what they mean to
+//! TLS for connections to PostgreSQL: `sslmode` and `sslrootcert` in the address, with the same meaning as in
 //! PostgreSQL's own programs.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::Cause;
 
-/// What an address says about TLS.
+/// The TLS options of an address.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Security {
     mode: Mode,
@@ -23,21 +23,21 @@ pub(super) struct Security {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Disable,
-    /// TLS where the server has it. Nobody knows who the server is, as without TLS.
+    /// TLS if the server supports it. The server is not verified, as without TLS.
     #[default]
     Prefer,
-    /// TLS or nothing. It keeps listeners out, not somebody who pretends to be the server.
+    /// TLS is required. It protects against eavesdropping, not against an impostor.
     Require,
-    /// TLS with a server whose certificate is good and its own.
+    /// TLS with a verified certificate and host name.
     VerifyFull,
 }
 
-/// An `sslmode` that we do not know.
+/// An unknown `sslmode`.
 #[derive(Debug, thiserror::Error)]
-#[error("sslmode `{0}` is not known; use disable, prefer, require or verify-full")]
+#[error("unknown sslmode `{0}`; use disable, prefer, require or verify-full")]
 pub(super) struct UnknownMode(String);
 
-/// Takes what is about TLS out of an address; the library knows only some of it.
+/// Removes the TLS options from an address; the library supports only some of them.
 pub(super) fn split(url: &str) -> Result<(String, Security), UnknownMode> {
     let mut security = Security::default();
     let Some((place, query)) = url.split_once('?') else { return Ok((url.to_owned(), security)) };
@@ -49,7 +49,7 @@ pub(super) fn split(url: &str) -> Result<(String, Security), UnknownMode> {
             _ => rest.push(parameter),
         }
     }
-    // Who names a certificate wants it looked at, as with PostgreSQL's own programs.
+    // A given certificate is verified, as in PostgreSQL's own programs.
     if security.root_certificate.is_some() && security.mode == Mode::Require {
         security.mode = Mode::VerifyFull;
     }
@@ -62,7 +62,7 @@ fn parse(mode: &str) -> Result<Mode, UnknownMode> {
         "disable" => Ok(Mode::Disable),
         "allow" | "prefer" => Ok(Mode::Prefer),
         "require" => Ok(Mode::Require),
-        // Checking the chain without the name would be a weaker promise than the one we can give.
+        // Verifying the chain without the name would be weaker than what we support.
         "verify-ca" | "verify-full" => Ok(Mode::VerifyFull),
         other => Err(UnknownMode(other.to_owned())),
     }
@@ -106,15 +106,11 @@ impl Security {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
         }
-        if roots.is_empty() {
-            Err("no root certificate was found; name one with sslrootcert".into())
-        } else {
-            Ok(roots)
-        }
+        if roots.is_empty() { Err("no root certificate was found; set one with sslrootcert".into()) } else { Ok(roots) }
     }
 }
 
-/// Takes any certificate, and makes sure only that its owner is at the other end.
+/// Accepts any certificate, and verifies only that the server has its key.
 #[derive(Debug)]
 struct AcceptAnyCertificate {
     provider: Arc<CryptoProvider>,

@@ -1,4 +1,4 @@
-//! Values as PostgreSQL has them in its messages.
+//! Values in the wire format of PostgreSQL.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::super::{Parameter, Row, Value};
 use crate::Timestamp;
 
-/// PostgreSQL counts from the year 2000.
+/// PostgreSQL counts time from the year 2000.
 const MICROS_TO_2000: i64 = 946_684_800_000_000;
 
 /// The first byte of binary JSONB.
@@ -53,7 +53,7 @@ impl ToSql for Parameter<'_> {
         }
     }
 
-    /// What fits is decided when the value is known.
+    /// Whether a value fits is decided when it is known.
     fn accepts(_: &Type) -> bool {
         true
     }

@@ -1,7 +1,7 @@
-//! The file of a SQLite database: made in one step, and looked after while it is open.
+//! The file of a SQLite database: created in one step, and monitored while it is open.
 //!
-//! While it is open only its metadata is read here: closing any descriptor of it would
-//! release the locks that SQLite holds on it.
+//! While it is open, this module reads only its metadata: closing any descriptor of the file would release the locks
+//! that SQLite holds on it.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -11,14 +11,14 @@ use rusqlite::Connection;
 
 use crate::error::OpenError;
 
-/// Which file was opened.
+/// Identifies the opened file.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     path: PathBuf,
     id: FileId,
 }
 
-/// What tells a file from any other that may be at the same path later.
+/// Distinguishes a file from another one at the same path.
 type FileId = (u64, u64);
 
 impl OpenFile {
@@ -29,13 +29,13 @@ impl OpenFile {
         Ok(Self { path, id })
     }
 
-    /// What happened to the file since it was opened, if something did by which everything written from now on is lost.
-    pub(super) fn trouble(&self) -> Option<String> {
+    /// The problem of the file, if further writes would be lost.
+    pub(super) fn problem(&self) -> Option<String> {
         let what = match fs::metadata(&self.path) {
             Ok(metadata) if id(&metadata) != self.id => "was replaced by another file",
             Ok(metadata) if metadata.len() == 0 => "was emptied",
-            Err(error) if error.kind() == io::ErrorKind::NotFound => "was deleted or moved away",
-            // What cannot be looked at may still be there; SQLite tells better.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "was deleted or moved",
+            // A file that cannot be inspected may still exist; SQLite reports better errors.
             Ok(_) | Err(_) => return None,
         };
         let path = self.path.display();
@@ -60,8 +60,8 @@ fn id(_: &fs::Metadata) -> FileId {
     (0, 0)
 }
 
-/// Makes the file and its folder where they are missing, for nobody but their owner. A file without a byte is refused:
-/// no registry of ours is ever that short, so it is what is left of one.
+/// Creates the file and its folder if they do not exist, accessible only to their owner. Refuses an empty file: a
+/// registry is never empty, so its contents were lost.
 pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
     let failed = |source: io::Error| OpenError::File { path: path.to_owned(), source: source.into() };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -74,7 +74,7 @@ pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
     match fs::metadata(path) {
         Ok(_) => {
             refuse_empty(path)?;
-            // Whether it may be written.
+            // Check whether it can be written.
             OpenOptions::new().append(true).open(path).map(drop).map_err(failed)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(path).map_err(|source| match source {
@@ -85,7 +85,7 @@ pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Refuses a file without a byte.
+/// Refuses an empty file.
 pub(super) fn refuse_empty(path: &Path) -> Result<(), OpenError> {
     let is_empty = fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
     if is_empty { Err(OpenError::Empty { path: path.to_owned() }) } else { Ok(()) }
@@ -96,8 +96,8 @@ enum CreateError {
     Sqlite(rusqlite::Error),
 }
 
-/// Makes an empty database under another name first: a program that is killed in the middle leaves no file without a
-/// byte, which would be taken for a registry that was lost. Of several that do this at once, one wins.
+/// Creates an empty database under a temporary name first: a program that is killed in between leaves no empty file,
+/// which would be mistaken for a lost registry. If several programs do this at the same time, one wins.
 fn create(path: &Path) -> Result<(), CreateError> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.new", uuid::Uuid::new_v4().simple()));
@@ -105,7 +105,7 @@ fn create(path: &Path) -> Result<(), CreateError> {
     let made = make(&new).and_then(|()| publish(&new, path).map_err(CreateError::Io));
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %new.display(), %error, "could not remove a temporary file");
+            tracing::warn!(path = %new.display(), %error, "failed to remove a temporary file");
         }
         _ => {}
     }
@@ -115,7 +115,7 @@ fn create(path: &Path) -> Result<(), CreateError> {
 fn make(new: &Path) -> Result<(), CreateError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
-    // SQLite gives its log and its index the mode of the database.
+    // SQLite gives its log and its index the mode of the database file.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(new).map_err(CreateError::Io)?;
@@ -127,7 +127,7 @@ fn make(new: &Path) -> Result<(), CreateError> {
 fn publish(new: &Path, path: &Path) -> io::Result<()> {
     match fs::hard_link(new, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // Some file systems have no links.
+        // Some file systems do not support hard links.
         Err(_) if !path.exists() => fs::rename(new, path),
         done => done,
     }

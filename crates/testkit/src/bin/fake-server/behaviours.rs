@@ -1,4 +1,4 @@
-//! What each tool does: one `match`, the whole behaviour.
+//! The behaviour of each tool.
 
 use std::process;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ pub(crate) fn run(session: &Arc<Session>, call: &Call<'_>) {
     }
 }
 
-/// Does what a tool of [`hostile`] is for; whether it is one of them.
+/// Runs a tool of [`hostile`]. Returns whether it is one.
 fn hostile_call(session: &Session, call: &Call<'_>, name: &str) -> bool {
     let token = call.meta.and_then(|meta| raw::at(meta.as_bytes(), &["progressToken"]));
     let bytes = call.number("bytes").unwrap_or(0) as usize;
@@ -156,13 +156,13 @@ pub(crate) fn text_result(text: &str) -> String {
     [r#"{"content":[{"type":"text","text":"#, &raw::quote(text), "}]}"].concat()
 }
 
-/// A result that says `{"<key>":<json>}`, both as text and structured.
+/// A result with `{"<key>":<json>}`, both as text and structured.
 fn value_result(key: &str, json: &str) -> String {
     let text = raw::quote(json);
     format!(r#"{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{{"{key}":{json}}}}}"#)
 }
 
-/// The arguments and `_meta` in the client's own bytes; what was not sent is left out.
+/// The arguments and `_meta` in the client's own bytes, if they were sent.
 fn echo(call: &Call<'_>) -> String {
     let text = call.argument("text").filter(|text| text.starts_with('"')).unwrap_or("\"echo\"");
     let mut parts = vec![r#"{"content":[{"type":"text","text":"#, text, "}]"];
@@ -176,7 +176,7 @@ fn echo(call: &Call<'_>) -> String {
     parts.concat()
 }
 
-/// The line to write: `line` as text, or `hex` for bytes that are no text.
+/// The line to write: `line` as text, or `hex` for arbitrary bytes.
 fn raw_line(call: &Call<'_>) -> Vec<u8> {
     let template = match call.text("hex") {
         Some(hex) => from_hex(&hex),

@@ -1,4 +1,4 @@
-//! The tools this server lists, and how it cuts the list into pages.
+//! The tools of this server, and how it splits the list into pages.
 
 use std::fs;
 
@@ -74,7 +74,7 @@ impl Definitions {
         self.all().any(|tool| raw::at(tool.as_bytes(), &["name"]).and_then(raw::text).as_deref() == Some(name))
     }
 
-    /// The `tools/list` result for `cursor`, or `None` for a cursor that this server never gave out.
+    /// The `tools/list` result for `cursor`, or `None` for an unknown cursor.
     pub(crate) fn page(&self, cursor: Option<&str>, options: &Options) -> Option<String> {
         let all: Vec<&str> = self.all().collect();
         let size = options.page_size.unwrap_or(usize::MAX);
@@ -101,7 +101,7 @@ impl Definitions {
     }
 }
 
-/// Cursors are opaque, so ours holds characters that need care when they are handed on.
+/// Cursors are opaque, so ours contain characters that need escaping.
 const CURSOR_PREFIX: &str = "→ \"page\" \\ ";
 
 fn definition((name, description, properties): (&str, &str, &str)) -> String {
@@ -110,7 +110,7 @@ fn definition((name, description, properties): (&str, &str, &str)) -> String {
     )
 }
 
-/// A definition of about 300 bytes, as real servers have them.
+/// A definition of about 300 bytes, like those of real servers.
 fn generated(name: &str) -> String {
     let name = raw::quote(name);
     format!(

@@ -1,4 +1,4 @@
-//! A process that this server starts and never looks after, as `npx` starts `node`.
+//! A process that this server starts and does not supervise, as `npx` starts `node`.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -10,7 +10,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::{FOREVER, termination};
 
-/// As the first argument: be the grandchild.
+/// The first argument of the grandchild.
 pub(crate) const FLAG: &str = "--grandchild";
 
 #[derive(Debug)]
@@ -18,14 +18,14 @@ pub(crate) struct Grandchild {
     /// Leave the session and process group of the server.
     pub(crate) setsid: bool,
     pub(crate) ignore_term: bool,
-    /// Let nobody but root read its environment.
+    /// Only root can read its environment.
     pub(crate) undumpable: bool,
     /// Keep the server's stdin, stdout and stderr open instead of taking /dev/null.
     pub(crate) inherit_stdio: bool,
 }
 
 impl Grandchild {
-    /// Starts it and returns its pid once it is as described.
+    /// Starts it; returns its pid once it is set up.
     pub(crate) fn start(&self) -> anyhow::Result<u32> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -54,7 +54,7 @@ impl Grandchild {
     }
 }
 
-/// The life of the grandchild itself.
+/// Runs as the grandchild.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     if arguments.iter().any(|argument| argument == "--setsid") {
         rustix::process::setsid().context("could not leave the session")?;

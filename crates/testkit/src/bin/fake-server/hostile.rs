@@ -1,6 +1,6 @@
-//! Too much of everything: lists without end, handshakes, log lines and requests of any size.
+//! Excessive output: endless lists, and handshakes, log lines and requests of any size.
 //!
-//! Flags say what the server does by itself; tools, listed with `--hostile`, what a single call makes it do.
+//! Flags define what the server does by itself; tools, listed with `--hostile`, what a single call causes.
 
 use std::io::{self, Write};
 use std::str::FromStr;
@@ -13,23 +13,23 @@ use testkit::raw;
 use crate::behaviours::text_result;
 use crate::session::Session;
 
-/// What the server does too much of.
+/// What is excessive.
 #[derive(Debug, Default)]
 pub(crate) struct Hostile {
-    /// This list never ends.
+    /// This list is endless.
     pub(crate) endless_list: Option<List>,
-    /// Bytes of each of its pages.
+    /// The size of each of its pages in bytes.
     pub(crate) page_bytes: usize,
-    /// Two cursors follow each other for ever.
+    /// Two cursors alternate forever.
     pub(crate) repeats_cursors: bool,
-    /// Bytes of the instructions.
+    /// The size of the instructions in bytes.
     pub(crate) instructions_bytes: usize,
     /// Bytes added to the server's name, its version and its capabilities.
     pub(crate) info_bytes: usize,
-    /// Bytes of a log message, which is sent again and again once the client is initialized.
+    /// The size of a log message in bytes, which is sent repeatedly after initialization.
     pub(crate) log_bytes: usize,
     pub(crate) log_pause: Duration,
-    /// Bytes of a line without an end, on stdout and on stderr.
+    /// The size of a line without an end in bytes, on stdout and on stderr.
     pub(crate) line_bytes: usize,
     pub(crate) stderr_line_bytes: usize,
     /// The tools below are listed.
@@ -92,7 +92,7 @@ impl List {
     }
 }
 
-/// Items of a page have about so many bytes.
+/// The size of the items of a page in bytes.
 const ITEM_BYTES: usize = 4096;
 
 /// Name, description and the `properties` of the input schema of each tool.
@@ -117,7 +117,7 @@ pub(crate) const TOOLS: &[(&str, &str, &str)] = &[
 ];
 
 impl Hostile {
-    /// Takes a flag, if it is one of these.
+    /// Reads a flag, if it is one of these.
     pub(crate) fn take(
         &mut self,
         flag: &str,
@@ -147,7 +147,7 @@ impl Hostile {
         format!(r#"{{"tools":{{"listChanged":true}},"prompts":{{}},"resources":{{}},"logging":{{}}{padding}}}"#)
     }
 
-    /// Whether the server says more of itself than an ordinary one.
+    /// Whether the server's self-description is excessive.
     pub(crate) fn is_talkative(&self) -> bool {
         self.endless_list.is_some() || self.info_bytes > 0 || self.log_bytes > 0 || self.tools
     }
@@ -160,7 +160,7 @@ impl Hostile {
         }
     }
 
-    /// The result of the list that never ends, if it is asked for.
+    /// The result of the endless list, if it is requested.
     pub(crate) fn page(&self, method: &str, params: &str) -> Option<String> {
         let list = self.endless_list.filter(|list| list.method() == method)?;
         let cursor = raw::at(params.as_bytes(), &["cursor"]).and_then(raw::text);
@@ -172,11 +172,11 @@ impl Hostile {
         Some(format!(r#"{{"{}":[{}],"nextCursor":"{next}"}}"#, list.key(), items.join(",")))
     }
 
-    /// Does what the server does by itself, now that the client is initialized.
+    /// Runs what the flags define after initialization.
     pub(crate) fn begin(&self, session: &Arc<Session>) {
         if self.stderr_line_bytes > 0 {
             let line = vec![b'x'; self.stderr_line_bytes];
-            // Nobody reading it is the reader's problem.
+            // The reader may be gone.
             drop(io::stderr().write_all(&line));
         }
         if self.line_bytes > 0 {
@@ -199,7 +199,7 @@ fn log(session: &Session, bytes: usize) {
     session.output.notification("notifications/message", &params);
 }
 
-/// Does what one of the tools is for; whether it is one of them.
+/// Runs one of the tools. Returns whether it is one.
 pub(crate) fn call(session: &Session, id: &str, name: &str, token: Option<&str>, bytes: usize, times: u64) -> bool {
     let output = &session.output;
     let padding = || "x".repeat(bytes);

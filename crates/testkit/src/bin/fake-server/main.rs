@@ -1,8 +1,8 @@
 //! A small MCP server over stdio that misbehaves on purpose.
 //!
-//! It writes raw bytes and hands back what it received unchanged, so that a test can compare bytes through
-//! whatever stands between. Flags choose how it starts and which phase goes wrong ([`options`]); tools choose
-//! what a single call does ([`behaviours`]); [`hostile`] is about too much of everything.
+//! It writes raw bytes and returns what it received unchanged, so that a test can compare bytes through any relay.
+//! Flags define how it starts and which phase goes wrong ([`options`]); tools define what a single call does
+//! ([`behaviours`]); [`hostile`] is about excessive output.
 
 mod behaviours;
 mod definitions;
@@ -23,7 +23,7 @@ use anyhow::Context;
 use crate::options::{Options, Phase};
 use crate::session::Session;
 
-/// How long anything here waits "forever": longer than any test, yet a failed run leaves nothing for good.
+/// How long "forever" is here: longer than any test, but a failed run leaves nothing permanently.
 const FOREVER: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
@@ -74,7 +74,7 @@ fn misbehave_before_the_first_line(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes `bytes` bytes of lines to stderr. Nobody reading them is the reader's problem, so errors are ignored.
+/// Writes `bytes` bytes of lines to stderr. Errors are ignored, because the reader may be gone.
 fn flood_stderr(bytes: usize) {
     const LINE: &[u8] = b"fake-server floods its stderr with lines that nobody asked for, one like the other\n";
     let mut stderr = io::stderr().lock();

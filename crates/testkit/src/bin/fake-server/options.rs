@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! Command line arguments.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use crate::hostile::Hostile;
 
-/// A moment in the life of a connection at which something can go wrong.
+/// A phase of a connection in which something can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Start,
@@ -20,7 +20,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) name: String,
-    /// How many `tool_<n>` there are beside the behaviour tools.
+    /// The number of `tool_<n>` besides the behaviour tools.
     pub(crate) tools: usize,
     pub(crate) only_generated: bool,
     /// One tool definition per line, listed verbatim.
@@ -38,19 +38,19 @@ pub(crate) struct Options {
     pub(crate) flood_stderr: usize,
     pub(crate) junk: bool,
     pub(crate) stderr_line: Option<String>,
-    /// The protocol version to answer; the client's own if unset.
+    /// The protocol version of the response; the client's by default.
     pub(crate) version: Option<String>,
     pub(crate) journal: Option<PathBuf>,
     /// Send requests to the client once it is initialized.
     pub(crate) asks: bool,
-    /// Write the members of an answer in the order of the TypeScript SDK.
+    /// Write the members of a response in the order of the TypeScript SDK.
     pub(crate) result_first: bool,
     pub(crate) close_stdout_after_init: bool,
-    /// Answer the first list and close stdout in the same breath.
+    /// Answer the first list and close stdout immediately.
     pub(crate) close_stdout_after_list: bool,
-    /// Say after every list that it has changed.
+    /// Announce a change after every list.
     pub(crate) restless: bool,
-    /// What there is too much of.
+    /// What is excessive.
     pub(crate) hostile: Hostile,
 }
 
@@ -94,7 +94,7 @@ impl Options {
         Ok(options)
     }
 
-    /// A server that does nothing wrong.
+    /// A well-behaved server.
     fn quiet() -> Self {
         Self {
             name: "fake-server".to_owned(),

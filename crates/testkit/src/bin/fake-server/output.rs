@@ -1,13 +1,13 @@
-//! Writing to the client, byte for byte.
+//! Writes to the client, byte for byte.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Our stdout, unbuffered and shared by the threads that answer.
+/// Our stdout, unbuffered and shared by the threads that respond.
 ///
-/// A client that is gone is no error: this server has nobody else to tell.
+/// A disconnected client is not an error.
 #[derive(Debug)]
 pub(crate) struct Output {
     stdout: Mutex<Option<File>>,
@@ -25,7 +25,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Writes the chunks one by one, with nothing of another thread in between.
+    /// Writes the chunks one by one, without output of other threads in between.
     pub(crate) fn write(&self, chunks: &[&[u8]]) {
         let mut stdout = self.lock();
         let Some(file) = stdout.as_mut() else { return };
@@ -57,7 +57,7 @@ impl Output {
         }
     }
 
-    /// A response line, newline included, built in one go since it may be 50 MB long.
+    /// A response line with its newline, built in one allocation because it may be 50 MB long.
     pub(crate) fn response(&self, id: &str, key: &str, value: &str) -> String {
         if self.result_first {
             ["{\"", key, "\":", value, ",\"jsonrpc\":\"2.0\",\"id\":", id, "}\n"].concat()
@@ -75,7 +75,7 @@ impl Output {
         self.line(line.as_bytes());
     }
 
-    /// Closes stdout for good while the process goes on.
+    /// Closes stdout permanently while the process continues.
     pub(crate) fn close(&self) -> io::Result<()> {
         self.lock().take();
         rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;

@@ -1,4 +1,4 @@
-//! One connection: what arrives, and what each method gets.
+//! One connection: received messages, and the responses of each method.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -19,12 +19,12 @@ pub(crate) struct Session {
     pub(crate) output: Output,
     definitions: Mutex<Definitions>,
     open: Mutex<Vec<OpenRequest>>,
-    /// So many were open at once.
+    /// The current and the maximum number of open calls.
     most_open: AtomicUsize,
     journal: Option<File>,
 }
 
-/// A call that was not answered yet.
+/// A call without a response so far.
 #[derive(Debug)]
 struct OpenRequest {
     /// The id as the client wrote it.
@@ -34,7 +34,7 @@ struct OpenRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnCancel {
-    /// What the protocol asks for: no answer any more.
+    /// A cancelled call gets no response, as the protocol requires.
     Forget,
     AnswerAnyway,
 }
@@ -58,7 +58,7 @@ impl Session {
         })
     }
 
-    /// Takes one line as it arrived, newline included.
+    /// Handles one line with its newline.
     pub(crate) fn receive(self: &Arc<Self>, line: &[u8]) {
         if let Some(mut journal) = self.journal.as_ref() {
             journal.write_all(line).expect("the journal of a test can be written");
@@ -115,7 +115,7 @@ impl Session {
         }
     }
 
-    /// Does what the flags ask for at this phase, or else `answer`.
+    /// Does what the flags define for this phase, or else `answer`.
     fn at_phase(&self, phase: Phase, id: &str, answer: impl FnOnce()) {
         let options = &self.options;
         if options.fail_at == Some(phase) {
@@ -189,19 +189,19 @@ impl Session {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that this call will be answered later, if at all.
+    /// Records a call that will be answered later, if at all.
     pub(crate) fn keep_open(&self, id: &str, on_cancel: OnCancel) {
         let mut open = self.open();
         open.push(OpenRequest { id: id.to_owned(), on_cancel });
         self.most_open.fetch_max(open.len(), Ordering::Relaxed);
     }
 
-    /// How many calls were open at once, at most.
+    /// The maximum number of calls open at once.
     pub(crate) fn most_open(&self) -> usize {
         self.most_open.load(Ordering::Relaxed)
     }
 
-    /// Answers a call that was kept open, unless it was cancelled meanwhile.
+    /// Answers an open call, unless it was cancelled.
     pub(crate) fn answer_open(&self, id: &str, result: &str) {
         if self.take_open(id).is_some() {
             self.output.result(id, result);
@@ -225,7 +225,7 @@ impl Session {
     }
 }
 
-/// Ends the process as a server does that could not go on.
+/// Ends the process like a server that crashes.
 pub(crate) fn fail(phase: Phase) -> ! {
     eprintln!("fake-server: something is missing");
     eprintln!("fake-server: giving up at {phase:?}");

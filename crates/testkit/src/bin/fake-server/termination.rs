@@ -1,4 +1,4 @@
-//! Not listening to SIGTERM.
+//! Ignores SIGTERM.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -8,10 +8,10 @@ use anyhow::Context;
 
 const SIGTERM_BIT: u64 = 1 << (15 - 1);
 
-/// Makes this process, and every process it starts, deaf to SIGTERM.
+/// Makes this process, and every process it starts, ignore SIGTERM.
 ///
 /// Safe Rust cannot change a signal's disposition, but an ignored signal stays ignored across `exec`: so a shell
-/// ignores it and becomes this program again, under the same pid.
+/// ignores it and becomes this program again, with the same pid.
 pub(crate) fn ignore() -> anyhow::Result<()> {
     if is_ignored().context("could not read the signal dispositions")? {
         return Ok(());

@@ -1,7 +1,7 @@
-//! A server without a will: what arrives on stdin goes to a Unix socket, what arrives there goes to stdout.
+//! The process of a puppet: passes stdin to a Unix socket, and what arrives there to stdout.
 //!
-//! A test holds the other end and plays the server; see `testkit::Puppet`. The first line on the socket tells who we
-//! are: pid, arguments and environment. When the test closes the socket, this program ends.
+//! A test holds the other end and plays the server; see `testkit::Puppet`. The first line on the socket contains the
+//! pid, arguments and environment. When the test closes the socket, this program ends.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -27,10 +27,10 @@ fn run() -> anyhow::Result<()> {
     writeln!(strings, "{}", introduction()).context("could not introduce myself")?;
     let mut upwards = strings.try_clone().context("could not share the socket")?;
     std::thread::spawn(move || {
-        // The end of stdin is the test's to see; whether this process ends then is the test's to say.
+        // The test sees the end of stdin, and decides whether this process ends then.
         pump(io::stdin().lock(), &mut upwards).and_then(|()| upwards.shutdown(Shutdown::Write)).ok();
     });
-    // A reader of ours that is gone ends us as it would end any server.
+    // If the reader is gone, this process ends like any server.
     pump(strings, &mut io::stdout().lock()).ok();
     Ok(())
 }

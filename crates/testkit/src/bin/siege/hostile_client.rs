@@ -1,7 +1,7 @@
 //! Clients, documents and bare sockets that ask for too much.
 //!
-//! Each attack has a proof: an outcome that shows that it met the bound it is for. An attack without its proof fails the
-//! siege, because it may not have attacked anything.
+//! Each attack has a proof: an outcome which shows that it reached the limit it is for. An attack without its proof
+//! fails the siege, because it may not have attacked anything.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,27 +17,27 @@ use testkit::http_client::{Connection, HttpRequest};
 use crate::hostile_server::Kind;
 use crate::{ATTACKER_TOKEN, is_over};
 
-/// Something that is done to the service again and again.
+/// A repeated attack.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     /// The pause after each time.
     pause: Duration,
-    /// Does it once; what came of it, in a few words.
+    /// Attacks once; returns the outcome in a few words.
     act: fn(&mut Attacker) -> Option<String>,
-    /// The outcome that must have come of it at least once.
+    /// The outcome that must occur at least once.
     proof: &'static str,
 }
 
-/// Who attacks, and what it keeps from one time to the next.
+/// The attacker, and what it keeps between attacks.
 struct Attacker {
     address: SocketAddr,
     times: usize,
     session: Option<String>,
-    /// Connections that are kept open, the oldest first.
+    /// Connections that stay open, oldest first.
     open: Vec<Connection>,
 }
 
-/// What came of an attack, and how often.
+/// The outcomes of an attack, with their counts.
 pub(crate) struct Tally {
     name: &'static str,
     proof: &'static str,
@@ -61,11 +61,11 @@ pub(crate) const ATTACKS: [Attack; 24] = [
     attack("slow-body", 1_000, "408", slow_body),
     attack("wrong-token", 5, "429", wrong_token),
     attack("many-subscriptions", 100, "subscriptions-per-", many_subscriptions),
-    attack("listen-to-templates", 500, "acknowledged", listen_to_templates),
+    attack("listen-to-templates", 500, "searched", listen_to_templates),
     attack("unread-streams", 1_000, "opened", unread_streams),
     attack("unread-results", 500, "requested", unread_results),
     attack("large-results", 2_000, "200", large_results),
-    attack("dry-run-doubling-schema", 200, "not checked", dry_run_doubling_schema),
+    attack("dry-run-doubling-schema", 200, r#""not_checked":"the check takes"#, dry_run_doubling_schema),
     attack("large-yaml", 500, "200", large_yaml),
     attack("yaml-bomb", 500, "refused", yaml_bomb),
     attack("deep-json", 100, "422", deep_json),
@@ -96,7 +96,7 @@ impl Attack {
 }
 
 impl Tally {
-    /// What is missing, if nothing shows that the attack did anything.
+    /// The missing proof, if there is none.
     pub(crate) fn unproved(&self) -> Option<String> {
         let is_proved = self.outcomes.keys().any(|outcome| outcome.starts_with(self.proof));
         (!is_proved).then(|| format!("the attack {} proved nothing: never `{}`", self.name, self.proof))
@@ -125,7 +125,7 @@ impl Attacker {
         self.fetch(ask).map(|(status, _)| status.to_string())
     }
 
-    /// The first of these that the answer has in it, or its status.
+    /// The first of these texts in the response, or its status.
     fn outcome(&self, ask: &HttpRequest, words: &[&str]) -> Option<String> {
         let (status, body) = self.fetch(ask)?;
         let found = words.iter().find(|word| body.contains(**word));
@@ -180,7 +180,7 @@ fn hello(name: &str) -> Value {
     })
 }
 
-/// A modern request, which stands for itself.
+/// A modern request, which is self-contained.
 fn modern(method: &str, mut params: Value) -> HttpRequest {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -207,14 +207,18 @@ fn huge_ids(attacker: &mut Attacker) -> Option<String> {
     attacker.outcome(&in_session(mcp(&request), &session), &["id-bytes"])
 }
 
-/// Opens sessions and leaves them alone; from time to time it looks whether the first one is still there.
+/// More sessions than one token may have by default.
+const MORE_SESSIONS_THAN_ALLOWED: usize = 550;
+
+/// Opens sessions and leaves them idle. After more than allowed, it checks whether the first one still exists; not
+/// earlier, because a session that is used is not idle.
 fn many_sessions(attacker: &mut Attacker) -> Option<String> {
     let opened = attacker.begin_session()?;
     let Some(first) = attacker.session.clone() else {
         attacker.session = Some(opened);
         return Some("opened".to_owned());
     };
-    if !attacker.times.is_multiple_of(50) {
+    if !attacker.times.is_multiple_of(MORE_SESSIONS_THAN_ALLOWED) {
         return Some("opened".to_owned());
     }
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
@@ -226,7 +230,7 @@ fn many_sessions(attacker: &mut Attacker) -> Option<String> {
     Some("an older session ended".to_owned())
 }
 
-/// Opens more connections than are allowed, which say nothing, and looks how many of them are closed after a while.
+/// Opens more connections than are allowed, sends nothing, and counts how many of them are closed after a while.
 fn many_connections(attacker: &mut Attacker) -> Option<String> {
     let count = crate::CONNECTIONS + 50;
     let connections: Vec<_> = (0..count).map_while(|_| Connection::try_open(attacker.address).ok()).collect();
@@ -240,7 +244,7 @@ fn many_connections(attacker: &mut Attacker) -> Option<String> {
     Some(if closed > 0 || connections.len() < count { "some were closed" } else { "all stay open" }.to_owned())
 }
 
-/// Sends one byte a second of a body that never ends, until the service has had enough.
+/// Sends one byte per second of an endless body, until the service closes the connection.
 fn slow_body(attacker: &mut Attacker) -> Option<String> {
     let mut connection = Connection::try_open(attacker.address).ok()?;
     let head = format!(
@@ -270,7 +274,7 @@ fn wrong_token(attacker: &mut Attacker) -> Option<String> {
     attacker.status(&HttpRequest::post("/mcp", hello("siege").to_string()).header("Authorization", "Bearer wrong"))
 }
 
-/// Subscribes to one resource after the other until there may be no more, and begins again in another session.
+/// Subscribes to resources until the limit, and starts again in another session.
 fn many_subscriptions(attacker: &mut Attacker) -> Option<String> {
     if attacker.session.is_none() {
         attacker.session = Some(attacker.begin_session()?);
@@ -296,21 +300,27 @@ fn many_subscriptions(attacker: &mut Attacker) -> Option<String> {
     Some("subscribed".to_owned())
 }
 
-/// Streams of news about a thousand resources each, whose URIs take long to compare with templates.
+/// Subscriptions to a thousand resources each, whose URIs take long to match with templates.
 fn listen_to_templates(attacker: &mut Attacker) -> Option<String> {
     let uris: Vec<String> = (0..1_000).map(|number| format!("t://{number}/{}", "y".repeat(2_000))).collect();
     let ask = modern("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": uris}}));
     let mut connection = Connection::try_open(attacker.address).ok()?;
     connection.try_send(&ask).ok()?;
     let mut answer = connection.try_answer().ok()??;
-    if !answer.is_stream() {
-        let body = String::from_utf8_lossy(&answer.try_bytes().ok()?).into_owned();
-        return Some(if body.contains("subscriptions") { "too many" } else { "refused" }.to_owned());
-    }
-    let first = answer.next_message()?;
-    let outcome = if first.data.contains("acknowledged") { "acknowledged" } else { "another message" };
+    let first = if answer.is_stream() {
+        answer.next_message()?.data
+    } else {
+        String::from_utf8_lossy(&answer.try_bytes().ok()?).into_owned()
+    };
+    // Both outcomes come after the search for the servers of the URIs.
+    let outcomes = [
+        ("acknowledged", "searched, acknowledged"),
+        ("too many messages to this client are unread", "searched, too much is unread"),
+        ("Too many subscriptions", "too many"),
+    ];
+    let outcome = outcomes.into_iter().find(|(word, _)| first.contains(word));
     attacker.keep(connection, 2);
-    Some(outcome.to_owned())
+    Some(outcome.map_or_else(|| format!("{first:.80}"), |(_, outcome)| outcome.to_owned()))
 }
 
 /// Streams of sessions that nobody reads, while servers log.
@@ -343,7 +353,7 @@ fn document(block: &str) -> Value {
 
 fn dry_run_doubling_schema(attacker: &mut Attacker) -> Option<String> {
     let block = format!("# A\n\n```{}\ntool: t\nc: x\n```\n", Kind::DoublingSchema.name());
-    attacker.outcome(&rest("/documents/run", &document(&block)), &["not checked"])
+    attacker.outcome(&rest("/documents/run", &document(&block)), &[r#""not_checked":"the check takes"#])
 }
 
 fn large_yaml(attacker: &mut Attacker) -> Option<String> {
@@ -355,7 +365,7 @@ fn large_yaml(attacker: &mut Attacker) -> Option<String> {
     attacker.status(&rest("/documents/run", &document(&block)))
 }
 
-/// Ten levels of aliases, each of which has ten of the level before.
+/// Ten levels of aliases, each with ten of the previous level.
 fn yaml_bomb(attacker: &mut Attacker) -> Option<String> {
     let mut block = "# A\n\n```good\ntool: echo\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
     for level in 1..10 {
@@ -379,7 +389,7 @@ fn deep_markdown(attacker: &mut Attacker) -> Option<String> {
     attacker.status(&rest("/documents/map", &json!({"text": "> ".repeat(50_000) + &"[".repeat(50_000)})))
 }
 
-/// Calls a server that never answers, and hangs up.
+/// Calls a server that never responds, and disconnects.
 fn cancelled_calls(attacker: &mut Attacker) -> Option<String> {
     let mut connection = Connection::try_open(attacker.address).ok()?;
     connection.try_send(&call("silent.t")).ok()?;
@@ -403,7 +413,7 @@ fn long_search(attacker: &mut Attacker) -> Option<String> {
     attacker.status(&rest("/search", &json!({"query": "find a word ".repeat(5_000)})))
 }
 
-/// Reads the whole list of tools, as clients of either era do.
+/// Reads the whole list of tools, as legacy and modern clients do.
 fn all_lists(attacker: &mut Attacker) -> Option<String> {
     let legacy = attacker.begin_session()?;
     let mut cursor = Value::Null;
@@ -427,7 +437,7 @@ fn all_lists(attacker: &mut Attacker) -> Option<String> {
     Some("interrupted".to_owned())
 }
 
-/// Servers that failed are disabled after some attempts: they are enabled again, to fail again.
+/// Failed servers are disabled after some attempts; this enables them again, so that they fail again.
 fn reconnect_servers(attacker: &mut Attacker) -> Option<String> {
     for kind in Kind::ALL {
         for verb in ["enable", "connect", "tools/refresh"] {

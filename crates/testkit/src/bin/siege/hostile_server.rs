@@ -1,7 +1,7 @@
-//! Servers over stdio that list, log, ask and answer what no server should.
+//! Servers over stdio that list, log, request and respond too much or wrongly.
 //!
-//! Each counts what it does: one byte in a file of its name for every deed. A siege in which a server did nothing proves
-//! nothing.
+//! Each counts its actions: one byte in a file with its name for every action. A siege in which a server did nothing
+//! proves nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Write};
@@ -13,16 +13,16 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-/// The first argument of this program when it is to be a hostile server; its kind and the folder of deeds follow.
+/// The first argument of a hostile server; its kind and the folder of counts follow.
 pub(crate) const FLAG: &str = "--hostile-server";
 
-/// How often a server that changes its list does so.
+/// How often a server changes its list.
 const CHANGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What a server does wrong.
+/// The kinds of misbehaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Every page of its list of tools has another one behind it.
+    /// Every page of its list of tools has a next one.
     EndlessPages,
     /// The same for resources, with many small items.
     EndlessResources,
@@ -36,13 +36,13 @@ pub(crate) enum Kind {
     DoublingSchema,
     /// 100,000 tools with long names: more than one server may list.
     ManyTools,
-    /// 50,000 tools, which is within the bounds, changed again and again.
+    /// 50,000 tools, which is within the limits, changed repeatedly.
     LargeList,
     /// Thousands of URI templates that take long to match.
     Templates,
-    /// Log messages of 100 MB for everybody.
+    /// Log messages of 100 MB for all clients.
     HugeLogs,
-    /// Log messages of 3 MB, which is within the bounds, without end.
+    /// Log messages of 3 MB, which is within the limits, endlessly.
     ManyLogs,
     /// Instructions of 30 MB.
     HugeInstructions,
@@ -50,11 +50,11 @@ pub(crate) enum Kind {
     HugeProgress,
     /// Results of 40 MB.
     HugeResults,
-    /// Asks a thousand questions of 100 kB in every call.
+    /// A thousand server requests of 100 kB in every call.
     Questions,
-    /// Says without end that its lists have changed.
+    /// Announces list changes endlessly.
     Restless,
-    /// Says without end that resources have changed.
+    /// Announces resource changes endlessly.
     Updates,
     /// Floods its stderr.
     Stderr,
@@ -62,7 +62,7 @@ pub(crate) enum Kind {
     Silent,
     /// Ends in the middle of every call.
     Crash,
-    /// Answers with lines that are no JSON-RPC, and with ids that nobody asked for.
+    /// Sends invalid lines, and responses with unknown ids.
     Garbage,
 }
 
@@ -117,16 +117,18 @@ impl Kind {
         }
     }
 
-    /// What a line of the service's log says of this server if it reached the bound it is for. Servers without such a line
-    /// stay within the bounds, and are proved by their deeds alone.
+    /// The text in the service's log that shows that this server reached its limit. Servers without one stay within the
+    /// limits; their counts are the proof.
     pub(crate) fn bound_in_log(self) -> Option<&'static str> {
         Some(match self {
             Self::EndlessPages | Self::EndlessResources | Self::ManyTools => "server_catalog_kb",
             Self::References => "has more than 2000 references",
             Self::RepeatedMembers => "has more than 20000 members and elements",
             Self::DeepSchema => "nested deeper than 56 levels",
-            Self::Templates => "are listed but not compared with URIs",
-            Self::HugeLogs | Self::HugeProgress => "server_notification_kb",
+            Self::Templates => "are listed but not matched against URIs",
+            // A line of that length is not even read to its end.
+            Self::HugeLogs => "it is more than 32 MB, which is the limit",
+            Self::HugeProgress => "server_notification_kb",
             Self::HugeInstructions => "server_handshake_kb",
             _ => return None,
         })
@@ -182,12 +184,12 @@ impl Server {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let written = output.write_all(line.as_bytes()).and_then(|()| output.write_all(b"\n"));
         if written.and_then(|()| output.flush()).is_err() {
-            // Nobody reads any more.
+            // The reader is gone.
             std::process::exit(0);
         }
     }
 
-    /// Counts one deed. One that cannot be counted is missed when the siege is over, and fails it.
+    /// Counts one action. If that fails, the siege fails because the count is missing.
     fn count(&self) {
         (&*self.deeds).write_all(b".").ok();
     }
@@ -221,7 +223,7 @@ impl Server {
         self.answer(id, &welcome.to_string());
     }
 
-    /// What it does without having been asked.
+    /// What it does by itself.
     fn begin(&self) {
         let list_changed = |server: &Self| server.notify("notifications/tools/list_changed", &json!({}));
         match self.kind {
@@ -245,7 +247,7 @@ impl Server {
                 server.count();
             }),
             Kind::Stderr => self.repeat(Duration::from_millis(20), |server| {
-                // A reader that is slower than this is the point.
+                // It is meant to be faster than its reader.
                 io::stderr().write_all("\u{1b}[2Jstderr \u{9b}31m".repeat(4_000).as_bytes()).ok();
                 server.count();
             }),
@@ -274,7 +276,7 @@ impl Server {
         let object = r#"{"type":"object"}"#;
         let tool = |schema: &str| format!(r#"{{"name":"t","description":"version {version}","inputSchema":{schema}}}"#);
         let many = |count: u32, name: &str| {
-            // Only the first one is another each time: vectors of all others are made once.
+            // Only the first tool differs each time, so that the vectors of the others are computed once.
             let description = |index| if index == 0 { version } else { 0 };
             let tool = |index| {
                 let description = description(index);
@@ -391,7 +393,7 @@ impl Server {
     }
 }
 
-/// A schema of `levels` definitions, each of which is the previous one twice.
+/// A schema of `levels` definitions, each of which contains the previous one twice.
 fn doubling_schema(levels: u32) -> String {
     let mut definitions = vec![r#""d0":{"type":"string"}"#.to_owned()];
     for level in 1..=levels {

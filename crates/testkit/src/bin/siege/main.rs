@@ -1,9 +1,9 @@
-//! Runs hostile servers and clients against a live service and checks that a neighbour does not notice.
+//! Runs hostile servers and clients against a live service, and checks that a well-behaved neighbour is not affected.
 //!
-//! - [`hostile_server`]: servers that list, log and answer what no server should
+//! - [`hostile_server`]: servers that list, log and respond too much or wrongly
 //! - [`hostile_client`]: clients, documents and bare sockets that ask for too much
 //! - [`neighbour`]: a well-behaved client of a well-behaved server, and the same server without us for comparison
-//! - [`report`]: what was measured, held against the bounds
+//! - [`report`]: compares the measurements with their limits
 
 #![expect(clippy::print_stdout, reason = "the report is what this program is for")]
 
@@ -30,7 +30,7 @@ use neighbour::Neighbour;
 use options::{BYTE_BOUNDS, Options};
 use report::{Memory, Report, SAMPLE_INTERVAL};
 
-/// Set when the siege is over; every loop looks at it.
+/// Set when the siege is over; every loop checks it.
 static OVER: AtomicBool = AtomicBool::new(false);
 
 fn is_over() -> bool {
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Besieges a service for as long as the options say; whether every bound held.
+/// Runs the siege for the configured time; returns whether every limit was kept.
 fn run(options: &Options) -> anyhow::Result<bool> {
     let folder = tempfile::TempDir::with_prefix("siege-").context("failed to create a folder")?;
     let tokens = folder.path().join("tokens");
@@ -104,13 +104,16 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     service.signal(Signal::TERM);
     let status = service.wait_exit();
     let stop = asked.elapsed();
-    // Not before the service has ended: an attack may wait for an answer.
+    // Not before the service has ended, because an attack may wait for a response.
     let attacks = attackers.into_iter().map(|thread| thread.join().expect("an attack does not panic")).collect();
     for child in children {
         testkit::wait_gone_or_zombie(child);
     }
     ensure!(status.success(), "the service did not end well: {status}\n{}", service.stderr_text());
     let log = service.stderr_text();
+    if let Some(file) = &options.log_file {
+        std::fs::write(file, &log).with_context(|| format!("failed to write {}", file.display()))?;
+    }
     let panics = log.lines().filter(|line| line.contains("panicked")).count();
     let idle_servers = if options.only.is_empty() { idle_servers(&deeds, &log)? } else { Vec::new() };
 
@@ -127,7 +130,7 @@ fn run(options: &Options) -> anyhow::Result<bool> {
 const NEIGHBOUR_TOKEN: &str = "neighbour-0123456789abcdef0123456789abcdef";
 const ATTACKER_TOKEN: &str = "attacker-0123456789abcdef0123456789abcdef";
 
-/// How many connections the service may have, so that one attacker can have more.
+/// The connection limit of the service, so that one attacker can exceed it.
 const CONNECTIONS: usize = 300;
 
 /// Starts a service with a good server and every hostile one.
@@ -151,7 +154,7 @@ fn start(options: &Options, tokens: &Path, deeds: &Path) -> anyhow::Result<Serve
     }))
 }
 
-/// Sets those bounds that are settings.
+/// Sets the limits that are settings.
 fn bound(service: &Serve) -> anyhow::Result<()> {
     let settings = serde_json::json!({
         "all_undelivered_kb": BYTE_BOUNDS.undelivered << 10,
@@ -167,7 +170,7 @@ fn bound(service: &Serve) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Servers that nothing shows to have done what they are for: one line for each.
+/// Servers without proof of their misbehaviour: one line each.
 fn idle_servers(deeds: &Path, log: &str) -> anyhow::Result<Vec<String>> {
     let mut done = BTreeMap::new();
     for entry in std::fs::read_dir(deeds)? {

@@ -22,7 +22,7 @@ pub(crate) struct Neighbour {
     failures: Vec<String>,
 }
 
-/// How long calls took, through the service and without it, and what failed.
+/// The durations of calls, through the service and directly, and failures.
 pub(crate) struct Latency {
     pub(crate) through: Vec<Duration>,
     pub(crate) without: Vec<Duration>,
@@ -46,7 +46,7 @@ impl Neighbour {
         }
     }
 
-    /// Calls until then; `each` is called before each call and ends the measurement with `false`.
+    /// Calls until `until`; `each` is called before each call, and ends the measurement with `false`.
     pub(crate) fn measure_until(&mut self, end: Instant, mut each: impl FnMut() -> bool) {
         while Instant::now() < end && each() {
             std::thread::sleep(PAUSE);
@@ -76,18 +76,18 @@ impl Neighbour {
             .connection
             .try_fetch(&ask(&request).header("Mcp-Session-Id", &self.session))
             .ok_or("the connection was closed")?;
-        // It comes as an event if something else came before it.
-        let text = String::from_utf8_lossy(&body);
-        let event = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
-        let answer: Value = serde_json::from_str(event.unwrap_or(&text)).unwrap_or_default();
+        // The response is an event if another message came before it.
+        let received = String::from_utf8_lossy(&body);
+        let event = received.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+        let answer: Value = serde_json::from_str(event.unwrap_or(&received)).unwrap_or_default();
         if status == 200 && answer["id"] == self.calls && answer["result"]["content"][0]["text"] == *text {
             Ok(())
         } else {
-            Err(format!("{status}: {}", String::from_utf8_lossy(&body)))
+            Err(format!("{status}: {received}"))
         }
     }
 
-    /// What was measured since the last time.
+    /// The measurements since the last time.
     pub(crate) fn take(&mut self) -> Latency {
         let sorted = |durations: &mut Vec<Duration>| {
             let mut sorted = std::mem::take(durations);
@@ -126,7 +126,7 @@ fn open(address: std::net::SocketAddr) -> (Connection, String) {
     (connection, session)
 }
 
-/// The value that this many thousandths of sorted values do not exceed.
+/// The given permille of sorted values.
 pub(crate) fn quantile(sorted: &[Duration], thousandths: usize) -> Duration {
     let last = sorted.len().saturating_sub(1);
     sorted.get(last * thousandths / 1000).copied().unwrap_or_default()

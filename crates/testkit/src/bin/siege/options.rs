@@ -1,5 +1,6 @@
-//! What the command line asks for.
+//! Command line arguments.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -7,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use crate::hostile_client::ATTACKS;
 use crate::hostile_server::Kind;
 
-/// The bounds in bytes that the besieged service is given, in MB: what attacks can fill.
+/// The byte limits of the service in MB, which attacks can fill.
 pub(crate) struct ByteBounds {
     /// `--limit received-mb`, `--limit unread-mb`.
     pub(crate) received: u64,
@@ -19,15 +20,15 @@ pub(crate) struct ByteBounds {
 
 pub(crate) const BYTE_BOUNDS: ByteBounds = ByteBounds { received: 192, unread: 192, undelivered: 192, catalogs: 128 };
 
-/// A list is kept as its server wrote it, and written once for each way in which clients read it: legacy and modern ones,
-/// with canonical names and with safe ones. Names of items are kept besides.
+/// A list is stored as its server wrote it, and serialized once for each kind of client: legacy and modern, with
+/// canonical and with safe names. Names of items take memory as well.
 const COPIES_OF_CATALOGS: u64 = 4;
 
-/// Everything that has no bound in bytes of its own, in MB: the program, its threads, the registry, the search index,
-/// connections, and what the allocator does not give back.
+/// Everything without a byte limit of its own, in MB: the program, its threads, the registry, the search index,
+/// connections, and memory that the allocator keeps.
 const EVERYTHING_ELSE: u64 = 448;
 
-/// How long the siege lasts, what takes part, and what may not be exceeded.
+/// The duration of the siege, its participants, and its limits.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) duration: Duration,
@@ -35,8 +36,10 @@ pub(crate) struct Options {
     pub(crate) only: Vec<String>,
     /// The most memory that the service may ever occupy, in MB.
     pub(crate) most_memory_mb: u64,
-    /// How much slower the neighbour's slowest calls may be than the same calls without the service.
+    /// How much slower the neighbour's slowest calls may be than the same calls directly.
     pub(crate) most_delay: Duration,
+    /// Where the log of the service is written when the siege is over.
+    pub(crate) log_file: Option<PathBuf>,
 }
 
 impl Options {
@@ -47,6 +50,7 @@ impl Options {
             only: Vec::new(),
             most_memory_mb: received + unread + undelivered + COPIES_OF_CATALOGS * catalogs + EVERYTHING_ELSE,
             most_delay: Duration::from_millis(500),
+            log_file: None,
         };
         let mut arguments = arguments.iter();
         while let Some(flag) = arguments.next() {
@@ -56,6 +60,7 @@ impl Options {
                 "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
                 "--most-memory-mb" => options.most_memory_mb = value()?.parse()?,
                 "--most-delay-ms" => options.most_delay = Duration::from_millis(value()?.parse()?),
+                "--log-file" => options.log_file = Some(value()?.into()),
                 _ => bail!("unknown option `{flag}`"),
             }
         }
@@ -71,7 +76,7 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
-    /// How long the neighbour is measured before the attacks begin.
+    /// How long the neighbour is measured before the attacks start.
     pub(crate) fn quiet_time(&self) -> Duration {
         (self.duration / 10).min(Duration::from_secs(20))
     }

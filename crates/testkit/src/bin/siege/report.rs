@@ -1,4 +1,4 @@
-//! What was measured, held against the bounds.
+//! Compares measurements with their limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use crate::hostile_client::Tally;
 use crate::neighbour::{Latency, quantile};
 use crate::options::Options;
 
-/// How many bounds [`Report::exceeded`] checks. Each attack and each server besides is one more.
+/// The number of limits that [`Report::exceeded`] checks. Each attack and each server is another one.
 const BOUNDS: usize = 7;
 
-/// How often memory is looked at.
+/// How often memory is measured.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Memory that grows without end has grown by more than this, in kB, between the middle of the siege and its end. What
-/// attacks occupy comes and goes, so averages are compared.
+/// Memory that grows without limit grows by more than this, in kB, between the middle of the siege and its end. The
+/// memory of attacks varies, so averages are compared.
 const MOST_GROWTH_KB: u64 = 150 << 10;
 
-/// With fewer samples nothing can be said about growth.
+/// With fewer samples, growth cannot be determined.
 const FEWEST_SAMPLES: usize = 30;
 
 /// The longest time from SIGTERM to the end of the service.
@@ -53,18 +53,18 @@ pub(crate) struct Report {
     pub(crate) memory: Memory,
     /// From SIGTERM to the end of the service.
     pub(crate) stop: Duration,
-    /// How many lines of the log speak of a panic.
+    /// The number of log lines that mention a panic.
     pub(crate) panics: usize,
     pub(crate) attacks: Vec<Tally>,
-    /// One line for each server that did not do what it is for.
+    /// One line for each server that did not misbehave as intended.
     pub(crate) idle_servers: Vec<String>,
 }
 
 impl Report {
-    /// One line for each bound that was exceeded.
+    /// One line for each exceeded limit.
     pub(crate) fn exceeded(&self, options: &Options) -> Vec<String> {
         let mut exceeded = Vec::new();
-        // Hostile servers use the processors, too: what that costs the neighbour is seen without the service.
+        // Hostile servers use the processors, too: the direct calls show what that costs.
         let mut delay = |name: &str, thousandths, most: Duration| {
             let through = quantile(&self.besieged.through, thousandths);
             let without = quantile(&self.besieged.without, thousandths);
@@ -97,7 +97,7 @@ impl Report {
         exceeded
     }
 
-    /// How much was checked.
+    /// The number of checks.
     pub(crate) fn checks(&self) -> usize {
         BOUNDS + self.attacks.len() + crate::Kind::ALL.len()
     }

@@ -1,4 +1,4 @@
-//! Clients that are asked something and go, and those who wait meanwhile.
+//! Clients that disconnect with an open server request, and clients that wait meanwhile.
 
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -15,12 +15,12 @@ use crate::response_handler::{Notification, Requester, ServerResponse};
 use crate::server::UpstreamObserver;
 use crate::transport::{HttpQueue, HttpSender, OutgoingMessage, UpstreamTransport};
 
-/// A client of several, who writes down what is heard.
+/// One of several clients, which records what it receives.
 #[derive(Default)]
 struct Client {
     number: u64,
     is_idle: AtomicBool,
-    /// A modern client may come back with the answer.
+    /// A modern client may retry with the answer.
     may_return: bool,
     heard: Mutex<Vec<String>>,
     request: Mutex<Option<ServerRequest>>,
@@ -78,7 +78,7 @@ impl ResponseHandler for Client {
     }
 }
 
-/// A server that only listens.
+/// A transport that discards what is sent.
 #[derive(Debug)]
 struct Listener;
 
@@ -113,7 +113,7 @@ fn connection() -> Arc<Connection> {
     Arc::new(Connection::new(connection_context, UpstreamTransport::Http(HttpQueue::new(Arc::new(Listener)))))
 }
 
-/// Sends a call; its number.
+/// Sends a call and returns its number.
 fn call(connection: &Arc<Connection>, client: &Arc<Client>) -> u64 {
     let line = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#);
     let id = Span { start: 22, end: 23 };
@@ -132,7 +132,7 @@ async fn answer(connection: &Arc<Connection>, number: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_about_which_somebody_is_asked_who_never_comes_back_ends() {
+async fn a_parked_call_whose_client_never_returns_ends() {
     let (connection, client) = (connection(), Client::new(1));
     call(&connection, &client);
     ask(&connection).await;
@@ -158,7 +158,7 @@ async fn a_call_about_which_somebody_is_asked_who_never_comes_back_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_result_only_or_may_come_back_with_the_answer_is_waited_for() {
+async fn a_client_that_waits_for_a_result_or_may_return_is_not_given_up() {
     let (connection, client) = (connection(), Client::new(1));
     client.is_idle.store(true, Ordering::Relaxed);
     let number = call(&connection, &client);
@@ -184,6 +184,32 @@ async fn a_queued_request_is_notified_when_it_is_held_and_released() {
     answer(&connection, second).await;
     assert_eq!(other.heard(), ["held", "released", "answered"]);
     assert_eq!(one.heard(), ["answered"], "who never waited hears nothing of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_with_a_very_long_id_is_ignored() {
+    let (connection, client) = (connection(), Client::new(1));
+    call(&connection, &client);
+    for (bytes, is_heard) in [(MAX_REQUEST_ID_BYTES, true), (MAX_REQUEST_ID_BYTES + 1, false)] {
+        // The quotes count.
+        let id = "x".repeat(bytes - 2);
+        let request = format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"elicitation/create","params":{{}}}}"#);
+        connection.take(request.into(), None).await;
+        assert_eq!(client.request.lock().unwrap().take().is_some(), is_heard, "{bytes} bytes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_requests_of_a_server_are_open_and_no_more() {
+    let (connection, client) = (connection(), Client::new(1));
+    call(&connection, &client);
+    let mut open = Vec::new();
+    for id in 0..=MAX_SERVER_REQUESTS {
+        let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"elicitation/create","params":{{}}}}"#);
+        connection.take(request.into(), None).await;
+        open.extend(client.request.lock().unwrap().take());
+    }
+    assert_eq!(open.len(), MAX_SERVER_REQUESTS);
 }
 
 #[tokio::test(start_paused = true)]

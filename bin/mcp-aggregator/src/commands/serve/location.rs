@@ -1,0 +1,107 @@
+//! Reports where the service listens: on stdout, and in the data directory for commands.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use registry::Location;
+use serde_json::json;
+
+use crate::access::Access;
+use crate::failure::Failure;
+use crate::output::{self, print_message};
+use crate::service_file::{self, LocalTokenUse, ServiceFile};
+use crate::storage::StorageArguments;
+
+/// The address for clients on this machine: nobody can connect to "all addresses".
+pub(super) fn reached_at(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        _ => address,
+    }
+}
+
+/// The address, and who can use the service, as JSON on one line.
+pub(crate) fn print_location(address: SocketAddr, access: &Access) {
+    let url = format!("http://{}", reached_at(address));
+    let token_file = access.local_token.as_ref().filter(|_| access.needs_token()).map(|token| &token.file);
+    let line = json!({
+        "url": url,
+        "mcp": format!("{url}/mcp"),
+        "has_tokens": access.tokens.is_some(),
+        "reachable_by": access.reachable_by(),
+        "token_file": token_file,
+        "pid": std::process::id(),
+    });
+    // Programs that do not listen to this output use the service, too.
+    output::print(format!("{line}\n").as_bytes()).unwrap_or_else(print_message);
+}
+
+/// Prints the address, who can use the service, and what to configure in clients.
+pub(super) fn announce(address: SocketAddr, access: &Access) {
+    let reached = reached_at(address);
+    let headers = if access.needs_token() { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
+    print_message(format_args!("listening on http://{address}"));
+    print_message(format_args!("reachable by: {}", access.reachable_by()));
+    print_message(format_args!(
+        r#"hint: in the config of your MCP client: {{"mcpServers": {{"all": {{"type": "http", "url": "http://{reached}/mcp"{headers}}}}}}}"#
+    ));
+    print_message(format_args!(
+        "hint: for a single server: http://{reached}/mcp/<server>; older clients (HTTP+SSE): http://{reached}/sse"
+    ));
+    print_message(format_args!(
+        "hint: console: {}; REST API: http://{reached}/api/docs",
+        access.console_address(&format!("http://{reached}"))
+    ));
+}
+
+/// Commands must not use the address of a service that crashed.
+pub(super) fn remove_stale_service_file(storage: &StorageArguments) -> Result<(), Failure> {
+    let Ok(folder) = storage.folder() else { return Ok(()) };
+    if let Err(error) = service_file::remove_stale(&folder, &whole_location(storage)?.to_string()) {
+        tracing::warn!(%error, folder = %folder.display(), "could not remove the service file of an earlier service");
+    }
+    Ok(())
+}
+
+/// Writes the address to the data directory. If that fails, commands need `--url`.
+pub(super) fn write_service_file(
+    storage: &StorageArguments,
+    address: SocketAddr,
+    access: &Access,
+) -> Option<ServiceFile> {
+    let folder = storage.folder().ok()?;
+    let url = format!("http://{}", reached_at(address));
+    let location = whole_location(storage).ok()?;
+    let database = location.to_string();
+    // The folder belongs to the registry in it: a service with another registry leaves the file alone.
+    let is_its_own = location == Location::in_folder(&std::path::absolute(&folder).unwrap_or_else(|_| folder.clone()));
+    if !is_its_own
+        && let Some(other) = service_file::read(&folder)
+        && other.database != database
+        && other.lock_holder(&folder).is_some()
+    {
+        tracing::warn!(
+            folder = %folder.display(),
+            url = other.url,
+            "the data directory belongs to another service; commands for this one need --url, or it needs a separate --data-dir"
+        );
+        return None;
+    }
+    let token = access
+        .local_token
+        .as_ref()
+        .map(|token| LocalTokenUse { file: token.file.clone(), is_needed: access.needs_token() });
+    let written = ServiceFile::write(&folder, &url, &database, token.as_ref());
+    let problem = |error: &io::Error| {
+        tracing::warn!(%error, folder = %folder.display(), "could not write the service file; commands need --url");
+    };
+    written.inspect_err(problem).ok()
+}
+
+/// The location of the registry, for commands that are started in another folder.
+fn whole_location(storage: &StorageArguments) -> Result<Location, Failure> {
+    Ok(match storage.location()? {
+        Location::File(file) => Location::File(std::path::absolute(&file).unwrap_or(file)),
+        elsewhere @ Location::Postgres(_) => elsewhere,
+    })
+}

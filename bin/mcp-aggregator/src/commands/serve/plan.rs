@@ -1,0 +1,155 @@
+//! The options of `serve`, read and checked before anything is started.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregator::Options;
+use aggregator::cycle::{self, Chain};
+use http_server::{Limits, Tokens};
+use models::Model;
+use notebook::Folder;
+use oauth::Network;
+use service::ConfigFile;
+use tokio::runtime::Handle;
+use tool_search::ClassifierSetup;
+
+use super::ServeArguments;
+use crate::admission::{TOKEN_VARIABLE, check_exposure, tokens};
+use crate::failure::Failure;
+use crate::model_args::builtin_embedder;
+use crate::storage::{StorageArguments, with_causes};
+use crate::{config, database_wait, environment, session, vector_store_args};
+
+/// The variable with limits of clients: `NAME=VALUE` each.
+const LIMITS_VARIABLE: &str = "MCP_AGGREGATOR_LIMITS";
+
+pub(super) struct Plan {
+    pub(super) listen: SocketAddr,
+    pub(super) storage: StorageArguments,
+    pub(super) database_wait: Duration,
+    pub(super) tokens: Option<Tokens>,
+    pub(super) service: ServicePlan,
+    pub(super) http: HttpPlan,
+}
+
+pub(super) struct ServicePlan {
+    pub(super) options: Options,
+    pub(super) chain: Chain,
+    pub(super) config: Option<ConfigFile>,
+    pub(super) skills: Vec<search::Skill>,
+    pub(super) embedder: Option<Arc<dyn search::Embedder>>,
+    pub(super) classifier: Option<ClassifierSetup>,
+    pub(super) vectors: Option<Arc<dyn search::VectorStore>>,
+    pub(super) records_calls: bool,
+    pub(super) sign_ins: SignInPlan,
+}
+
+pub(super) struct SignInPlan {
+    /// Where browsers reach us, if that is not where we listen.
+    pub(super) public_url: Option<String>,
+    /// Where requests for sign-ins to registered servers may go.
+    pub(super) network: Network,
+}
+
+pub(super) struct HttpPlan {
+    pub(super) token_file: Option<PathBuf>,
+    pub(super) allowed_hosts: Vec<String>,
+    pub(super) allowed_origins: Vec<String>,
+    pub(super) limits: Limits,
+    /// The name of the config file.
+    pub(super) config: Option<String>,
+    pub(super) documents: Option<Arc<Folder>>,
+    /// The model that answers questions over REST and in the console.
+    pub(super) model: Option<Arc<Model>>,
+}
+
+impl Plan {
+    pub(super) fn read(arguments: ServeArguments, runtime: &Handle) -> Result<Self, Failure> {
+        let limits = limits_of(&arguments.limits)?;
+        let tokens = tokens(arguments.token_file.as_deref(), environment::text(TOKEN_VARIABLE)?.as_deref())?;
+        check_exposure(arguments.listen, tokens.is_some())?;
+        let names = arguments.names;
+        let options = session::options(&arguments.name, names.separator.separator, names.names, session::OF_MANY)?;
+        let options = Options { surface: arguments.surface, client_limits: limits.clients.clone(), ..options };
+        let model = arguments.assistant.model(arguments.config.as_deref())?;
+        let config = arguments.config.as_deref().map(config_file).transpose()?;
+        let skills = arguments.skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
+        let embedder = arguments.advisers.embedder(runtime)?.or_else(builtin_embedder);
+        let classifier = arguments.advisers.classifier()?;
+        let vectors = vector_store_args::from(arguments.vectors, embedder.as_deref())?;
+        let documents = arguments.documents.as_deref().map(folder_of_documents).transpose()?;
+        let chain = chain(config.as_ref(), &arguments.storage)?;
+        let database_wait = database_wait::limit(arguments.database_wait)?;
+        // Browsers come back to it, and it names us.
+        let public_host = arguments.public_url.as_deref().and_then(host_of);
+        let http = HttpPlan {
+            token_file: arguments.token_file,
+            allowed_hosts: arguments.allow_host.into_iter().chain(public_host).collect(),
+            allowed_origins: arguments.allow_origin,
+            limits,
+            config: config.as_ref().map(file_name),
+            documents,
+            model,
+        };
+        let records_calls = !arguments.no_history;
+        let network = if arguments.deny_private_networks { Network::PublicOrLoopback } else { Network::Any };
+        let sign_ins = SignInPlan { public_url: arguments.public_url, network };
+        let service =
+            ServicePlan { options, chain, config, skills, embedder, classifier, vectors, records_calls, sign_ins };
+        Ok(Self { listen: arguments.listen, storage: arguments.storage, database_wait, tokens, service, http })
+    }
+}
+
+/// The host in an address, with its port if it has one.
+fn host_of(url: &str) -> Option<String> {
+    let uri: http::Uri = url.parse().ok()?;
+    uri.authority().map(|authority| authority.as_str().to_owned())
+}
+
+/// The limits of clients: first those of the environment, then those of the command line.
+fn limits_of(given: &[String]) -> Result<Limits, Failure> {
+    let mut limits = Limits::default();
+    let text = environment::text(LIMITS_VARIABLE)?.unwrap_or_default();
+    let words = text.split([' ', ',', '\n']).filter(|word| !word.is_empty());
+    for word in words {
+        limits.set(word).map_err(|why| Failure::usage(format!("{LIMITS_VARIABLE}: {why}")))?;
+    }
+    for limit in given {
+        limits.set(limit).map_err(|why| Failure::usage(format!("--limit: {why}")))?;
+    }
+    Ok(limits)
+}
+
+fn config_file(path: &Path) -> Result<ConfigFile, Failure> {
+    ConfigFile::load(path).map_err(|error| config::explain(&error))
+}
+
+/// The name of the config file without its folder, because everybody may request `/health`.
+fn file_name(config: &ConfigFile) -> String {
+    let name = config.path().file_name().unwrap_or(config.path().as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+/// The chain of aggregators that started this one. Without a config, it identifies the registry.
+fn chain(config: Option<&ConfigFile>, storage: &StorageArguments) -> Result<Chain, Failure> {
+    if let Some(config) = config {
+        return Ok(config.chain().clone());
+    }
+    let registry = PathBuf::from(storage.location()?.to_string());
+    let above = std::env::var_os(cycle::VARIABLE);
+    Chain::enter(above.as_deref(), &registry).map_err(|cycle| Failure::new(cycle.to_string()))
+}
+
+/// The skills in a file.
+fn skills_in(path: &Path) -> Result<Vec<search::Skill>, Failure> {
+    let failed = |why: String| Failure::new(format!("could not read the skills in {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    search::read_skills(&text).map_err(|error| failed(with_causes(&error)))
+}
+
+fn folder_of_documents(path: &Path) -> Result<Arc<Folder>, Failure> {
+    let failed = |error| Failure::new(format!("could not open the folder of documents {}: {error}", path.display()));
+    Folder::open(path).map(Arc::new).map_err(failed)
+}

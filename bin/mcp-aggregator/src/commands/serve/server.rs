@@ -1,0 +1,318 @@
+//! The running service: connects its parts, serves, and shuts down in order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregator::Signals;
+use api::Api;
+use console::Console;
+use containers::Containers;
+use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer};
+use models::Model;
+use notebook::Folder;
+use oauth::{OAuth, OAuthOptions};
+use registry::Store;
+use remote::HttpFetch;
+use service::{RegistryGrants, Service, Setup, SignInSetup};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use upstream::{Holder, Stop};
+
+use super::location::{reached_at, remove_stale_service_file, write_service_file};
+use super::plan::{HttpPlan, Plan, ServicePlan, SignInPlan};
+use super::start;
+use crate::access::Access;
+use crate::admission::follow;
+use crate::api_error::NO_ROOM;
+use crate::database_wait::{self, Waited};
+use crate::failure::Failure;
+use crate::http_routes::{HttpRoutes, console_dependencies};
+use crate::instance_lock::InstanceLock;
+use crate::output::print_message;
+use crate::service_file::ServiceFile;
+use crate::storage::with_causes;
+use crate::{connectors, traces};
+
+/// After this time, the wait for requests in progress is reported.
+const STOP_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The service and everything around it.
+pub(super) struct Server {
+    address: SocketAddr,
+    access: Access,
+    /// Serves HTTP. After `stop` is dropped, it lets requests finish and ends. `None` after it ended.
+    http: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
+    stop: oneshot::Sender<()>,
+    /// The file by which commands find the service.
+    service_file: Option<ServiceFile>,
+    background: JoinSet<()>,
+    service: Arc<Service>,
+    containers: Arc<Containers>,
+    store: Store,
+    instance_lock: InstanceLock,
+}
+
+/// Connects the parts. `None` if a signal arrives while the database is unreachable.
+pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Server>, Failure> {
+    let Plan { listen, storage, database_wait, tokens, service, http } = plan;
+    // Before anything is started, so that a port in use is reported early.
+    let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
+    let address = listener.local_addr().map_err(|error| start(&error))?;
+    let location = storage.location()?;
+    let instance_lock = InstanceLock::take(&location, storage.folder().ok().as_deref())?;
+    remove_stale_service_file(&storage)?;
+    let access = Access::new(tokens, &storage)?;
+    let store = match database_wait::open(&storage, database_wait, &listener, address, signals).await? {
+        Waited::Opened(store) => store,
+        Waited::Stopped => return Ok(None),
+    };
+    let containers = connectors::containers_of(&instance_lock, &location);
+    let mut background = JoinSet::new();
+    // Nobody waits for this task: a server that needs a container waits itself.
+    background.spawn({
+        let containers = Arc::clone(&containers);
+        async move { containers.clear_up().await }
+    });
+    let service = open_service(service, store.clone(), &containers, address).await?;
+    let service_file = write_service_file(&storage, address, &access);
+    let server = http_server(http, &access, &service, address, &mut background);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let http = Box::pin(http_server::serve(server, listener, async {
+        // A dropped sender means the same.
+        stopped.await.ok();
+    }));
+    Ok(Some(Server {
+        address,
+        access,
+        http: Some(http),
+        stop,
+        service_file,
+        background,
+        service,
+        containers,
+        store,
+        instance_lock,
+    }))
+}
+
+async fn open_service(
+    plan: ServicePlan,
+    store: Store,
+    containers: &Arc<Containers>,
+    address: SocketAddr,
+) -> Result<Arc<Service>, Failure> {
+    let sign_ins = sign_ins(plan.sign_ins, store.clone(), address);
+    let connector = remote::connector(Arc::clone(&sign_ins.oauth), service::protected_within(sign_ins.network));
+    let setup = Setup {
+        store,
+        options: plan.options,
+        chain: plan.chain,
+        remote: Some(containers.connector_or(connector)),
+        probe: Some(remote::probe as _),
+        config: plan.config,
+        embedder: plan.embedder,
+        vectors: plan.vectors,
+        skills: plan.skills,
+        classifier: plan.classifier,
+        traces: traces::from_environment(),
+        sign_ins: Some(sign_ins),
+    };
+    let opened = match plan.records_calls {
+        true => Service::open(setup).await,
+        false => Service::open_without_recording(setup).await,
+    };
+    opened.map_err(|error| not_opened(&with_causes(&error)))
+}
+
+/// Sign-ins to servers, stored in the registry. The browser comes back to us.
+fn sign_ins(plan: SignInPlan, store: Store, address: SocketAddr) -> SignInSetup {
+    let SignInPlan { public_url, network } = plan;
+    let own_url = public_url.unwrap_or_else(|| format!("http://{}", reached_at(address)));
+    let options = OAuthOptions::new(env!("CARGO_PKG_VERSION"));
+    let oauth = OAuth::new(Arc::new(HttpFetch), Arc::new(RegistryGrants::new(store)), options);
+    SignInSetup { oauth, redirect_uri: format!("{own_url}{}", console::OAUTH_CALLBACK), network }
+}
+
+/// MCP, REST and the console at one address.
+fn http_server(
+    plan: HttpPlan,
+    access: &Access,
+    service: &Arc<Service>,
+    address: SocketAddr,
+    background: &mut JoinSet<()>,
+) -> HttpServer {
+    if let Some((tokens, file)) = access.tokens.clone().zip(plan.token_file) {
+        background.spawn(follow(tokens, file, Arc::clone(service)));
+    }
+    let auth_failures = Arc::new(AuthFailures::new(plan.limits.wrong_tokens));
+    let has_model = plan.model.is_some();
+    let api = api(service, plan.documents.clone(), plan.model).with_auth_counter(auth_counter(&auth_failures));
+    let api = Arc::new(api);
+    let url = format!("http://{}", reached_at(address));
+    let around = console_dependencies(access, service, &api, plan.documents.as_ref(), has_model, &url);
+    let console = Arc::new(Console::new(Arc::clone(service), around));
+    background.spawn({
+        let console = Arc::clone(&console);
+        async move { console.watch().await }
+    });
+    HttpServer {
+        aggregator: Arc::clone(service.aggregator()),
+        tokens: access.tokens.clone(),
+        local: Arc::clone(&access.local),
+        auth_failures,
+        allowed_hosts: plan.allowed_hosts,
+        allowed_origins: plan.allowed_origins,
+        limits: plan.limits,
+        fallback: Some(Arc::new(HttpRoutes { api, console })),
+        health: Some(health_of(service, plan.config)),
+    }
+}
+
+impl Server {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Who can use it.
+    pub(super) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Serves until `shutdown` completes.
+    pub(super) async fn run(&mut self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+        let Some(http) = &mut self.http else { return Ok(()) };
+        tokio::select! {
+            served = http => {
+                self.http = None;
+                served
+            }
+            () = shutdown => Ok(()),
+        }
+    }
+
+    /// Lets requests finish, and then stops every server. Each further signal makes the shutdown faster.
+    pub(super) async fn drain(mut self, signals: &mut Signals) -> io::Result<()> {
+        // The file is removed before the listener is closed: after that, another program could listen at the address in
+        // it.
+        drop(self.service_file);
+        drop(self.stop);
+        let finished = match self.http {
+            Some(http) => finish_requests(http, signals).await,
+            None => Ok(()),
+        };
+        self.background.abort_all();
+        stop_servers(&self.service, signals).await;
+        self.containers.settle().await;
+        self.store.close().await;
+        drop(self.instance_lock);
+        finished
+    }
+}
+
+/// Waits for the requests in progress, unless a signal arrives.
+async fn finish_requests(http: impl Future<Output = io::Result<()>>, signals: &mut Signals) -> io::Result<()> {
+    let mut http = pin!(http);
+    // Usually this takes no time, and nothing is printed.
+    let soon = tokio::select! {
+        served = &mut http => Some(served),
+        () = signals.next() => Some(Ok(())),
+        () = tokio::time::sleep(STOP_TIMEOUT) => None,
+    };
+    if let Some(served) = soon {
+        return served;
+    }
+    print_message("stopping: requests in progress have 10 s to finish; Ctrl-C again ends them");
+    tokio::select! {
+        served = &mut http => served,
+        () = signals.next() => Ok(()),
+    }
+}
+
+/// Stops every server; another signal makes that faster.
+async fn stop_servers(service: &Service, signals: &mut Signals) {
+    service.stop(Stop::Promptly);
+    let mut ended = pin!(service.ended());
+    loop {
+        tokio::select! {
+            () = &mut ended => return,
+            () = signals.next() => service.stop(Stop::Now),
+        }
+    }
+}
+
+/// The texts of `/health`. Details are for authenticated clients only.
+fn health_of(service: &Arc<Service>, config: Option<String>) -> HealthCheck {
+    let service = Arc::clone(service);
+    Box::new(move || {
+        if service.registry_file_error().is_some() {
+            let why = "the registry file was deleted, replaced or emptied; `mcp-aggregator status` shows details";
+            return Health::Failed(why.into());
+        }
+        if service.write_error().is_some() {
+            return Health::Degraded("the database cannot be written; `mcp-aggregator status` shows details".into());
+        }
+        if service.config_error().is_some() {
+            let file = config.as_deref().unwrap_or_default();
+            let why =
+                format!("the config file `{file}` cannot be used as it is now; `mcp-aggregator status` shows details");
+            return Health::Degraded(why.into());
+        }
+        if service.token_error().is_some() {
+            return Health::Degraded("the token file cannot be used; `mcp-aggregator status` shows details".into());
+        }
+        Health::Ok
+    })
+}
+
+/// The REST API, with the documents and the model it uses.
+fn api(service: &Arc<Service>, documents: Option<Arc<Folder>>, model: Option<Arc<Model>>) -> Api {
+    let api = Api::new(Arc::clone(service));
+    let api = match documents {
+        Some(folder) => api.with_documents(folder),
+        None => api,
+    };
+    match model {
+        Some(model) => api.with_assistant(model),
+        None => api,
+    }
+}
+
+/// The number of rejected requests, for metrics.
+fn auth_counter(failures: &Arc<AuthFailures>) -> api::AuthCounter {
+    let failures = Arc::clone(failures);
+    Arc::new(move || {
+        let AuthReading { failures, limited } = failures.reading();
+        api::AuthCounts { failures, limited }
+    })
+}
+
+fn not_opened(why: &str) -> Failure {
+    // With a log file, the message goes there.
+    tracing::error!(why, "could not open the service");
+    let failure = Failure::new(format!("could not open the service: {why}"));
+    if why.contains("is full") { failure.with_hint(NO_ROOM) } else { failure }
+}
+
+fn not_listening(listen: SocketAddr, error: &io::Error) -> Failure {
+    let failure = Failure::new(format!("could not listen on {listen}: {error}"));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let message = match Holder::of_port(listen) {
+                Some(holder) => format!("{}: {holder} listens there", failure.message),
+                None => failure.message,
+            };
+            Failure::new(message).with_hint("stop the program that listens there, or choose another port with --listen")
+        }
+        io::ErrorKind::PermissionDenied => {
+            failure.with_hint("ports below 1024 need root; choose another port with --listen")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            failure.with_hint("this machine has no such address; --listen 0.0.0.0:PORT listens on all addresses")
+        }
+        _ => failure,
+    }
+}

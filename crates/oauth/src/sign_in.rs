@@ -1,0 +1,433 @@
+//! All sign-ins of a process: begin, finish, log out, observe.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
+
+use tokio::sync::broadcast;
+
+use crate::error::{CallbackError, FlowError, Step};
+use crate::fetch::{Fetch, HttpRequest, METADATA_TIMEOUT, Method, Redirects, Wanted};
+use crate::flow::authorization::{self, Authorization, Redirect};
+use crate::flow::challenge::Challenge;
+use crate::flow::discovery::Evidence;
+use crate::grant::{AuthorizationServer, ClientSource, Grant};
+use crate::pending::{ATTEMPT_LIFETIME, Pending, PendingAttempt};
+use crate::protected::Protected;
+use crate::secret::Secret;
+use crate::shared::Shared;
+use crate::source::TokenSource;
+use crate::store::{GrantStore, Replaced};
+
+/// How many changes a subscriber may lag behind.
+const CHANGE_BUFFER: usize = 1024;
+
+/// What a client asks first, and what it asks then. Only whether the server refuses it matters.
+const TOOLS_LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mcp-aggregator","version":"0"}}}"#;
+
+/// All sign-ins of a process.
+#[derive(Debug)]
+pub struct OAuth {
+    shared: Arc<Shared>,
+    changes: broadcast::Sender<Change>,
+    sources: Mutex<HashMap<String, Weak<TokenSource>>>,
+    pending: Mutex<Pending>,
+}
+
+/// How this program presents itself to authorization servers.
+#[derive(Debug, Clone)]
+pub struct OAuthOptions {
+    /// The name that people see on the authorization page.
+    pub client_name: String,
+    /// The version of this program.
+    pub client_version: String,
+    /// The public address of our client ID metadata document, if there is one. Settings of a server override it.
+    pub client_metadata_url: Option<String>,
+    /// What follows `mcp-aggregator login NAME` to sign in to a server of this program, such as `--config mcp.json`.
+    pub login_arguments: String,
+}
+
+impl OAuthOptions {
+    /// Those of a service of this version.
+    pub fn new(version: &str) -> Self {
+        Self {
+            client_name: "mcp-aggregator".to_owned(),
+            client_version: version.to_owned(),
+            client_metadata_url: None,
+            login_arguments: String::new(),
+        }
+    }
+
+    /// The command that signs in to a server.
+    pub fn login_command(&self, server: &str) -> String {
+        let command = format!("{} {}", catalog::login_command(server), self.login_arguments);
+        command.trim_end().to_owned()
+    }
+}
+
+/// A sign-in that has begun: the user has to open the address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// The page of the authorization server. It contains the state of this attempt.
+    pub authorization_url: String,
+    /// When the attempt expires.
+    pub expires_at: SystemTime,
+}
+
+/// A completed sign-in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedIn {
+    /// Where it is stored.
+    pub key: String,
+    /// The name of the server.
+    pub server: String,
+    /// The authorization server.
+    pub issuer: String,
+    /// The scopes that were granted.
+    pub scopes: Vec<String>,
+}
+
+/// How far the sign-in of a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoginState {
+    /// Nobody has signed in.
+    None,
+    /// An attempt has begun, and the redirect has not come back.
+    Pending {
+        /// When it expires.
+        expires_at: SystemTime,
+    },
+    /// The last attempt failed, or the sign-in has ended.
+    Failed {
+        /// Why.
+        error: String,
+    },
+    /// Somebody has signed in.
+    SignedIn {
+        /// The authorization server.
+        issuer: String,
+        /// The scopes that were granted.
+        scopes: Vec<String>,
+    },
+}
+
+/// The outcome of a logout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoggedOut {
+    /// There was no sign-in.
+    NotSignedIn,
+    /// It is forgotten here; the authorization server offers no revocation.
+    Forgotten,
+    /// It is forgotten here and revoked there.
+    Revoked,
+    /// It is forgotten here, but the revocation failed.
+    NotRevoked(Box<FlowError>),
+}
+
+/// A sign-in or sign-out of a key, in this process or in another one that shares the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Where the sign-in is stored.
+    pub key: String,
+    /// What happened.
+    pub kind: ChangeKind,
+}
+
+/// What happened to a sign-in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Somebody signed in.
+    SignedIn,
+    /// Somebody signed out.
+    SignedOut,
+    /// The sign-in has ended by itself: somebody has to sign in again.
+    SignInRequired,
+}
+
+impl OAuth {
+    /// The sign-ins in that store.
+    pub fn new(fetch: Arc<dyn Fetch>, store: Arc<dyn GrantStore>, options: OAuthOptions) -> Arc<Self> {
+        let changes = broadcast::Sender::new(CHANGE_BUFFER);
+        let shared = Shared::new(fetch, store, options, changes.clone());
+        Arc::new(Self { shared, changes, sources: Mutex::default(), pending: Mutex::default() })
+    }
+
+    /// The tokens for a server. All who ask for the same one share them.
+    pub fn source(&self, protected: Protected) -> Arc<TokenSource> {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sources.get(&protected.key).and_then(Weak::upgrade);
+        if let Some(known) = known.filter(|known| *known.protected() == protected) {
+            return known;
+        }
+        sources.retain(|_, source| source.strong_count() > 0);
+        let source = TokenSource::new(Arc::clone(&self.shared), protected);
+        sources.insert(source.protected().key.clone(), Arc::downgrade(&source));
+        source
+    }
+
+    /// Begins a sign-in: finds the authorization server, and registers there if necessary. `redirect_uri` is ours; the
+    /// address in the settings of the server takes precedence.
+    pub async fn begin(&self, protected: &Protected, redirect_uri: &str) -> Result<Attempt, FlowError> {
+        if protected.settings.grant == catalog::GrantType::ClientCredentials {
+            let problem = "this server needs no person: it uses `client_credentials`";
+            return Err(FlowError::new(Step::Authorization, problem));
+        }
+        let redirect_uri = protected.redirect_uri().unwrap_or_else(|| redirect_uri.to_owned());
+        let last = self.shared.store.load(&protected.key).await?.map(|(_, grant)| grant);
+        let (challenge, is_refused) = self.challenge(protected).await?;
+        let found = self.shared.discover(protected, &challenge).await?;
+        if found.evidence == Evidence::Assumed && !is_refused {
+            let problem = "the server does not ask for a sign-in, and publishes no way to sign in";
+            return Err(FlowError::new(Step::Challenge, problem).at(&protected.url));
+        }
+        authorization::require_pkce(&found)?;
+        let client = self.shared.identify(protected, &found.server, &redirect_uri, last.as_ref()).await?;
+        let before = scopes_before(protected, last.as_ref(), &found.server.issuer);
+        let scopes = authorization::scopes(&protected.settings, &challenge, &found, &before);
+        let resource = authorization::resource(protected, &found);
+        let (state, verifier) = (crate::random(), Secret::from(crate::random()));
+        let authorization = Authorization {
+            client_id: &client.id,
+            redirect_uri: &redirect_uri,
+            scopes: &scopes,
+            resource: resource.as_deref(),
+            state: &state,
+            verifier: &verifier,
+        };
+        let authorization_url = authorization.url(&found.server)?;
+        let expires_at = SystemTime::now() + ATTEMPT_LIFETIME;
+        let server = AuthorizationServer {
+            issuer: found.server.issuer,
+            token_endpoint: found.server.token_endpoint,
+            revocation_endpoint: found.server.revocation_endpoint,
+        };
+        let attempt = PendingAttempt {
+            protected: protected.clone(),
+            server,
+            has_iss_parameter: found.server.has_iss_parameter,
+            client,
+            redirect_uri,
+            verifier,
+            scopes,
+            resource,
+            expires_at,
+        };
+        self.pending().insert(state, attempt);
+        Ok(Attempt { authorization_url, expires_at })
+    }
+
+    /// What the server requires: what it said last, whichever request it refused, else what it says now. Also whether it
+    /// refuses us.
+    async fn challenge(&self, protected: &Protected) -> Result<(Challenge, bool), FlowError> {
+        if let Some(challenge) = self.shared.last_challenge(&protected.key) {
+            return Ok((challenge, true));
+        }
+        // A server may answer `initialize` and refuse only what comes then.
+        for body in [INITIALIZE, TOOLS_LIST] {
+            let response = self.shared.send(Step::Challenge, probe(protected, body)).await?;
+            if response.status == 401 {
+                return Ok((Challenge::parse(&response.www_authenticate), true));
+            }
+        }
+        Ok((Challenge::default(), false))
+    }
+
+    /// Completes the sign-in that a redirect belongs to. `query` is its query string, without the question mark.
+    pub async fn finish(&self, query: &str) -> Result<SignedIn, CallbackError> {
+        let redirect = Redirect::parse(query).ok_or(CallbackError::Unknown)?;
+        // It is used up by this, whatever comes of it.
+        let attempt = redirect.state.as_ref().and_then(|state| self.pending().attempts.remove(state));
+        let attempt = attempt.ok_or(CallbackError::Unknown)?;
+        let key = attempt.protected.key.clone();
+        let finished = self.finish_attempt(attempt, &redirect).await;
+        let mut pending = self.pending();
+        match &finished {
+            Ok(_) => drop(pending.failed.remove(&key)),
+            Err(error) => drop(pending.failed.insert(key, error.to_string())),
+        }
+        finished
+    }
+
+    async fn finish_attempt(&self, attempt: PendingAttempt, redirect: &Redirect) -> Result<SignedIn, CallbackError> {
+        let server = attempt.protected.server.to_string();
+        if attempt.expires_at <= SystemTime::now() {
+            return Err(CallbackError::Expired { server });
+        }
+        if let Some(problem) = redirect.problem_with_issuer(&attempt.server.issuer, attempt.has_iss_parameter) {
+            return Err(CallbackError::ForeignIssuer { server, problem });
+        }
+        if let Some(error) = redirect.error() {
+            return Err(CallbackError::Denied { server, error });
+        }
+        let failed = |error: FlowError| CallbackError::Failed { server: server.clone(), error: Box::new(error) };
+        let code = redirect.code.clone();
+        let code = code.ok_or_else(|| failed(FlowError::new(Step::Callback, "the redirect contains no code")))?;
+        let _activity = self.shared.activity();
+        let mut parameters = vec![
+            ("grant_type", "authorization_code".into()),
+            ("code", code),
+            ("redirect_uri", attempt.redirect_uri.as_str().into()),
+            ("code_verifier", attempt.verifier.clone()),
+        ];
+        parameters.extend(attempt.resource.as_ref().map(|resource| ("resource", resource.as_str().into())));
+        let PendingAttempt { protected, server: at, client, scopes, .. } = &attempt;
+        let tokens = self.shared.request_tokens(Step::TokenRequest, protected, at, client, parameters, scopes).await;
+        let grant = Grant {
+            server_url: attempt.protected.url.clone(),
+            authorization_server: attempt.server,
+            client: attempt.client,
+            resource: attempt.resource,
+            requested_scopes: attempt.scopes,
+            missing_scopes: Vec::new(),
+            tokens: tokens.map_err(failed)?,
+            refresh: None,
+            sign_in_required: None,
+        };
+        let key = attempt.protected.key.clone();
+        let signed_in = SignedIn {
+            key: key.clone(),
+            server: server.clone(),
+            issuer: grant.authorization_server.issuer.clone(),
+            scopes: grant.tokens.scopes.clone(),
+        };
+        self.keep(&key, Some(grant)).await.map_err(failed)?;
+        self.shared.report(&key, ChangeKind::SignedIn);
+        Ok(signed_in)
+    }
+
+    /// Stores a grant in place of whatever is there.
+    async fn keep(&self, key: &str, grant: Option<Grant>) -> Result<(), FlowError> {
+        loop {
+            let current = self.shared.store.load(key).await?.map(|(version, _)| version);
+            if grant.is_none() && current.is_none() {
+                return Ok(());
+            }
+            if let Replaced::Stored(version) = self.shared.save(key, current, grant.as_ref()).await? {
+                if let Some(source) = self.known_source(key) {
+                    source.adopt(version.zip(grant));
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    /// How far the sign-in of a server is. A store that cannot be read is an error.
+    pub async fn login_state(&self, key: &str) -> Result<LoginState, FlowError> {
+        {
+            let pending = self.pending();
+            let now = SystemTime::now();
+            let of_key = pending.attempts.values().filter(|attempt| attempt.protected.key == key);
+            if let Some(expires_at) = of_key.map(|attempt| attempt.expires_at).filter(|&end| end > now).max() {
+                return Ok(LoginState::Pending { expires_at });
+            }
+            if let Some(error) = pending.failed.get(key) {
+                return Ok(LoginState::Failed { error: error.clone() });
+            }
+        }
+        Ok(match self.shared.store.load(key).await? {
+            None => LoginState::None,
+            Some((_, Grant { sign_in_required: Some(error), .. })) => LoginState::Failed { error },
+            Some((_, grant)) => {
+                LoginState::SignedIn { issuer: grant.authorization_server.issuer, scopes: grant.tokens.scopes }
+            }
+        })
+    }
+
+    /// Revokes the tokens where that is offered, and forgets them.
+    pub async fn logout(&self, protected: &Protected) -> Result<LoggedOut, FlowError> {
+        let _activity = self.shared.activity();
+        let lock = self.shared.lock_of(&protected.key);
+        let _alone = lock.lock().await;
+        {
+            let mut pending = self.pending();
+            pending.attempts.retain(|_, attempt| attempt.protected.key != protected.key);
+            pending.failed.remove(&protected.key);
+        }
+        let Some((_, grant)) = self.shared.store.load(&protected.key).await? else {
+            return Ok(LoggedOut::NotSignedIn);
+        };
+        let outcome = match &grant.authorization_server.revocation_endpoint {
+            None => LoggedOut::Forgotten,
+            Some(endpoint) => match self.shared.revoke(protected, &grant, endpoint).await {
+                Ok(()) => LoggedOut::Revoked,
+                Err(error) => LoggedOut::NotRevoked(Box::new(error)),
+            },
+        };
+        self.keep(&protected.key, None).await?;
+        self.shared.report(&protected.key, ChangeKind::SignedOut);
+        let source = self.known_source(&protected.key).map_or_else(Weak::new, |source| Arc::downgrade(&source));
+        self.shared.watch_for_sign_in(&protected.key, None, source);
+        Ok(outcome)
+    }
+
+    /// The redirect address of the last sign-in, if its client was registered for it: using it again needs no new
+    /// registration.
+    pub async fn last_redirect_uri(&self, key: &str) -> Option<String> {
+        let (_, grant) = self.shared.store.load(key).await.ok()??;
+        grant.client.redirect_uri.filter(|_| grant.client.source == ClientSource::Registered)
+    }
+
+    /// Reports sign-ins and sign-outs from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    /// The server of a key is gone: nobody waits for a sign-in to it any more.
+    pub fn forget(&self, key: &str) {
+        self.shared.waiting.remove(key);
+    }
+
+    /// Waits until no refresh is in flight, within the time limit of one. Call it before the program exits: a refresh
+    /// that is interrupted costs the sign-in.
+    pub async fn drain(&self) {
+        self.shared.drain().await;
+    }
+
+    /// Whether the store is read from time to time.
+    #[cfg(test)]
+    pub(crate) fn is_watching(&self) -> bool {
+        self.shared.waiting.is_watched()
+    }
+
+    /// As if ten minutes had passed.
+    #[cfg(test)]
+    pub(crate) fn expire_attempts(&self) {
+        self.pending().attempts.values_mut().for_each(|attempt| attempt.expires_at = SystemTime::now());
+    }
+
+    fn known_source(&self, key: &str) -> Option<Arc<TokenSource>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).get(key).and_then(Weak::upgrade)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The scopes of earlier sign-ins at the same authorization server that the next one asks for again, and those that
+/// were missing.
+fn scopes_before(protected: &Protected, last: Option<&Grant>, issuer: &str) -> Vec<String> {
+    let last = last.filter(|last| last.authorization_server.issuer == issuer);
+    let requested = last.filter(|_| protected.settings.scopes.is_none()).map(|last| &last.requested_scopes);
+    let missing = last.map(|last| &last.missing_scopes);
+    [requested, missing].into_iter().flatten().flatten().cloned().collect()
+}
+
+/// A request without a token, to see whether the server refuses it.
+fn probe(protected: &Protected, body: &'static str) -> HttpRequest {
+    HttpRequest {
+        method: Method::Post,
+        url: protected.url.clone(),
+        headers: vec![
+            ("accept", "application/json, text/event-stream".into()),
+            ("content-type", "application/json".into()),
+        ],
+        body: body.into(),
+        redirects: Redirects::Follow,
+        // The user configured this address.
+        network: crate::fetch::Network::Any,
+        timeout: METADATA_TIMEOUT,
+        wanted: Wanted::Head,
+    }
+}

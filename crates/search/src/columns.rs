@@ -1,0 +1,216 @@
+//! Many scalar products at once, in 8-bit integers: the work of the built-in model, and of comparing vectors.
+//!
+//! The vectors that many inputs are multiplied with stand in blocks of sixteen, side by side, four numbers of each at a
+//! time. So one instruction adds up products of all sixteen, and no sum has to be collected from the lanes of a register.
+
+mod kernel;
+
+pub(crate) use kernel::{Kernel, LANES};
+use kernel::{TOGETHER, Tile};
+
+/// Numbers of a vector that stand together.
+const DEPTH: usize = 4;
+/// The largest magnitude of a scaled number.
+const MAX_QUANTISED: f32 = 127.0;
+/// Numbers are stored with this added, because one side of the machines' instruction has no sign.
+const OFFSET: u8 = 128;
+
+/// A part of a block: four numbers of each of sixteen vectors.
+type Stripe = [u8; LANES * DEPTH];
+const ZEROS: Stripe = [OFFSET; LANES * DEPTH];
+
+/// Vectors of one width, in blocks of sixteen.
+pub(crate) struct Columns {
+    width: usize,
+    /// Stripes of a block.
+    depth: usize,
+    stripes: Vec<Stripe>,
+    /// A factor for each vector, filled up with zeros to whole blocks.
+    scales: Vec<f32>,
+}
+
+/// What is multiplied with the vectors.
+pub(crate) struct Inputs {
+    depth: usize,
+    /// Some inputs side by side; the last ones are filled up with zeros.
+    tiles: Vec<Tile>,
+    /// The scale of each, and what [`OFFSET`] adds to its products.
+    scales: Vec<(f32, i32)>,
+}
+
+impl Columns {
+    pub(crate) fn new(width: usize) -> Self {
+        Self { width, depth: width.div_ceil(DEPTH), stripes: Vec::new(), scales: Vec::new() }
+    }
+
+    /// Each row of `width` floats as a vector.
+    pub(crate) fn scaled(values: &[f32], width: usize) -> Self {
+        let mut columns = Self::new(width);
+        columns.grow(values.len() / width);
+        for (index, row) in values.chunks_exact(width).enumerate() {
+            columns.set(index, row);
+        }
+        columns
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Makes room for so many vectors, in whole blocks. New ones are zero.
+    pub(crate) fn grow(&mut self, count: usize) {
+        let count = count.next_multiple_of(LANES).max(self.scales.len());
+        self.scales.resize(count, 0.0);
+        self.stripes.resize(count / LANES * self.depth, ZEROS);
+    }
+
+    pub(crate) fn set(&mut self, index: usize, vector: &[f32]) {
+        assert_eq!(vector.len(), self.width, "all vectors have the same width");
+        let largest = vector.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+        let scale = scale_of(largest);
+        let factor = scale.recip();
+        self.scales[index] = scale;
+        let (block, lane) = (index / LANES, index % LANES);
+        for (stripe, numbers) in self.stripes[block * self.depth..].iter_mut().zip(vector.chunks(DEPTH)) {
+            for (place, number) in stripe[lane * DEPTH..].iter_mut().zip(numbers) {
+                *place = quantised(number * factor).cast_unsigned().wrapping_add(OFFSET);
+            }
+        }
+    }
+
+    /// A vector as floats again, a little rounded.
+    pub(crate) fn get(&self, index: usize) -> Vec<f32> {
+        let (block, lane) = (index / LANES, index % LANES);
+        let stripes = &self.stripes[block * self.depth..][..self.depth];
+        let numbers = stripes.iter().flat_map(|stripe| &stripe[lane * DEPTH..][..DEPTH]).take(self.width);
+        numbers.map(|number| f32::from(number.wrapping_sub(OFFSET).cast_signed()) * self.scales[index]).collect()
+    }
+
+    /// The products of every input with every vector, with a bias for each vector: one row for each input, filled up to
+    /// whole blocks.
+    pub(crate) fn multiply(&self, inputs: &Inputs, bias: Option<&[f32]>, kernel: Kernel) -> Vec<f32> {
+        assert_eq!(self.depth, inputs.depth, "only vectors of the same width can be multiplied");
+        let width = self.scales.len();
+        let mut products = vec![0.0; inputs.count() * width];
+        if self.depth == 0 || width == 0 {
+            return products;
+        }
+        let (scales, _) = self.scales.as_chunks::<LANES>();
+        // A block is multiplied with every input while it is in the nearest cache.
+        for (block, (stripes, scales)) in self.stripes.chunks_exact(self.depth).zip(scales).enumerate() {
+            let bias = bias.map_or(&[0.0; LANES], |bias| &bias.as_chunks::<LANES>().0[block]);
+            let tiles = inputs.tiles.chunks_exact(self.depth).zip(inputs.scales.chunks(TOGETHER));
+            for ((tile, inputs), rows) in tiles.zip(products.chunks_mut(width * TOGETHER)) {
+                let mut sums = [[0; LANES]; TOGETHER];
+                kernel.sum(stripes, tile, &mut sums[..inputs.len()]);
+                for ((sums, input), row) in sums.iter().zip(inputs).zip(rows.chunks_exact_mut(width)) {
+                    kernel.finish(sums, *input, scales, bias, &mut row.as_chunks_mut::<LANES>().0[block]);
+                }
+            }
+        }
+        products
+    }
+}
+
+impl Inputs {
+    pub(crate) fn count(&self) -> usize {
+        self.scales.len()
+    }
+
+    /// Each row of `width` floats as an input.
+    pub(crate) fn scaled(values: &[f32], width: usize, kernel: Kernel) -> Self {
+        let mut inputs = Self::sized(values.len().checked_div(width).unwrap_or(0), width);
+        for (index, row) in values.chunks_exact(width.max(1)).enumerate() {
+            inputs.set(index, row, kernel);
+        }
+        inputs
+    }
+
+    /// Each row of `width` floats as two inputs, the second of which is what rounding took from the first.
+    pub(crate) fn in_two_parts(values: &[f32], width: usize, kernel: Kernel) -> Self {
+        let mut inputs = Self::sized(values.len().checked_div(width).unwrap_or(0) * 2, width);
+        for (index, row) in values.chunks_exact(width.max(1)).enumerate() {
+            let (numbers, scale) = inputs.set(index * 2, row, kernel);
+            let rest = row.iter().zip(numbers).map(|(value, number)| value - f32::from(number) * scale);
+            inputs.set(index * 2 + 1, &rest.collect::<Vec<f32>>(), kernel);
+        }
+        inputs
+    }
+
+    fn sized(count: usize, width: usize) -> Self {
+        let depth = width.div_ceil(DEPTH);
+        let tiles = vec![[[0; DEPTH]; TOGETHER]; count.div_ceil(TOGETHER) * depth];
+        Self { depth, tiles, scales: vec![(0.0, 0); count] }
+    }
+
+    /// Sets an input. Returns its numbers and their scale.
+    fn set(&mut self, index: usize, row: &[f32], kernel: Kernel) -> (Vec<i8>, f32) {
+        let mut numbers = vec![0; self.depth * DEPTH];
+        let (scale, sum) = kernel.quantise(row, &mut numbers[..row.len()]);
+        let tile = &mut self.tiles[index / TOGETHER * self.depth..];
+        for (tile, numbers) in tile.iter_mut().zip(numbers.as_chunks::<DEPTH>().0) {
+            tile[index % TOGETHER] = *numbers;
+        }
+        self.scales[index] = (scale, sum * i32::from(OFFSET));
+        (numbers, scale)
+    }
+}
+
+/// The scale of a row whose largest magnitude is this.
+#[inline(always)]
+fn scale_of(largest: f32) -> f32 {
+    if largest > 0.0 { largest / MAX_QUANTISED } else { 1.0 }
+}
+
+/// Rounds a small number. Added to a number this large, a float has no places left for fractions, and its lowest bits
+/// are the integer: three instructions that vectorise, where a cast would ask for overflow and NaN.
+#[inline(always)]
+fn quantised(value: f32) -> i8 {
+    const LARGE: f32 = 12_582_912.0;
+    ((value + LARGE).to_bits() as i32 - LARGE.to_bits() as i32) as i8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(place: usize) -> f32 {
+        ((place * 7919) % 1009) as f32 / 504.5 - 1.0
+    }
+
+    #[test]
+    fn products_are_nearly_those_of_floats() {
+        for (width, count) in [(1, 1), (15, 17), (384, 33), (1000, 16)] {
+            let vectors: Vec<f32> = (0..width * count).map(number).collect();
+            let inputs: Vec<f32> = (0..width * 9).map(|place| number(place + 17) * 50.0).collect();
+            let kernel = Kernel::best();
+            let bias = vec![1.0; count.next_multiple_of(LANES)];
+            let (columns, scaled) = (Columns::scaled(&vectors, width), Inputs::scaled(&inputs, width, kernel));
+            let products = columns.multiply(&scaled, Some(&bias), kernel);
+            for (products, input) in products.chunks(count.next_multiple_of(LANES)).zip(inputs.chunks(width)) {
+                for (product, vector) in products.iter().zip(vectors.chunks(width)) {
+                    let expected = 1.0 + vector.iter().zip(input).map(|(left, right)| left * right).sum::<f32>();
+                    let bound = (width as f32).sqrt() * 0.5;
+                    assert!((product - expected).abs() < bound, "{product} instead of {expected} at {width}");
+                }
+            }
+            assert_eq!(products.len(), 9 * count.next_multiple_of(LANES));
+        }
+    }
+
+    #[test]
+    fn a_vector_comes_back_as_it_was() {
+        let mut columns = Columns::new(3);
+        columns.grow(18);
+        columns.set(17, &[0.5, -1.0, 0.25]);
+        assert_eq!(columns.get(0), [0.0; 3]);
+        for (number, expected) in columns.get(17).iter().zip([0.5, -1.0, 0.25]) {
+            assert!((number - expected).abs() < 5e-3);
+        }
+    }
+
+    #[test]
+    fn numbers_are_rounded_to_the_nearest() {
+        assert_eq!([-127.0, -1.6, -0.4, 0.0, 0.4, 0.6, 126.7].map(quantised), [-127, -2, 0, 0, 0, 1, 127]);
+    }
+}

@@ -1,0 +1,432 @@
+//! Keeps the index equal to the registry, computes missing vectors, and has tools classified.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use registry::{Embedding, Page, ServerId, ServerRecord, ToolFilter};
+use search::{Document, EmbedError, Embedder, TextHash, embed_documents};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::embedding_classifier;
+use super::health::EmbedderHealth;
+use super::llm_classifier::LlmClassifier;
+use super::stored_vector;
+use super::tool_index::{MissingVector, ToolIndex};
+use super::{Finder, with_causes};
+use crate::{Change, Error};
+
+/// The number of tools that are embedded at once: so few that changes need not wait long.
+const BATCH_SIZE: usize = 16;
+/// The maximum length in bytes of a server's instructions that describe it: the purpose comes first.
+const MAX_INSTRUCTIONS_LEN: usize = 400;
+/// How long the registry may take to store a discovery before the index is read again.
+const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to wait before retrying if the database or the model fails; for the model, each further pause is longer.
+const FIRST_BACKOFF: Duration = Duration::from_secs(2);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// What has to be read again.
+#[derive(Debug, Default)]
+struct PendingChanges {
+    everything: bool,
+    servers: BTreeSet<ServerId>,
+}
+
+impl PendingChanges {
+    fn is_empty(&self) -> bool {
+        !self.everything && self.servers.is_empty()
+    }
+
+    /// Records a change. Even if nothing has to be read again, there may be work.
+    fn note(&mut self, change: Change) {
+        // Skills are read where they are changed.
+        if let Change::Server(server) = change {
+            self.servers.insert(server);
+        }
+    }
+}
+
+/// The state of the embedding model.
+#[derive(Debug, Default)]
+struct EmbedderState {
+    /// Consecutive failures.
+    failures: u32,
+    /// How often its vectors changed their length.
+    turns: u32,
+    /// It is not asked again before then.
+    backoff_until: Option<Instant>,
+    /// The last error, which is logged once.
+    error: String,
+}
+
+impl EmbedderState {
+    fn is_backing_off(&self) -> bool {
+        self.backoff_until.is_some_and(|until| until > Instant::now())
+    }
+
+    fn back_off(&mut self, times: u32) {
+        let pause = FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1))).min(MAX_BACKOFF);
+        self.backoff_until = Some(Instant::now() + pause);
+    }
+
+    fn note_failure(&mut self, error: &Error) {
+        self.failures += 1;
+        self.back_off(self.failures);
+        let error = error.to_string();
+        if error != self.error {
+            tracing::warn!(%error, "failed to embed tools; they are found by words, and embedding is retried");
+        }
+        self.error = error;
+    }
+
+    fn note_success(&mut self) {
+        if self.failures > 0 {
+            tracing::info!("embedding works again");
+        }
+        self.failures = 0;
+        self.error.clear();
+        self.backoff_until = None;
+    }
+
+    /// Records that the vectors of the same model changed their length. If that happens repeatedly, the model is asked
+    /// less and less often.
+    fn note_dimension_change(&mut self, lengths: (usize, usize)) {
+        self.turns += 1;
+        self.back_off(self.turns);
+        let (before, now) = lengths;
+        tracing::warn!(before, now, "the model returns vectors of another length; embedding all tools again");
+    }
+}
+
+/// A batch of computed vectors.
+struct EmbeddedBatch {
+    kept: Vec<Embedding>,
+    /// The lengths of vectors before and now, if they differ.
+    turned: Option<(usize, usize)>,
+}
+
+/// Follows changes until shutdown.
+pub(super) async fn run(finder: Arc<Finder>, mut changes: Receiver<Change>) {
+    let mut pending = PendingChanges { everything: true, ..PendingChanges::default() };
+    let mut is_settled = false;
+    let mut model = EmbedderState::default();
+    loop {
+        match finder.work(&mut pending, &mut model).await {
+            Ok(true) => is_settled = false,
+            Ok(false) if is_settled => wait(&finder.embedder_health, &mut changes, &mut pending, &mut model).await,
+            Ok(false) => {
+                finder.settle().await;
+                finder.llm_classifier.iter().for_each(LlmClassifier::wake);
+                is_settled = true;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "failed to update the tool index; the old one stays in use, will retry");
+                sleep(FIRST_BACKOFF).await;
+            }
+        }
+        catch_up(&mut changes, &mut pending);
+    }
+}
+
+/// Waits for a change, or for the end of the model's pause.
+async fn wait(
+    embedder_health: &EmbedderHealth,
+    changes: &mut Receiver<Change>,
+    pending: &mut PendingChanges,
+    model: &mut EmbedderState,
+) {
+    let back_off = model.backoff_until;
+    let mut rested = pin!(async move {
+        match back_off {
+            Some(until) => sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    });
+    loop {
+        // Both futures can be dropped at any time: a message stays in its queue, a pause has a fixed end.
+        let heard = tokio::select! {
+            heard = changes.recv() => heard,
+            () = &mut rested => {
+                model.backoff_until = None;
+                return;
+            }
+            // A search changed the model's health: if the model failed, it is checked soon; if it recovered, now.
+            () = embedder_health.turned() => {
+                match embedder_health.last_error() {
+                    Some(_) => model.back_off(1),
+                    None => model.backoff_until = None,
+                }
+                return;
+            }
+        };
+        match heard {
+            Ok(change) => {
+                pending.note(change);
+                return;
+            }
+            Err(RecvError::Lagged(_)) => {
+                pending.everything = true;
+                return;
+            }
+            // The service owns the sender and outlives this task.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Receives all changes that are queued.
+fn catch_up(changes: &mut Receiver<Change>, pending: &mut PendingChanges) {
+    loop {
+        match changes.try_recv() {
+            Ok(change) => pending.note(change),
+            Err(TryRecvError::Lagged(_)) => pending.everything = true,
+            Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+        }
+    }
+}
+
+impl Finder {
+    /// Does a part of the work, so little that changes need not wait long. Returns whether there was any.
+    async fn work(&self, pending: &mut PendingChanges, model: &mut EmbedderState) -> Result<bool, Error> {
+        if !pending.is_empty() {
+            self.read(pending).await?;
+            return Ok(true);
+        }
+        let has_embedded = self.embed_some(model).await;
+        // While vectors are being computed, tools are classified as soon as there are enough for a transaction.
+        let least = if has_embedded { embedding_classifier::BATCH_SIZE } else { 1 };
+        let has_classified = self.classify_some(least).await;
+        Ok(has_embedded || has_classified)
+    }
+
+    /// Reads what changed.
+    async fn read(&self, pending: &mut PendingChanges) -> Result<(), Error> {
+        if pending.everything {
+            let tools = self.store.tools(&ToolFilter::default(), Page::ALL).await?.items;
+            let about: Vec<_> = self.host.servers().iter().filter_map(|server| self.about(server.id)).collect();
+            self.change(move |tool_index| {
+                tool_index.describe_servers(about);
+                tool_index.replace_all(tools);
+            })
+            .await?;
+            self.load_vectors().await?;
+            self.change(ToolIndex::mark_read).await?;
+            pending.everything = false;
+            return Ok(());
+        }
+        while let Some(server) = pending.servers.first().copied() {
+            let is_written = self.host.wait_written(server, STATUS_WRITE_TIMEOUT).await;
+            let filter = ToolFilter { server: Some(server), ..ToolFilter::default() };
+            let tools = self.store.tools(&filter, Page::ALL).await?.items;
+            let about = self.about(server);
+            self.change(move |tool_index| {
+                tool_index.describe_servers(about);
+                tool_index.replace(server, tools);
+            })
+            .await?;
+            if !is_written {
+                return Err(Error::Internal { what: "discovered tools are not written yet".to_owned() });
+            }
+            pending.servers.remove(&server);
+        }
+        Ok(())
+    }
+
+    /// The self-description of a server, if it is connected.
+    fn about(&self, server: ServerId) -> Option<(ServerId, String)> {
+        self.host.record(&server.to_string()).map(|record| (server, about(&record)))
+    }
+
+    /// Takes the vectors that were made before. One of an earlier model, or of a text that had another form, is searched
+    /// with until it is replaced.
+    async fn load_vectors(&self) -> Result<(), Error> {
+        let Some(embedder) = self.embedder.clone() else { return Ok(()) };
+        let mut stored = self.store.embeddings(embedder.id()).await?;
+        for earlier in embedder.earlier_ids() {
+            stored.extend(self.store.embeddings(earlier).await?);
+        }
+        self.change(move |tool_index| {
+            let is_current = |embedding: &Embedding| embedding.model == embedder.id();
+            let (current, interim): (Vec<_>, Vec<_>) = stored.into_iter().partition(is_current);
+            let mut outdated = interim;
+            for embedding in current {
+                let loaded = stored_vector::decode(&embedding.bytes)
+                    .is_some_and(|(vector, hash)| tool_index.set_vector(embedding.tool, hash, &vector));
+                if !loaded {
+                    outdated.push(embedding);
+                }
+            }
+            // Afterwards, because the dimension of a remote model is known by its first vector.
+            for Embedding { tool, text_hash, bytes, .. } in outdated {
+                let vector = stored_vector::numbers(&bytes, tool_index.dimension());
+                tool_index.set_interim_vector(tool, &text_hash, &vector);
+            }
+        })
+        .await
+    }
+
+    /// Computes some of the missing vectors. Returns whether there is more to do now.
+    async fn embed_some(&self, model: &mut EmbedderState) -> bool {
+        let Some(embedder) = self.embedder.clone() else { return false };
+        if model.is_backing_off() {
+            return false;
+        }
+        let (missing_vectors, servers) = {
+            let tool_index = self.tool_index.read().unwrap_or_else(PoisonError::into_inner);
+            (tool_index.missing_vectors(BATCH_SIZE), tool_index.servers_missing_vectors(BATCH_SIZE))
+        };
+        if missing_vectors.is_empty() && !servers.is_empty() {
+            match self.embed_servers(embedder, servers).await {
+                Ok(()) => model.note_success(),
+                Err(error) => {
+                    self.embedder_health.failed(error.to_string());
+                    model.note_failure(&error);
+                }
+            }
+            return !model.is_backing_off();
+        }
+        if missing_vectors.is_empty() {
+            if self.embedder_health.last_error().is_some() {
+                self.probe_embedder(embedder, model).await;
+            }
+            return false;
+        }
+        match self.embed(embedder, missing_vectors).await {
+            Ok(turned) => {
+                self.embedder_health.worked();
+                match turned {
+                    None => model.note_success(),
+                    Some(lengths) => {
+                        self.embedding_classifier.forget();
+                        model.note_dimension_change(lengths);
+                    }
+                }
+            }
+            Err(error) => {
+                self.embedder_health.failed(error.to_string());
+                model.note_failure(&error);
+            }
+        }
+        !model.is_backing_off()
+    }
+
+    /// Sends the model a request only to see whether it is reachable again.
+    async fn probe_embedder(&self, embedder: Arc<dyn Embedder>, model: &mut EmbedderState) {
+        let asking = tokio::task::spawn_blocking(move || embedder.embed(&["tool"]).map(drop));
+        let asked = asking.await.map_err(|_| "the embedding model panicked".to_owned());
+        match asked.and_then(|asked| asked.map_err(|error| with_causes(&error))) {
+            Ok(()) => {
+                self.embedder_health.worked();
+                model.note_success();
+            }
+            Err(what) => model.note_failure(&Error::Internal { what }),
+        }
+    }
+
+    /// Computes and stores vectors. Returns their lengths before and now if these differ.
+    async fn embed(
+        &self,
+        embedder: Arc<dyn Embedder>,
+        missing_vectors: Vec<MissingVector>,
+    ) -> Result<Option<(usize, usize)>, Error> {
+        let tool_index = Arc::clone(&self.tool_index);
+        let making = tokio::task::spawn_blocking(move || -> Result<EmbeddedBatch, EmbedError> {
+            let documents: Vec<&Document> =
+                missing_vectors.iter().map(|missing_vectors| &missing_vectors.document).collect();
+            let vectors = vectors_of(&*embedder, &documents)?;
+            let mut tool_index = tool_index.write().unwrap_or_else(PoisonError::into_inner);
+            let lengths = vectors.iter().flatten().map(|vector| (tool_index.dimension(), vector.len()));
+            let turned = lengths.into_iter().find(|(before, now)| *before != 0 && before != now);
+            if turned.is_some() {
+                tool_index.forget_vectors();
+            }
+            let mut kept = Vec::with_capacity(vectors.len());
+            for (missing_vectors, vector) in missing_vectors.iter().zip(vectors) {
+                let Some(vector) =
+                    vector.filter(|vector| tool_index.set_vector(missing_vectors.tool, missing_vectors.hash, vector))
+                else {
+                    tool_index.give_up(missing_vectors.tool, missing_vectors.hash);
+                    continue;
+                };
+                let (text_hash, model) = (missing_vectors.text_hash.clone(), embedder.id().to_owned());
+                let bytes = stored_vector::encode(&vector, missing_vectors.hash);
+                kept.push(Embedding { tool: missing_vectors.tool, text_hash, model, bytes });
+            }
+            Ok(EmbeddedBatch { kept, turned })
+        });
+        let broke = || Error::Internal { what: "the embedding model panicked".to_owned() };
+        let EmbeddedBatch { kept, turned } =
+            making.await.map_err(|_| broke())?.map_err(|error| Error::Internal { what: with_causes(&error) })?;
+        self.mark_vector_store_stale();
+        self.counts.embedded.fetch_add(kept.len() as u64, Ordering::Relaxed);
+        self.store.put_embeddings(kept).await?;
+        Ok(turned)
+    }
+
+    /// Computes the vectors of servers' self-descriptions. They are few, and are not stored.
+    async fn embed_servers(
+        &self,
+        embedder: Arc<dyn Embedder>,
+        servers: Vec<(String, TextHash, Document)>,
+    ) -> Result<(), Error> {
+        let tool_index = Arc::clone(&self.tool_index);
+        let making = tokio::task::spawn_blocking(move || -> Result<(), EmbedError> {
+            let documents: Vec<&Document> = servers.iter().map(|(_, _, document)| document).collect();
+            let vectors = vectors_of(&*embedder, &documents)?;
+            let mut tool_index = tool_index.write().unwrap_or_else(PoisonError::into_inner);
+            for ((server, hash, _), vector) in servers.iter().zip(vectors) {
+                tool_index.set_server_vector(server, *hash, vector.as_deref());
+            }
+            Ok(())
+        });
+        let broke = |_| Error::Internal { what: "the embedding model panicked".to_owned() };
+        making.await.map_err(broke)?.map_err(|error| Error::Internal { what: with_causes(&error) })
+    }
+
+    /// Changes the index outside the threads that serve calls.
+    pub(super) async fn change(&self, change: impl FnOnce(&mut ToolIndex) + Send + 'static) -> Result<(), Error> {
+        let tool_index = Arc::clone(&self.tool_index);
+        let changing = tokio::task::spawn_blocking(move || {
+            change(&mut tool_index.write().unwrap_or_else(PoisonError::into_inner));
+        });
+        changing.await.map_err(|_| Error::Internal { what: "the task of the tool index panicked".to_owned() })?;
+        self.mark_vector_store_stale();
+        Ok(())
+    }
+}
+
+/// The vectors of some tools. If the model refuses the batch, each text is tried alone: one odd text must not cost
+/// others their vectors.
+fn vectors_of(embedder: &dyn Embedder, documents: &[&Document]) -> Result<Vec<Option<Vec<f32>>>, EmbedError> {
+    match embed_documents(embedder, documents) {
+        Err(error) if error.is_about_the_texts => {}
+        made => return Ok(made?.into_iter().map(Some).collect()),
+    }
+    let alone = |document: &&Document| match embed_documents(embedder, &[*document]) {
+        Err(error) if error.is_about_the_texts => {
+            tracing::warn!(
+                tool = document.name,
+                error = with_causes(&error),
+                "a tool has no vector, and is found by words only"
+            );
+            Ok(None)
+        }
+        made => Ok(made?.pop()),
+    };
+    documents.iter().map(alone).collect()
+}
+
+/// The self-description of a server: its name, its title and description, and the start of its instructions.
+fn about(record: &ServerRecord) -> String {
+    let info = record.server_info.as_ref();
+    let said = |member: &str| info.and_then(|info| info[member].as_str());
+    let own_name = said("name").filter(|name| *name != record.name);
+    let instructions = said("instructions").map(|text| &text[..text.floor_char_boundary(MAX_INSTRUCTIONS_LEN)]);
+    let parts = [own_name, said("title"), record.description.as_deref(), said("description"), instructions];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(". ")
+}

@@ -1,0 +1,15 @@
+//! Signing in to a server that a real identity provider protects (`oauth.mjs`: npm `oidc-provider`).
+//!
+//! - [`provider`]: the provider and the server; [`person`]: a scripted browser and who sits in front of it
+//! - [`home`]: a config, a data directory, and the commands that use them
+//! - [`sign_in`]: `login`, `logout`, scopes, machines; [`refresh`]: tokens that expire, many at once, `kill -9`
+//! - [`services`]: services that sign in, over REST, and two on one database
+
+mod home;
+mod person;
+mod provider;
+mod refresh;
+mod services;
+mod sign_in;
+
+pub(crate) use provider::Provider;
