@@ -142,7 +142,13 @@ impl Browser {
     /// Switches to another tab, as a click on it does.
     pub(super) async fn look_at(&self, tab: WindowHandle) {
         self.0.switch_to_window(tab).await.expect("a tab can be looked at");
-        self.0.issue_cmd(BringToFront).await.expect("a tab can be brought to the front");
+        self.0.issue_cmd(DevTools("Page.bringToFront", json!({}))).await.expect("a tab can be brought to the front");
+    }
+
+    /// Runs a script in every page from now on, before the page's own scripts.
+    pub(super) async fn run_first(&self, script: &str) {
+        let command = DevTools("Page.addScriptToEvaluateOnNewDocument", json!({"source": script}));
+        self.0.issue_cmd(command).await.expect("a script can be added");
     }
 
     /// Runs a script in the page and gives what it returns.
@@ -214,17 +220,17 @@ impl Browser {
     }
 }
 
-/// Brings a tab to the front, which only Chromium supports.
+/// A command of the DevTools protocol with its parameters, which only Chromium supports.
 #[derive(Debug)]
-struct BringToFront;
+struct DevTools(&'static str, Value);
 
-impl WebDriverCompatibleCommand for BringToFront {
+impl WebDriverCompatibleCommand for DevTools {
     fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
         base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
     }
 
     fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
-        (http::Method::POST, Some(json!({"cmd": "Page.bringToFront", "params": {}}).to_string()))
+        (http::Method::POST, Some(json!({"cmd": self.0, "params": self.1}).to_string()))
     }
 }
 

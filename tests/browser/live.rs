@@ -12,7 +12,7 @@ use super::{at, with_browsers};
 use crate::console::add_puppet;
 use crate::console::hostile::hostile;
 use crate::console::usage::register_beside;
-use crate::rest::Rest;
+use crate::rest::{Rest, expect};
 
 #[test]
 fn a_change_in_one_browser_appears_in_another() {
@@ -44,6 +44,33 @@ fn a_change_in_one_browser_appears_in_another() {
         assert_eq!((watching.log().await, working.log().await), (Vec::new(), Vec::new()));
         watching.close().await;
         working.close().await;
+    });
+}
+
+/// Keeps a page from receiving events until `receiveEvents()` is called in it.
+const WITHOUT_EVENTS: &str = "
+const Original = SharedWorker;
+window.SharedWorker = function (address) {
+  const port = { postMessage() {} };
+  window.receiveEvents = () => { new Original(address).port.onmessage = (event) => port.onmessage(event); };
+  return { port };
+};";
+
+#[test]
+fn a_page_catches_up_with_what_happened_before_it_received_events() {
+    let rest = Rest::start();
+    rest.register("fake", &[]);
+    with_browsers(async |driver| {
+        let browser = driver.open(DESK).await;
+        browser.run_first(WITHOUT_EVENTS).await;
+        browser.goto(&at(&rest.serve, "/servers/fake")).await;
+        browser.wait("document.querySelector('#top').innerText.includes('connected') && receiveEvents").await;
+        expect(200, &rest.order("/servers/fake/disable"));
+        rest.wait_for_status("fake", "disabled");
+        browser.run("receiveEvents()").await;
+        browser.wait("document.querySelector('#top').innerText.includes('disabled')").await;
+        assert_eq!(browser.log().await, Vec::<String>::new());
+        browser.close().await;
     });
 }
 

@@ -30,8 +30,6 @@ fn one_click_a_sign_in_and_the_tools_are_there() {
         browser.wait_for_text("signed in to protected").await;
         assert!(provider.secrets().len() >= 2, "there are tokens");
 
-        // A page that is loaded while the server connects may miss the event that tells of it.
-        rest.wait_for_status("protected", "connected");
         browser.goto(&at(&rest.serve, "/servers/protected")).await;
         browser.wait_for_text("whoami").await;
         assert_eq!(browser.log().await, Vec::<String>::new());

@@ -45,6 +45,8 @@ document.addEventListener('change', async (event) => {
   if (event.target.closest('[data-submit]')) event.target.form.requestSubmit();
 });
 
+// What each live part was when the service wrote it, before a script changes anything in it.
+document.querySelectorAll('[data-live]').forEach((part) => { part.dataset.was = part.innerHTML; });
 const reveal = (root) => root.querySelectorAll('[data-copy][hidden], [data-script][hidden]').forEach((it) => { it.hidden = false; });
 reveal(document);
 
@@ -154,14 +156,12 @@ function whileVisible(address, listeners, { opened = () => {}, failed = () => {}
 
 // The service's events come from a worker that hears them for all tabs.
 function follow() {
-  let seen = false;
   const told = (what, isOn) => { live.replaceChildren(what); live.classList.toggle('on', isOn); };
   const hear = ({ data: { state, name, data } }) => {
     if (state === 'live') {
       told('live', true);
-      // What happened while nobody listened was not heard.
-      if (seen) refresh();
-      seen = true;
+      // What happened while nobody listened was not received: also between the response with this page and now.
+      refresh();
     } else if (state) {
       told(state === 'out' ? signIn() : 'not live', false);
     } else {
