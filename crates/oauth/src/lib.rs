@@ -10,6 +10,7 @@
 //! - [`Owner`]: which process refreshes, and whether it is gone
 //! - [`FlowError`], [`CallbackError`], [`TokenError`]: what fails, and what to do about it
 
+mod client_credentials;
 mod error;
 mod fetch;
 mod flow;

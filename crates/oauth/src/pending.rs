@@ -36,6 +36,19 @@ pub(crate) struct PendingAttempt {
 }
 
 impl Pending {
+    /// Forgets the attempts of a key, and why the last one failed: it is decided.
+    pub(crate) fn settle(&mut self, key: &str) {
+        self.attempts.retain(|_, attempt| attempt.protected.key != key);
+        self.failed.remove(key);
+    }
+
+    /// When the last attempt of a key expires, if any has not yet.
+    pub(crate) fn expires_at(&self, key: &str) -> Option<SystemTime> {
+        let now = SystemTime::now();
+        let of_key = self.attempts.values().filter(|attempt| attempt.protected.key == key);
+        of_key.map(|attempt| attempt.expires_at).filter(|&end| end > now).max()
+    }
+
     pub(crate) fn insert(&mut self, state: String, attempt: PendingAttempt) {
         // An expired one is kept for a while, so that its redirect is told that it is late.
         let forgotten = SystemTime::now() - ATTEMPT_LIFETIME;

@@ -4,19 +4,25 @@
 //! Before the request is sent, a mark is stored by compare-and-swap; whoever loses waits until it is gone. The new
 //! tokens are stored before they are used. A mark whose process is gone means that the request may have been sent:
 //! it is never repeated, and a person has to sign in again.
+//!
+//! What a failed refresh means:
+//! - Nothing was sent (no connection, or the request cannot be made): the grant is as good as before.
+//! - It was sent, and there is no answer, or a success without tokens: it may have been carried out, so it is not
+//!   repeated, and a person has to sign in again.
+//! - The authorization server says that the grant has ended: a person has to sign in again.
+//! - Any other answer says that it was not carried out: the grant stays, and is tried again later.
 
 use std::time::Duration;
 
+use catalog::TokenEndpointAuthMethod;
 use http::HeaderValue;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{FlowError, FlowErrorKind, Step, TokenError};
-use crate::flow::authorization;
 use crate::flow::challenge::Challenge;
-use crate::flow::registration;
-use crate::grant::{AuthorizationServer, ClientSource, Grant, RefreshMark, unix_now};
+use crate::grant::{ClientSource, Grant, RefreshMark, unix_now};
 use crate::protected::Protected;
-use crate::shared::{REFRESH_LIMIT, Shared, Unsaved};
+use crate::shared::{REFRESH_LIMIT, Shared, TokenRequest, Unsaved};
 use crate::store::{Replaced, StoreError, Version};
 
 /// How often a grant is read while another process refreshes it.
@@ -31,7 +37,7 @@ pub(crate) struct Renewed {
 }
 
 /// What to do next with a stored grant.
-enum Turn {
+pub(crate) enum Turn {
     /// It is settled.
     Done(Box<Renewed>),
     /// It has changed meanwhile: look again.
@@ -41,12 +47,12 @@ enum Turn {
 }
 
 impl Turn {
-    fn done(stored: Option<(Version, Grant)>, problem: Option<TokenError>) -> Self {
+    pub(crate) fn done(stored: Option<(Version, Grant)>, problem: Option<TokenError>) -> Self {
         Self::Done(Box::new(Renewed { stored, problem }))
     }
 }
 
-fn unavailable(error: StoreError) -> TokenError {
+pub(crate) fn unavailable(error: StoreError) -> TokenError {
     TokenError::Unavailable(Box::new(error.into()))
 }
 
@@ -67,6 +73,7 @@ impl Shared {
         if let Some(unsaved) = self.take_unsaved(&protected.key) {
             self.keep(protected, unsaved).await?;
         }
+        self.remove_unsent_mark(&protected.key).await.map_err(unavailable)?;
         loop {
             let stored = self.store.load(&protected.key).await.map_err(unavailable)?;
             let turn = match stored {
@@ -94,7 +101,7 @@ impl Shared {
         let is_used = used.is_some() && grant.tokens.header().as_ref() == used;
         if !grant.is_for(protected) {
             if is_machine(protected) {
-                return self.client_credentials(protected, challenge, Some(version)).await;
+                return self.client_credentials(protected, challenge, Some((version, grant))).await;
             }
             let problem = sign_in("its address has changed since the sign-in");
             return Ok(Turn::done(Some((version, grant)), problem));
@@ -111,7 +118,7 @@ impl Shared {
             return Ok(Turn::done(Some((version, grant)), None));
         }
         if is_machine(protected) {
-            return self.client_credentials(protected, challenge, Some(version)).await;
+            return self.client_credentials(protected, challenge, Some((version, grant))).await;
         }
         if let Some(why) = grant.sign_in_required.clone() {
             return Ok(Turn::done(Some((version, grant)), sign_in(why)));
@@ -123,6 +130,10 @@ impl Shared {
                 "the server no longer accepts the token, and the authorization server gave no refresh token"
             };
             return self.end_sign_in(protected, version, grant, why.to_owned()).await;
+        }
+        if is_of_another_client(protected, &grant) {
+            let problem = sign_in("another client is configured than the one that was used for the sign-in");
+            return Ok(Turn::done(Some((version, grant)), problem));
         }
         self.refresh(protected, version, grant).await
     }
@@ -138,11 +149,12 @@ impl Shared {
     }
 
     async fn refresh(&self, protected: &Protected, version: Version, grant: Grant) -> Result<Turn, TokenError> {
-        let mark = RefreshMark { owner: self.owner.clone(), began: unix_now() };
-        let marked = Grant { refresh: Some(mark), ..grant.clone() };
-        let replaced = self.store.replace(&protected.key, Some(version), Some(marked)).await.map_err(unavailable)?;
-        let Replaced::Stored(Some(version)) = replaced else { return Ok(Turn::Again) };
-        let error = match self.request_refresh(protected, &grant).await {
+        // A request that cannot be made costs nothing.
+        let request = self.refresh_request(protected, &grant).await;
+        let request = request.map_err(|error| TokenError::Failed(Box::new(error)))?;
+        let marked = self.mark(&protected.key, version, &grant).await.map_err(unavailable)?;
+        let Some(version) = marked else { return Ok(Turn::Again) };
+        let error = match self.send_token_request(request, &grant.tokens.scopes).await {
             Ok(tokens) => {
                 let tokens = crate::Tokens {
                     refresh_token: tokens.refresh_token.or_else(|| grant.tokens.refresh_token.clone()),
@@ -154,33 +166,35 @@ impl Shared {
             Err(error) => error,
         };
         tracing::debug!(server = %protected.server, %error, "a refresh failed");
+        let is_registered = grant.client.source == ClientSource::Registered;
         match error.kind {
-            FlowErrorKind::Temporary => {
-                let used = grant.tokens.refresh_token.clone();
-                self.keep(protected, Unsaved { version, used, grant }).await?;
-                Err(TokenError::Unavailable(Box::new(error)))
-            }
             FlowErrorKind::Lost => {
                 let why = format!("{error}; the response is lost, and repeating the request could revoke the sign-in");
                 self.end_sign_in(protected, version, grant, why).await
             }
             // Another process may have used it: then the store has a newer one.
             FlowErrorKind::InvalidGrant if self.has_changed(protected, version).await? => Ok(Turn::Again),
-            FlowErrorKind::InvalidClient => {
+            FlowErrorKind::InvalidGrant => self.end_sign_in(protected, version, grant, error.to_string()).await,
+            FlowErrorKind::InvalidClient if is_registered => {
                 let mut grant = grant;
-                if grant.client.source == ClientSource::Registered {
-                    // A registration without its redirect address is not used again.
-                    grant.client.redirect_uri = None;
-                }
-                self.end_sign_in(protected, version, grant, error.to_string()).await
+                // A registration without its redirect address is not used again.
+                grant.client.redirect_uri = None;
+                // Its user has configured nothing that could be corrected.
+                let why = FlowError { hint: None, ..error }.to_string();
+                self.end_sign_in(protected, version, grant, why).await
             }
-            FlowErrorKind::InvalidGrant | FlowErrorKind::Final => {
-                self.end_sign_in(protected, version, grant, error.to_string()).await
+            kind @ (FlowErrorKind::Temporary | FlowErrorKind::InvalidClient | FlowErrorKind::Final) => {
+                let used = grant.tokens.refresh_token.clone();
+                self.keep(protected, Unsaved { version, used, grant }).await?;
+                Err(match kind {
+                    FlowErrorKind::Temporary => TokenError::Unavailable(Box::new(error)),
+                    _ => TokenError::Failed(Box::new(error)),
+                })
             }
         }
     }
 
-    async fn request_refresh(&self, protected: &Protected, grant: &Grant) -> Result<crate::Tokens, FlowError> {
+    async fn refresh_request(&self, protected: &Protected, grant: &Grant) -> Result<TokenRequest, FlowError> {
         let refresh_token = grant.tokens.refresh_token.clone();
         let refresh_token = refresh_token.ok_or_else(|| FlowError::new(Step::Refresh, "there is no refresh token"))?;
         let mut parameters = vec![("grant_type", "refresh_token".into()), ("refresh_token", refresh_token)];
@@ -193,7 +207,7 @@ impl Shared {
             None => {}
         }
         let (server, client) = (&grant.authorization_server, &grant.client);
-        self.request_tokens(Step::Refresh, protected, server, client, parameters, &grant.tokens.scopes).await
+        self.token_request(Step::Refresh, protected, server, client, parameters).await
     }
 
     /// Stores the outcome of a refresh, without our mark. Only then it may be used; what cannot be stored now is kept.
@@ -272,59 +286,16 @@ impl Shared {
         let ended = self.note_end(protected, version, grant, why).await?;
         Ok(ended.map_or(Turn::Again, |renewed| Turn::Done(Box::new(renewed))))
     }
-
-    /// Gets a token with the credentials of the client alone.
-    async fn client_credentials(
-        &self,
-        protected: &Protected,
-        challenge: &Challenge,
-        expected: Option<Version>,
-    ) -> Result<Turn, TokenError> {
-        let failed = |error: FlowError| match error.kind {
-            FlowErrorKind::Temporary | FlowErrorKind::Lost => TokenError::Unavailable(Box::new(error)),
-            _ => TokenError::Failed(Box::new(error)),
-        };
-        let found = self.discover(protected, challenge).await.map_err(failed)?;
-        let settings = &protected.settings;
-        let id = settings.client_id.as_deref().ok_or_else(|| {
-            let problem = "client_credentials needs a client";
-            failed(FlowError::new(Step::TokenRequest, problem).hint("set `oauth.client_id`"))
-        })?;
-        let client = registration::configured(id, settings, &found.server, None);
-        // There is nobody to be offline.
-        let mut scopes = authorization::scopes(settings, challenge, &found, &[]);
-        scopes.retain(|scope| scope != "offline_access");
-        let resource = authorization::resource(protected, &found);
-        let mut parameters = vec![("grant_type", "client_credentials".into())];
-        parameters.extend(resource.as_ref().map(|resource| ("resource", resource.as_str().into())));
-        if !scopes.is_empty() {
-            parameters.push(("scope", scopes.join(" ").into()));
-        }
-        let server = AuthorizationServer {
-            issuer: found.server.issuer,
-            token_endpoint: found.server.token_endpoint,
-            revocation_endpoint: found.server.revocation_endpoint,
-        };
-        let tokens = self.request_tokens(Step::TokenRequest, protected, &server, &client, parameters, &scopes).await;
-        let grant = Grant {
-            server_url: protected.url.clone(),
-            authorization_server: server,
-            client,
-            resource,
-            requested_scopes: scopes,
-            missing_scopes: Vec::new(),
-            tokens: tokens.map_err(failed)?,
-            refresh: None,
-            sign_in_required: None,
-        };
-        match self.save(&protected.key, expected, Some(&grant)).await.map_err(unavailable)? {
-            Replaced::Stored(Some(version)) => Ok(Turn::done(Some((version, grant)), None)),
-            // Another process got one as well.
-            Replaced::Stored(None) | Replaced::Conflict => Ok(Turn::Again),
-        }
-    }
 }
 
 fn is_machine(protected: &Protected) -> bool {
     protected.settings.grant == catalog::GrantType::ClientCredentials
+}
+
+/// Whether the configured credentials are no longer those of the client that the grant was issued to.
+fn is_of_another_client(protected: &Protected, grant: &Grant) -> bool {
+    let client = &grant.client;
+    client.source == ClientSource::Configured
+        && client.auth_method != TokenEndpointAuthMethod::None
+        && protected.settings.client_id.as_ref() != Some(&client.id)
 }

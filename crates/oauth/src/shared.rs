@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use catalog::Secrets;
+use catalog::{Secrets, TokenEndpointAuthMethod};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -16,8 +16,9 @@ use crate::flow::discovery::{Discovery, Found};
 use crate::flow::metadata::ServerMetadata;
 use crate::flow::registration::{self, Identity};
 use crate::flow::{Next, token};
-use crate::grant::{AuthorizationServer, ClientIdentity, Grant, Tokens};
+use crate::grant::{AuthorizationServer, ClientIdentity, Grant, RefreshMark, Tokens, unix_now};
 use crate::owner::Owner;
+use crate::pending::Pending;
 use crate::protected::Protected;
 use crate::secret::Secret;
 use crate::sign_in::{Change, ChangeKind, OAuthOptions};
@@ -40,9 +41,22 @@ const SECRET_PARAMETERS: [&str; 4] = ["code", "code_verifier", "refresh_token", 
 /// A client that was registered for a sign-in.
 #[derive(Debug)]
 struct Registration {
+    /// The key and the URL of the server it was registered for. Another server needs its own client, even at the same
+    /// authorization server: two accounts of one provider are kept apart by their clients.
+    server: (String, String),
     issuer: String,
     client: ClientIdentity,
     at: Instant,
+}
+
+/// A request to the token endpoint that is ready to be sent.
+pub(crate) struct TokenRequest {
+    step: Step,
+    endpoint: String,
+    client_id: String,
+    request: HttpRequest,
+    /// What an answer must not show.
+    hidden: Secrets,
 }
 
 /// The outcome of a refresh that could not be stored: it may be the only copy of a token.
@@ -66,12 +80,16 @@ pub(crate) struct Shared {
     changes: broadcast::Sender<Change>,
     /// How many refreshes are in flight.
     active: watch::Sender<usize>,
-    /// By key: what the server said last in a 401 or 403, whichever connection heard it.
-    challenges: Mutex<HashMap<String, Challenge>>,
+    /// By key: the URL of the server, and what it said last in a 401, whichever connection heard it.
+    challenges: Mutex<HashMap<String, (String, Challenge)>>,
+    /// The sign-ins that have begun.
+    pending: Mutex<Pending>,
     /// The servers that wait for a sign-in.
     pub(crate) waiting: WaitingServers,
     /// By key: what could not be stored yet, although it must be.
     unsaved: Mutex<HashMap<String, Unsaved>>,
+    /// By key: the last mark that may have been stored although the store reported an error. Its request was not sent.
+    unsent_marks: Mutex<HashMap<String, RefreshMark>>,
     /// Registrations whose sign-in may never have been finished: the next one uses them.
     registrations: Mutex<Vec<Registration>>,
     /// One refresh per key at a time.
@@ -94,8 +112,10 @@ impl Shared {
             changes,
             active,
             challenges: Mutex::default(),
+            pending: Mutex::default(),
             waiting: WaitingServers::default(),
             unsaved: Mutex::default(),
+            unsent_marks: Mutex::default(),
             registrations: Mutex::default(),
             locks: Mutex::default(),
         })
@@ -104,9 +124,15 @@ impl Shared {
     pub(crate) fn report(&self, key: &str, kind: ChangeKind) {
         if kind == ChangeKind::SignedIn {
             self.waiting.remove(key);
+            self.pending().settle(key);
         }
         // Nobody needs to be listening.
         drop(self.changes.send(Change { key: key.to_owned(), kind }));
+    }
+
+    /// The sign-ins that have begun.
+    pub(crate) fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The lock of whoever refreshes the grant of a key.
@@ -114,17 +140,29 @@ impl Shared {
         Arc::clone(self.locks.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_owned()).or_default())
     }
 
-    /// What the server of a key said last in a 401 or 403.
-    pub(crate) fn last_challenge(&self, key: &str) -> Option<Challenge> {
-        self.challenges.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    /// What the server said last in a 401, at the URL that it has now.
+    pub(crate) fn last_challenge(&self, protected: &Protected) -> Option<Challenge> {
+        let challenges = self.challenges();
+        let (url, challenge) = challenges.get(&protected.key)?;
+        (*url == protected.url).then(|| challenge.clone())
     }
 
-    /// Remembers what a server said. A refusal that says nothing does not replace one that did.
-    pub(crate) fn note_challenge(&self, key: &str, challenge: Challenge) {
-        let mut challenges = self.challenges.lock().unwrap_or_else(PoisonError::into_inner);
-        if challenge.is_bearer || !challenges.contains_key(key) {
-            challenges.insert(key.to_owned(), challenge);
+    /// Remembers what a server said in a 401. A refusal that says nothing does not replace one that did.
+    pub(crate) fn note_challenge(&self, protected: &Protected, challenge: Challenge) {
+        let mut challenges = self.challenges();
+        let is_known = challenges.get(&protected.key).is_some_and(|(url, _)| *url == protected.url);
+        if challenge.is_bearer || !is_known {
+            challenges.insert(protected.key.clone(), (protected.url.clone(), challenge));
         }
+    }
+
+    /// Forgets what the server of a key said.
+    pub(crate) fn forget_challenge(&self, key: &str) {
+        self.challenges().remove(key);
+    }
+
+    fn challenges(&self) -> MutexGuard<'_, HashMap<String, (String, Challenge)>> {
+        self.challenges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps what could not be stored, until it can be.
@@ -135,6 +173,47 @@ impl Shared {
     /// What could not be stored.
     pub(crate) fn take_unsaved(&self, key: &str) -> Option<Unsaved> {
         self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
+    }
+
+    /// Stores a mark that a refresh begins, unless the version is another one; `None` then. If the store fails, the mark
+    /// may be there nevertheless: it is remembered, so that it is not taken for a refresh that was sent.
+    pub(crate) async fn mark(&self, key: &str, version: Version, grant: &Grant) -> Result<Option<Version>, StoreError> {
+        let mark = RefreshMark { owner: self.owner.clone(), began: unix_now() };
+        let marked = Grant { refresh: Some(mark.clone()), ..grant.clone() };
+        let replaced = self.store.replace(key, Some(version), Some(marked)).await;
+        let mut unsent = self.unsent_marks.lock().unwrap_or_else(PoisonError::into_inner);
+        match replaced {
+            Ok(Replaced::Stored(version)) => {
+                unsent.remove(key);
+                Ok(version)
+            }
+            Ok(Replaced::Conflict) => Ok(None),
+            Err(error) => {
+                unsent.insert(key.to_owned(), mark);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes a mark whose request was not sent. Whoever calls this holds the lock of the key.
+    pub(crate) async fn remove_unsent_mark(&self, key: &str) -> Result<(), StoreError> {
+        let unsent = self.unsent_marks.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
+        let Some(unsent) = unsent else { return Ok(()) };
+        while let Some((version, grant)) = self.store.load(key).await? {
+            if grant.refresh.as_ref() != Some(&unsent) {
+                return Ok(());
+            }
+            let grant = Grant { refresh: None, ..grant };
+            if let Replaced::Stored(_) = self.store.replace(key, Some(version), Some(grant)).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there may be a mark whose request was not sent.
+    pub(crate) fn has_unsent_mark(&self, key: &str) -> bool {
+        self.unsent_marks.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
     }
 
     /// Counts something that must not be interrupted, until the guard is dropped.
@@ -181,8 +260,12 @@ impl Shared {
                 }
                 let response = self.send(Step::Registration, request).await?;
                 let client = registration::registered(protected, server, redirect_uri, &response)?;
-                let registration =
-                    Registration { issuer: server.issuer.clone(), client: client.clone(), at: Instant::now() };
+                let registration = Registration {
+                    server: (protected.key.clone(), protected.url.clone()),
+                    issuer: server.issuer.clone(),
+                    client: client.clone(),
+                    at: Instant::now(),
+                };
                 self.registrations().push(registration);
                 Ok(client)
             }
@@ -195,7 +278,8 @@ impl Shared {
         registrations.retain(|known| known.at.elapsed() < REGISTRATION_LIFETIME);
         let wanted = protected.settings.token_endpoint_auth_method;
         let is_meant = |known: &&Registration| {
-            known.issuer == issuer
+            known.server == (protected.key.clone(), protected.url.clone())
+                && known.issuer == issuer
                 && registration::is_usable(&known.client, redirect_uri)
                 && wanted.is_none_or(|wanted| known.client.auth_method == wanted)
         };
@@ -216,13 +300,35 @@ impl Shared {
         parameters: token::Parameters,
         requested: &[String],
     ) -> Result<Tokens, FlowError> {
-        let endpoint = &server.token_endpoint;
+        let request = self.token_request(step, protected, server, identity, parameters).await?;
+        self.send_token_request(request, requested).await
+    }
+
+    /// A request to the token endpoint. An error means that it cannot be made with these settings.
+    pub(crate) async fn token_request(
+        &self,
+        step: Step,
+        protected: &Protected,
+        server: &AuthorizationServer,
+        identity: &ClientIdentity,
+        parameters: token::Parameters,
+    ) -> Result<TokenRequest, FlowError> {
+        let endpoint = server.token_endpoint.clone();
         let hidden = secrets_of(protected, identity, &parameters);
-        let request = self.authenticated(step, protected, server, identity, endpoint, parameters).await?;
+        let request = self.authenticated(step, protected, server, identity, &endpoint, parameters).await?;
+        Ok(TokenRequest { step, endpoint, client_id: identity.id.clone(), request, hidden })
+    }
+
+    /// Sends it, and reads the tokens.
+    pub(crate) async fn send_token_request(
+        &self,
+        TokenRequest { step, endpoint, client_id, request, hidden }: TokenRequest,
+        requested: &[String],
+    ) -> Result<Tokens, FlowError> {
         let response = self.send(step, request).await?;
-        token::tokens(step, endpoint, &response, requested).map_err(|error| {
+        token::tokens(step, &endpoint, &response, requested).map_err(|error| {
             if error.kind == FlowErrorKind::InvalidClient {
-                self.registrations().retain(|known| known.client.id != identity.id);
+                self.registrations().retain(|known| known.client.id != client_id);
             }
             // An error may repeat what was sent.
             FlowError { problem: hidden.hide(&error.problem).into_owned(), ..error }
@@ -258,7 +364,8 @@ impl Shared {
         endpoint: &str,
         parameters: token::Parameters,
     ) -> Result<HttpRequest, FlowError> {
-        let private_key = match &protected.settings.private_key_file {
+        let needs_key = identity.auth_method == TokenEndpointAuthMethod::PrivateKeyJwt;
+        let private_key = match protected.settings.private_key_file.as_ref().filter(|_| needs_key) {
             Some(path) => Some(private_key(step, Path::new(path)).await?),
             None => None,
         };

@@ -1,7 +1,7 @@
 //! All sign-ins of a process: begin, finish, log out, observe.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use tokio::sync::broadcast;
@@ -12,7 +12,7 @@ use crate::flow::authorization::{self, Authorization, Redirect};
 use crate::flow::challenge::Challenge;
 use crate::flow::discovery::Evidence;
 use crate::grant::{AuthorizationServer, ClientSource, Grant};
-use crate::pending::{ATTEMPT_LIFETIME, Pending, PendingAttempt};
+use crate::pending::{ATTEMPT_LIFETIME, PendingAttempt};
 use crate::protected::Protected;
 use crate::secret::Secret;
 use crate::shared::Shared;
@@ -32,7 +32,6 @@ pub struct OAuth {
     shared: Arc<Shared>,
     changes: broadcast::Sender<Change>,
     sources: Mutex<HashMap<String, Weak<TokenSource>>>,
-    pending: Mutex<Pending>,
 }
 
 /// How this program presents itself to authorization servers.
@@ -150,7 +149,7 @@ impl OAuth {
     pub fn new(fetch: Arc<dyn Fetch>, store: Arc<dyn GrantStore>, options: OAuthOptions) -> Arc<Self> {
         let changes = broadcast::Sender::new(CHANGE_BUFFER);
         let shared = Shared::new(fetch, store, options, changes.clone());
-        Arc::new(Self { shared, changes, sources: Mutex::default(), pending: Mutex::default() })
+        Arc::new(Self { shared, changes, sources: Mutex::default() })
     }
 
     /// The tokens for a server. All who ask for the same one share them.
@@ -213,14 +212,14 @@ impl OAuth {
             resource,
             expires_at,
         };
-        self.pending().insert(state, attempt);
+        self.shared.pending().insert(state, attempt);
         Ok(Attempt { authorization_url, expires_at })
     }
 
     /// What the server requires: what it said last, whichever request it refused, else what it says now. Also whether it
     /// refuses us.
     async fn challenge(&self, protected: &Protected) -> Result<(Challenge, bool), FlowError> {
-        if let Some(challenge) = self.shared.last_challenge(&protected.key) {
+        if let Some(challenge) = self.shared.last_challenge(protected) {
             return Ok((challenge, true));
         }
         // A server may answer `initialize` and refuse only what comes then.
@@ -236,26 +235,32 @@ impl OAuth {
     /// Completes the sign-in that a redirect belongs to. `query` is its query string, without the question mark.
     pub async fn finish(&self, query: &str) -> Result<SignedIn, CallbackError> {
         let redirect = Redirect::parse(query).ok_or(CallbackError::Unknown)?;
-        // It is used up by this, whatever comes of it.
-        let attempt = redirect.state.as_ref().and_then(|state| self.pending().attempts.remove(state));
-        let attempt = attempt.ok_or(CallbackError::Unknown)?;
+        let attempt = self.take_attempt(&redirect)?;
         let key = attempt.protected.key.clone();
         let finished = self.finish_attempt(attempt, &redirect).await;
-        let mut pending = self.pending();
         match &finished {
-            Ok(_) => drop(pending.failed.remove(&key)),
-            Err(error) => drop(pending.failed.insert(key, error.to_string())),
+            Ok(_) => self.shared.report(&key, ChangeKind::SignedIn),
+            Err(error) => drop(self.shared.pending().failed.insert(key, error.to_string())),
         }
         finished
+    }
+
+    /// The attempt that a redirect belongs to. It is used up by this, whatever comes of it, but not by a redirect of
+    /// another authorization server: the true one may still come.
+    fn take_attempt(&self, redirect: &Redirect) -> Result<PendingAttempt, CallbackError> {
+        let state = redirect.state.as_ref().ok_or(CallbackError::Unknown)?;
+        let mut pending = self.shared.pending();
+        let attempt = pending.attempts.get(state).ok_or(CallbackError::Unknown)?;
+        if let Some(problem) = redirect.problem_with_issuer(&attempt.server.issuer, attempt.has_iss_parameter) {
+            return Err(CallbackError::ForeignIssuer { server: attempt.protected.server.to_string(), problem });
+        }
+        pending.attempts.remove(state).ok_or(CallbackError::Unknown)
     }
 
     async fn finish_attempt(&self, attempt: PendingAttempt, redirect: &Redirect) -> Result<SignedIn, CallbackError> {
         let server = attempt.protected.server.to_string();
         if attempt.expires_at <= SystemTime::now() {
             return Err(CallbackError::Expired { server });
-        }
-        if let Some(problem) = redirect.problem_with_issuer(&attempt.server.issuer, attempt.has_iss_parameter) {
-            return Err(CallbackError::ForeignIssuer { server, problem });
         }
         if let Some(error) = redirect.error() {
             return Err(CallbackError::Denied { server, error });
@@ -292,7 +297,6 @@ impl OAuth {
             scopes: grant.tokens.scopes.clone(),
         };
         self.keep(&key, Some(grant)).await.map_err(failed)?;
-        self.shared.report(&key, ChangeKind::SignedIn);
         Ok(signed_in)
     }
 
@@ -312,26 +316,20 @@ impl OAuth {
         }
     }
 
-    /// How far the sign-in of a server is. A store that cannot be read is an error.
+    /// How far the sign-in of a server is: an attempt that is pending, else a sign-in that can be used, else why the last
+    /// attempt failed or the sign-in has ended. A store that cannot be read is an error.
     pub async fn login_state(&self, key: &str) -> Result<LoginState, FlowError> {
-        {
-            let pending = self.pending();
-            let now = SystemTime::now();
-            let of_key = pending.attempts.values().filter(|attempt| attempt.protected.key == key);
-            if let Some(expires_at) = of_key.map(|attempt| attempt.expires_at).filter(|&end| end > now).max() {
-                return Ok(LoginState::Pending { expires_at });
-            }
-            if let Some(error) = pending.failed.get(key) {
-                return Ok(LoginState::Failed { error: error.clone() });
-            }
+        if let Some(expires_at) = self.shared.pending().expires_at(key) {
+            return Ok(LoginState::Pending { expires_at });
         }
-        Ok(match self.shared.store.load(key).await? {
-            None => LoginState::None,
-            Some((_, Grant { sign_in_required: Some(error), .. })) => LoginState::Failed { error },
-            Some((_, grant)) => {
-                LoginState::SignedIn { issuer: grant.authorization_server.issuer, scopes: grant.tokens.scopes }
+        let ended = match self.shared.store.load(key).await? {
+            Some((_, Grant { sign_in_required: None, authorization_server, tokens, .. })) => {
+                return Ok(LoginState::SignedIn { issuer: authorization_server.issuer, scopes: tokens.scopes });
             }
-        })
+            ended => ended.and_then(|(_, grant)| grant.sign_in_required),
+        };
+        let failed = self.shared.pending().failed.get(key).cloned();
+        Ok(failed.or(ended).map_or(LoginState::None, |error| LoginState::Failed { error }))
     }
 
     /// Revokes the tokens where that is offered, and forgets them.
@@ -339,11 +337,8 @@ impl OAuth {
         let _activity = self.shared.activity();
         let lock = self.shared.lock_of(&protected.key);
         let _alone = lock.lock().await;
-        {
-            let mut pending = self.pending();
-            pending.attempts.retain(|_, attempt| attempt.protected.key != protected.key);
-            pending.failed.remove(&protected.key);
-        }
+        self.shared.pending().settle(&protected.key);
+        self.shared.forget_challenge(&protected.key);
         let Some((_, grant)) = self.shared.store.load(&protected.key).await? else {
             return Ok(LoggedOut::NotSignedIn);
         };
@@ -393,15 +388,11 @@ impl OAuth {
     /// As if ten minutes had passed.
     #[cfg(test)]
     pub(crate) fn expire_attempts(&self) {
-        self.pending().attempts.values_mut().for_each(|attempt| attempt.expires_at = SystemTime::now());
+        self.shared.pending().attempts.values_mut().for_each(|attempt| attempt.expires_at = SystemTime::now());
     }
 
     fn known_source(&self, key: &str) -> Option<Arc<TokenSource>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).get(key).and_then(Weak::upgrade)
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -424,9 +415,9 @@ fn probe(protected: &Protected, body: &'static str) -> HttpRequest {
             ("content-type", "application/json".into()),
         ],
         body: body.into(),
-        redirects: Redirects::Follow,
-        // The user configured this address.
-        network: crate::fetch::Network::Any,
+        // What another address requires is no concern of ours.
+        redirects: Redirects::Return,
+        network: protected.network,
         timeout: METADATA_TIMEOUT,
         wanted: Wanted::Head,
     }

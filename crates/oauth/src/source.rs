@@ -111,7 +111,7 @@ impl TokenSource {
         if let Some(header) = self.header().filter(|header| Some(header) != used) {
             return Ok(header);
         }
-        self.shared.note_challenge(&self.protected.key, challenge);
+        self.shared.note_challenge(&self.protected, challenge);
         let attempts = {
             let state = self.lock();
             if used.is_some() && state.refused.as_ref() == used {
@@ -156,8 +156,8 @@ impl TokenSource {
         if Some(&header) != used {
             return Some(Ok(header));
         }
-        let wanted = challenge.scopes.clone().unwrap_or_default();
-        self.shared.note_challenge(&self.protected.key, challenge);
+        // These are for the next sign-in in addition: what the server said in its 401 still holds.
+        let wanted = challenge.scopes.unwrap_or_default();
         if let Err(error) = self.add_missing_scopes(&wanted).await {
             tracing::warn!(server = %self.protected.server, %error, "failed to store the scopes of the next sign-in");
         }
@@ -208,7 +208,7 @@ impl TokenSource {
                 return Err(error);
             }
         }
-        let challenge = self.shared.last_challenge(&self.protected.key).unwrap_or_default();
+        let challenge = self.shared.last_challenge(&self.protected).unwrap_or_default();
         let renewed = self.renew_alone(used, &challenge).await;
         let mut state = self.lock();
         state.attempts += 1;
@@ -292,6 +292,16 @@ impl TokenSource {
         Ok(self.adopt(stored))
     }
 
+    /// The same. First removes a mark of ours whose request was not sent: other processes would wait for it in vain.
+    async fn reread_without_unsent_mark(&self) -> Result<Option<ChangeKind>, crate::StoreError> {
+        if self.shared.has_unsent_mark(&self.protected.key) {
+            let lock = self.shared.lock_of(&self.protected.key);
+            let _alone = lock.lock().await;
+            self.shared.remove_unsent_mark(&self.protected.key).await?;
+        }
+        self.reread().await
+    }
+
     /// Uses what is stored now, after a refresh that is under way. Returns what has changed; a store that cannot be
     /// read changes nothing.
     pub(crate) async fn take_up_stored(&self) -> Option<ChangeKind> {
@@ -335,7 +345,7 @@ impl TokenSource {
             // An end is settled; whatever else failed is tried again, later and later.
             return matches!(renewed, Ok(_) | Err(TokenError::SignInRequired { .. }));
         }
-        match self.reread().await {
+        match self.reread_without_unsent_mark().await {
             Ok(change) => {
                 if let Some(change) = change {
                     self.shared.report(&self.protected.key, change);

@@ -9,7 +9,7 @@ use serde_json::json;
 use url::form_urlencoded;
 
 use crate::error::{FlowError, Step};
-use crate::grant::{ClientIdentity, unix_now};
+use crate::grant::{ClientIdentity, ClientSource, unix_now};
 use crate::random;
 use crate::secret::Secret;
 
@@ -66,8 +66,15 @@ impl Client<'_> {
     }
 
     fn secret(&self, step: Step) -> Result<Secret, FlowError> {
-        let configured = self.settings.client_secret.as_deref().map(Secret::from);
-        configured.or_else(|| self.identity.secret.clone()).ok_or_else(|| {
+        // The configured secret belongs to the client that is configured now, and to no other.
+        let secret = match self.identity.source {
+            ClientSource::Configured => {
+                let is_meant = self.settings.client_id.as_ref() == Some(&self.identity.id);
+                self.settings.client_secret.as_deref().filter(|_| is_meant).map(Secret::from)
+            }
+            ClientSource::MetadataDocument | ClientSource::Registered => self.identity.secret.clone(),
+        };
+        secret.ok_or_else(|| {
             let method = self.identity.auth_method.as_str();
             let problem = format!("{method} needs a client secret, and there is none");
             FlowError::new(step, problem)
@@ -156,10 +163,9 @@ impl SigningKey {
 
 #[cfg(test)]
 mod tests {
-    use ring::signature::{KeyPair as _, UnparsedPublicKey};
+    use ring::signature::{KeyPair as _, UnparsedPublicKey, VerificationAlgorithm};
 
     use super::*;
-    use crate::grant::ClientSource;
 
     fn identity(id: &str, auth_method: TokenEndpointAuthMethod) -> ClientIdentity {
         ClientIdentity {
@@ -174,7 +180,11 @@ mod tests {
 
     #[test]
     fn id_and_secret_are_form_encoded_before_base64() {
-        let settings = OAuthSettings { client_secret: Some("p:w/ä +".into()), ..OAuthSettings::default() };
+        let settings = OAuthSettings {
+            client_id: Some("a b:c".into()),
+            client_secret: Some("p:w/ä +".into()),
+            ..OAuthSettings::default()
+        };
         let identity = identity("a b:c", TokenEndpointAuthMethod::ClientSecretBasic);
         let client = Client { identity: &identity, settings: &settings, issuer: "https://as", private_key: None };
         let header = client.authenticate(Step::TokenRequest).unwrap().header.unwrap();
@@ -182,24 +192,80 @@ mod tests {
         assert_eq!(String::from_utf8(pair).unwrap(), "a+b%3Ac:p%3Aw%2F%C3%A4+%2B");
     }
 
-    #[test]
-    fn an_assertion_is_signed_for_the_issuer() {
-        let random = SystemRandom::new();
-        let document = EcdsaKeyPair::generate_pkcs8(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-        let body = STANDARD.encode(document.as_ref());
-        let pem = Secret::from(format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"));
-        let jwt = assertion("me", "https://as", &pem).unwrap();
+    /// As OpenSSL writes it, like those below. They are used nowhere else.
+    const P384_KEY: &str = concat!(
+        "MIG2AgEAMBAGByqGSM49AgEGBSuBBAAiBIGeMIGbAgEBBDDgAbQdH5cpg76UgAS2b28RvK38lZS2oDu5V4ZSxybw+cc0M0u5f7mJIfy9OaRk",
+        "DpqhZANiAASyJVht7ja7qqWiecw1lEFpHEdNccgPrVZp1/b9vZCgjOolPnTLTrzsvjGozHNkWDNEAipNL6qzC4Nn3bG4ZKDgKh1nohL6dCuc",
+        "Hy3F2XdiUJguO2pCnUsGs1w5gcFlEF4=",
+    );
+    /// One without its public half.
+    const ED25519_KEY: &str = "MC4CAQAwBQYDK2VwBCIEIJblpURyH1H8y17uOcVCaCijSz5ueEhcF/lDCGXNvk0H";
+    /// 2048 bits.
+    const RSA_KEY: &str = concat!(
+        "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEAAoIBAQDn8bRmJfR75aHKue2bOq0qL1DO3DVlNqhtJlUEOIeLN01uPQkXhfFY0Qm1",
+        "NCjJlSLXCiccrE+eFEyBRHD05fIll4M8KfQiD9wESiYyvSNWJQLDwh4U1akWkypGZLZ58Lnk9jfumoXMyQicabfW5QLy22OL9KJgZmUxnVUn",
+        "IMS3sOIOrDQqsWV26/Ky/fZQcjn9wTlXfu3XbBwxPZ9Hec2XygM6M9NLLkSbdyqy4hxwuwEvwJObXqyScTy5irNOP8QckTXFGgjhbQ+g4MsG",
+        "GY9JSO0DFU9qOd+tOf4lNLTA+/WiNmhPSGdUx288XUEw8FtHIuKHlapv2yhvAwaZAai3AgMBAAECggEAGJqjMFLGZH4vc3nVoqnOxLLQN6FU",
+        "aLArnah7TD9S4Ym0RQVkeYJT38AM75Pg38FaOMVy8K+2omY012GTOedKkIJKAY/RvetAw5O6CZfWr8StTmbBGiSwExz5Vw5H7ReEIK2dsUni",
+        "9547s5vjTIBul6R+ItKIhwFVqrWt2sC3HWUKYwZQ7g+4bIip/CkClKCVR+sZgANbFdDXve/y8pJSHhJ2NoeCd5oHz54h++8YUJR3ba8X94eY",
+        "JTaqg4NcFPvn3emGPP2JtczonThhtqy7e/1Nc+BWKyvyoHtmqM4bh/doFVx0ZK3bM9mLldfGWwktIHohfn8lchrYRKiqDSDYQQKBgQD09ecD",
+        "GxUnrTxXSsuHDcQKyYo7GYJ3QW83dNBsENzK10KNHYVf7p29arwLUx+M/9q2nqkikOFvDpVkUfnLSjzFRWYfu3TbLdFRnrIih5umpIDKsBhb",
+        "xGxXbK73Tb9aE3Sqxc+z7CyzhfT6SVcoPcwmp/EBnKjsQD89QbjebVi1awKBgQDyZaH9WKUih1zhowFIwYhoCqnU4nvoQUujrR6C9G5K6Zpz",
+        "uAPYcG5gicX2pPMC7skEq11Yo/zPdJVysLP6RIcWoq4GxgtzGi1UK/pCmabHCJ6LJ8O5x07wX9em8cvN7x081u5yW12x+j8ukIGr2PClY7b2",
+        "GutrXBToizrium4g5QKBgCg17XP/EBvxPgR+TKagxduXdc95wobdAOqzjDsREY1ihJQxkmFLBC3BxZh+TqGQplBv/wejjL30QOW05zJNv2gK",
+        "mlb/KJGKFeA2ErvEUvKp8lJTUcxOlBJNzvLdmlmo8+/MhOneDQBzLuGfBGWgr1BxJQjEtJ4Ddd4SWcx5WqR9AoGAfGsMXcTtZi7CzxJjK1wj",
+        "TvwCNkJWRV2WnJnUqnUaU5taawFN//+duDGfij0aeyvjxGDNVh0+O6Hkv+zRRKl+CXFRECsBX4BVOfokx6CkiU70SgsMHMSf0SPwxkEgUkDk",
+        "6gCMfehFzH/dhGIqHPIKe2oWVHZ21jF6je5BOHVm570CgYAX3rx0B6mViOugZjWp39odSfTdovDrW8L/agJNHLVK0mZyCKf5RLP+vAFqFYGY",
+        "j1TEW41Qa9Na3rZCAp/YUoms93AzMqrgPTKHS4lczfq4o7WGOR36WTBGwdO2wg5B5mvG1Vt3NH4nO9jC0n3QOPVG0y33+Lf3Vaexr4UVMAVL",
+        "dA==",
+    );
+
+    fn pem(body: &str) -> Secret {
+        format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n").into()
+    }
+
+    /// The header and the claims of a token whose signature is valid.
+    fn verified(
+        jwt: &Secret,
+        algorithm: &'static dyn VerificationAlgorithm,
+        public: &[u8],
+    ) -> (serde_json::Value, serde_json::Value) {
         let (message, signature) = jwt.reveal().rsplit_once('.').unwrap();
-        let key = EcdsaKeyPair::from_pkcs8(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random);
-        let public =
-            UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, key.unwrap().public_key().as_ref().to_vec());
-        public.verify(message.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
-        let claims = URL_SAFE_NO_PAD.decode(message.split_once('.').unwrap().1).unwrap();
-        let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
-        assert_eq!(
-            (&claims["iss"], &claims["sub"], &claims["aud"]),
-            (&json!("me"), &json!("me"), &json!("https://as"))
-        );
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        UnparsedPublicKey::new(algorithm, public).verify(message.as_bytes(), &signature).unwrap();
+        let decoded = |part: &str| serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap();
+        let (header, claims) = message.split_once('.').unwrap();
+        (decoded(header), decoded(claims))
+    }
+
+    #[test]
+    fn every_kind_of_key_signs_for_the_issuer() {
+        let random = SystemRandom::new();
+        let p256 = EcdsaKeyPair::generate_pkcs8(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+        let p256 = STANDARD.encode(p256.as_ref());
+        let der = |body: &str| STANDARD.decode(body).unwrap();
+        let ec = |algorithm, body: &str| EcdsaKeyPair::from_pkcs8(algorithm, &der(body), &random).unwrap();
+        let public_256 = ec(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &p256).public_key().as_ref().to_vec();
+        let public_384 = ec(&signature::ECDSA_P384_SHA384_FIXED_SIGNING, P384_KEY).public_key().as_ref().to_vec();
+        let ed25519 = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der(ED25519_KEY)).unwrap();
+        let rsa = RsaKeyPair::from_pkcs8(&der(RSA_KEY)).unwrap();
+        let kinds: [(_, _, &'static dyn VerificationAlgorithm, _); 4] = [
+            ("ES256", p256.as_str(), &signature::ECDSA_P256_SHA256_FIXED, public_256),
+            ("ES384", P384_KEY, &signature::ECDSA_P384_SHA384_FIXED, public_384),
+            ("EdDSA", ED25519_KEY, &signature::ED25519, ed25519.public_key().as_ref().to_vec()),
+            ("RS256", RSA_KEY, &signature::RSA_PKCS1_2048_8192_SHA256, rsa.public_key().as_ref().to_vec()),
+        ];
+        for (name, body, algorithm, public) in kinds {
+            let jwt = assertion("me", "https://as", &pem(body)).unwrap();
+            let (header, claims) = verified(&jwt, algorithm, &public);
+            assert_eq!((&header["alg"], &header["typ"]), (&json!(name), &json!("JWT")));
+            for (claim, value) in [("iss", "me"), ("sub", "me"), ("aud", "https://as")] {
+                assert_eq!(claims[claim], value, "{name}");
+            }
+            assert_eq!(claims["exp"].as_u64().unwrap() - claims["iat"].as_u64().unwrap(), ASSERTION_LIFETIME);
+            let (_, again) = verified(&assertion("me", "https://as", &pem(body)).unwrap(), algorithm, &public);
+            assert_ne!(claims["jti"], again["jti"], "each is used once");
+        }
         for bad in ["", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"] {
             assert!(assertion("me", "https://as", &bad.into()).is_err());
         }

@@ -1,11 +1,12 @@
 //! Who we are at an authorization server: configured, a metadata document, or registered dynamically (RFC 7591).
 
-use catalog::{OAuthSettings, TokenEndpointAuthMethod};
-use serde_json::{Value, json};
+use catalog::{OAuthSettings, Secrets, TokenEndpointAuthMethod};
+use serde_json::{Map, Value, json};
 
 use crate::error::{FlowError, Step, excerpt};
 use crate::fetch::{HttpRequest, HttpResponse, METADATA_TIMEOUT, Method, Redirects, Wanted};
 use crate::flow::metadata::{ServerMetadata, object};
+use crate::flow::token;
 use crate::grant::{ClientIdentity, ClientSource, Grant, unix_now};
 use crate::protected::Protected;
 use crate::sign_in::OAuthOptions;
@@ -81,8 +82,9 @@ pub(crate) fn configured(
     }
 }
 
-/// A configured client belongs to the authorization server that it was used with first, unless the user says another.
-fn refuse_other_issuer(
+/// A configured client belongs to the authorization server that it was used with first, unless the user says another:
+/// its secret must not go wherever the server points.
+pub(crate) fn refuse_other_issuer(
     settings: &OAuthSettings,
     server: &ServerMetadata,
     last: Option<&Grant>,
@@ -148,14 +150,18 @@ pub(crate) fn registered(
     let members = object(&response.body);
     if !response.is_success() {
         let mut error = FlowError::response(Step::Registration, endpoint, response);
-        let code = members.as_ref().and_then(error_text);
-        if let Some(code) = code {
-            error.problem = format!("HTTP {}: {code}", response.status);
+        match members.as_ref().and_then(error_text) {
+            Some(code) => error.problem = format!("HTTP {}: {code}", response.status),
+            None if members.as_ref().is_some_and(has_credentials) => {
+                error.problem = format!("HTTP {}", response.status);
+            }
+            None => {}
         }
         return Err(error.hint(own_client(protected, redirect_uri)));
     }
     let fail = |problem: &str| FlowError::new(Step::Registration, problem).at(endpoint);
-    let members = members.ok_or_else(|| fail(&format!("the answer is not JSON: {}", excerpt(&response.body))))?;
+    // It may contain a secret, so nothing of it is shown.
+    let members = members.ok_or_else(|| fail(&token::unreadable(response)))?;
     let id = members.get("client_id").and_then(Value::as_str).filter(|id| !id.is_empty());
     let id = id.ok_or_else(|| fail("the answer has no `client_id`"))?;
     let secret = members.get("client_secret").and_then(Value::as_str).filter(|secret| !secret.is_empty());
@@ -178,15 +184,34 @@ pub(crate) fn registered(
     })
 }
 
-/// `error: error_description` of an error response.
-pub(crate) fn error_text(members: &serde_json::Map<String, Value>) -> Option<String> {
+/// `error: error_description` of an error response, without the credentials that it contains.
+pub(crate) fn error_text(members: &Map<String, Value>) -> Option<String> {
+    let hidden = Secrets::default().with(credentials(members));
     let text = |key: &str| members.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let shown = |text: &str| excerpt(text.as_bytes());
+    let shown = |text: &str| excerpt(hidden.hide(text).as_bytes());
     match (text("error"), text("error_description")) {
         (Some(error), Some(description)) => Some(format!("{} ({})", shown(error), shown(description))),
         (Some(text), None) | (None, Some(text)) => Some(shown(text)),
         (None, None) => None,
     }
+}
+
+/// Whether an answer contains credentials that were issued to us.
+pub(crate) fn has_credentials(members: &Map<String, Value>) -> bool {
+    !credentials(members).is_empty()
+}
+
+fn credentials(members: &Map<String, Value>) -> Vec<&str> {
+    let is_secret = |key: &str| key.ends_with("token") || key.ends_with("secret");
+    let mut found = Vec::new();
+    for (key, value) in members {
+        match value {
+            Value::String(text) if is_secret(key) => found.push(text.as_str()),
+            Value::Object(members) => found.extend(credentials(members)),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The method to register with: the simplest one that the server offers.

@@ -7,7 +7,7 @@ use crate::error::{FlowError, FlowErrorKind, Step, excerpt};
 use crate::fetch::{HttpRequest, HttpResponse, Method, Network, Redirects, TOKEN_TIMEOUT, Wanted};
 use crate::flow::client_auth::Client;
 use crate::flow::metadata::object;
-use crate::flow::registration::error_text;
+use crate::flow::registration::{error_text, has_credentials};
 use crate::grant::{Tokens, unix_now};
 use crate::secret::Secret;
 
@@ -43,25 +43,26 @@ pub(crate) fn request(
     })
 }
 
-/// Reads the answer of the token endpoint. `requested` are the scopes that hold if it names none.
+/// Reads the answer of the token endpoint. `requested` are the scopes that hold if it names none. Nothing of a success
+/// is ever shown but its error: whatever else it contains may be a token, in a form that we do not know.
 pub(crate) fn tokens(
     step: Step,
     endpoint: &str,
     response: &HttpResponse,
     requested: &[String],
 ) -> Result<Tokens, FlowError> {
-    let members = object(&response.body).or_else(|| form(response));
+    let members = object(&response.body).or_else(|| form(&response.body));
+    // It says that it was carried out, so the tokens are lost unless they are in it.
+    let fail = |problem: &str| FlowError::new(step, problem).at(endpoint).kind(FlowErrorKind::Lost);
     let Some(members) = members else {
         if response.is_success() {
-            let problem = format!("the answer is not JSON: {}", excerpt(&response.body));
-            return Err(FlowError::new(step, problem).at(endpoint).kind(FlowErrorKind::Lost));
+            return Err(fail(&unreadable(response)));
         }
-        return Err(FlowError::response(step, endpoint, response));
+        // Something in front of the authorization server has answered.
+        return Err(FlowError::response(step, endpoint, response).kind(FlowErrorKind::Temporary));
     };
     // Slack answers errors with HTTP 200, and puts the token of a user into a member of its own.
-    let has_failed =
-        !response.is_success() || members.contains_key("error") || members.get("ok") == Some(&Value::Bool(false));
-    if has_failed {
+    if !response.is_success() || has_error(&members) || members.get("ok") == Some(&Value::Bool(false)) {
         return Err(refusal(step, endpoint, response, &members));
     }
     let found = match members.get("access_token") {
@@ -69,7 +70,6 @@ pub(crate) fn tokens(
         None => members.get("authed_user").and_then(Value::as_object).unwrap_or(&members),
     };
     let text = |key: &str| found.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let fail = |problem: &str| FlowError::new(step, problem).at(endpoint);
     let access_token = text("access_token").ok_or_else(|| fail("the answer has no `access_token`"))?;
     if !access_token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(fail("the access token cannot be sent in a header"));
@@ -99,27 +99,71 @@ fn seconds(value: &Value) -> Option<u64> {
     number.filter(|number| number.is_finite() && *number > 0.0).map(|number| number.max(1.0) as u64)
 }
 
-fn refusal(step: Step, endpoint: &str, response: &HttpResponse, members: &Map<String, Value>) -> FlowError {
-    let code = members.get("error").and_then(Value::as_str).unwrap_or_default();
-    let kind = match code {
-        "invalid_grant" | "invalid_refresh_token" | "token_expired" | "token_revoked" => FlowErrorKind::InvalidGrant,
+/// Whether an answer contains an error. Some servers always send the member.
+fn has_error(members: &Map<String, Value>) -> bool {
+    match members.get("error") {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::String(code)) => !code.is_empty(),
+        Some(_) => true,
+    }
+}
+
+/// A success that is neither JSON nor a form, without quoting it.
+pub(crate) fn unreadable(response: &HttpResponse) -> String {
+    let kind = match excerpt(response.content_type.as_bytes()) {
+        kind if kind.is_empty() => "no content type".to_owned(),
+        kind => format!("the content type {kind}"),
+    };
+    format!("the answer is not JSON (HTTP {}, {} bytes, {kind})", response.status, response.body.len())
+}
+
+/// What an error of the token endpoint means. Only codes of authorization servers decide: whatever else answers, such
+/// as a firewall or a page about maintenance, says nothing about the grant.
+fn kind_of(code: &str, members: &Map<String, Value>) -> FlowErrorKind {
+    match code {
+        "invalid_grant"
+        | "invalid_refresh_token"
+        | "bad_refresh_token"
+        | "expired_token"
+        | "token_expired"
+        | "token_revoked"
+        | "account_inactive"
+        | "access_denied"
+        | "login_required"
+        | "consent_required"
+        | "interaction_required" => FlowErrorKind::InvalidGrant,
+        // Atlassian says so of a refresh token that has expired.
+        "unauthorized_client" if describes_refresh_token(members) => FlowErrorKind::InvalidGrant,
         "invalid_client" | "unauthorized_client" | "invalid_client_id" | "bad_client_secret" => {
             FlowErrorKind::InvalidClient
         }
-        "temporarily_unavailable" | "server_error" | "slow_down" | "ratelimited" => FlowErrorKind::Temporary,
-        _ => match response.status {
-            408 | 429 | 500.. => FlowErrorKind::Temporary,
-            _ => FlowErrorKind::Final,
-        },
+        "invalid_request" | "invalid_scope" | "invalid_target" | "unsupported_grant_type" => FlowErrorKind::Final,
+        _ => FlowErrorKind::Temporary,
+    }
+}
+
+fn describes_refresh_token(members: &Map<String, Value>) -> bool {
+    let description = members.get("error_description").and_then(Value::as_str).unwrap_or_default();
+    let description = description.to_ascii_lowercase();
+    description.contains("refresh_token") || description.contains("refresh token")
+}
+
+fn refusal(step: Step, endpoint: &str, response: &HttpResponse, members: &Map<String, Value>) -> FlowError {
+    let code = members.get("error").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
+    let kind = match (kind_of(&code, members), response.status) {
+        (FlowErrorKind::Final, 408 | 429 | 500..) => FlowErrorKind::Temporary,
+        (kind, _) => kind,
     };
-    let error = FlowError::response(step, endpoint, response);
     let problem = match error_text(members) {
         Some(text) => format!("HTTP {}: {text}", response.status),
-        None => error.problem.clone(),
+        None if response.is_success() || has_credentials(members) => {
+            format!("HTTP {}, and the answer does not say what is wrong", response.status)
+        }
+        None => FlowError::response(step, endpoint, response).problem,
     };
-    let hint = match (code, kind) {
+    let hint = match (code.as_str(), kind) {
         (_, FlowErrorKind::InvalidClient) => {
-            Some("check `oauth.client_id`, `oauth.client_secret` and `oauth.token_endpoint_auth_method`")
+            Some("correct `oauth.client_secret`, and check `oauth.client_id` and `oauth.token_endpoint_auth_method`")
         }
         ("invalid_target", _) => {
             Some("if the authorization server does not support the `resource` parameter, set `oauth.resource` to false")
@@ -127,14 +171,20 @@ fn refusal(step: Step, endpoint: &str, response: &HttpResponse, members: &Map<St
         ("invalid_scope", _) => Some("set `oauth.scopes` to scopes that the authorization server knows"),
         _ => None,
     };
-    FlowError { problem, hint: hint.map(str::to_owned), kind, ..error }
+    let error = FlowError::new(step, problem).at(endpoint).kind(kind);
+    FlowError { hint: hint.map(str::to_owned), ..error }
 }
 
-/// An answer as a form, as GitHub sends unless it is asked otherwise.
-fn form(response: &HttpResponse) -> Option<Map<String, Value>> {
-    let is_form = response.content_type.to_ascii_lowercase().starts_with("application/x-www-form-urlencoded");
-    let pairs = is_form.then(|| form_urlencoded::parse(&response.body))?;
-    Some(pairs.map(|(name, value)| (name.into_owned(), Value::String(value.into_owned()))).collect())
+/// An answer as a form, as GitHub sends unless it is asked otherwise. Its type is often another one.
+fn form(body: &[u8]) -> Option<Map<String, Value>> {
+    let body = body.trim_ascii();
+    if body.iter().any(|byte| byte.is_ascii_whitespace() || b"<>{}".contains(byte)) {
+        return None;
+    }
+    let pairs = form_urlencoded::parse(body);
+    let members: Map<_, _> =
+        pairs.map(|(name, value)| (name.into_owned(), Value::String(value.into_owned()))).collect();
+    (members.contains_key("access_token") || members.contains_key("error")).then_some(members)
 }
 
 #[cfg(test)]
@@ -181,8 +231,10 @@ mod tests {
     #[test]
     fn errors_without_json_are_explained() {
         for (status, body, said, kind) in [
-            (400, "", "HTTP 400", FlowErrorKind::Final),
-            (400, "<html><h1>Bad request</h1></html>", "HTTP 400: Bad request", FlowErrorKind::Final),
+            (400, "", "HTTP 400", FlowErrorKind::Temporary),
+            (400, "<html><h1>Bad request</h1></html>", "HTTP 400: Bad request", FlowErrorKind::Temporary),
+            (404, r#"{"status":404,"error":"Not Found"}"#, "HTTP 404: Not Found", FlowErrorKind::Temporary),
+            (302, "", "HTTP 302", FlowErrorKind::Temporary),
             (503, "<html>down</html>", "HTTP 503: down", FlowErrorKind::Temporary),
             (
                 400,
@@ -192,8 +244,16 @@ mod tests {
             ),
             (400, r#"{"error":"invalid_target"}"#, "`oauth.resource` to false", FlowErrorKind::Final),
             (401, r#"{"error":"invalid_client"}"#, "`oauth.client_id`", FlowErrorKind::InvalidClient),
-            (200, "<html>welcome</html>", "not JSON: welcome", FlowErrorKind::Lost),
-            (200, "{}", "no `access_token`", FlowErrorKind::Final),
+            (
+                403,
+                r#"{"error":"unauthorized_client","error_description":"refresh_token is invalid"}"#,
+                "refresh_token is invalid",
+                FlowErrorKind::InvalidGrant,
+            ),
+            (500, r#"{"error":"invalid_grant"}"#, "invalid_grant", FlowErrorKind::InvalidGrant),
+            (500, r#"{"error":"invalid_request"}"#, "invalid_request", FlowErrorKind::Temporary),
+            (200, "<html>welcome</html>", "not JSON (HTTP 200, 20 bytes, no content type)", FlowErrorKind::Lost),
+            (200, "{}", "no `access_token`", FlowErrorKind::Lost),
         ] {
             let error = read(status, body).unwrap_err();
             assert!(error.to_string().contains(said), "{error}");
@@ -202,12 +262,45 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_as_a_form_is_read() {
-        let response = HttpResponse {
-            content_type: "application/x-www-form-urlencoded; charset=utf-8".into(),
-            ..answer(200, "access_token=t&scope=a%20b&token_type=bearer")
-        };
-        let tokens = tokens(Step::TokenRequest, "https://as/token", &response, &[]).unwrap();
-        assert_eq!(tokens.scopes, ["a", "b"]);
+    fn an_answer_as_a_form_is_read_whatever_its_type() {
+        for content_type in ["application/x-www-form-urlencoded; charset=utf-8", "text/plain", ""] {
+            let body = "access_token=t&refresh_token=r&scope=a%20b&token_type=bearer\n";
+            let response = HttpResponse { content_type: content_type.into(), ..answer(200, body) };
+            let tokens = tokens(Step::TokenRequest, "https://as/token", &response, &[]).unwrap();
+            assert_eq!((tokens.scopes.join(","), tokens.refresh_token), ("a,b".to_owned(), Some("r".into())));
+        }
+        let error = read(200, "error=bad_refresh_token&error_description=It+has+expired").unwrap_err();
+        assert_eq!(error.kind, FlowErrorKind::InvalidGrant);
+        assert!(error.problem.contains("bad_refresh_token (It has expired)"), "{error}");
+    }
+
+    #[test]
+    fn an_error_that_is_empty_is_none() {
+        for error in ["null", "\"\"", "false"] {
+            let body = format!(r#"{{"access_token":"t","error":{error},"error_description":null}}"#);
+            assert_eq!(read(200, &body).unwrap().access_token.reveal(), "t", "{body}");
+        }
+    }
+
+    #[test]
+    fn no_token_of_an_answer_is_ever_shown() {
+        for (status, body) in [
+            (200, "fresh-token-secret"),
+            (200, "access_token: fresh-token-secret"),
+            (200, r#"["fresh-token-secret"]"#),
+            (200, r#"{"access_token":{"value":"fresh-token-secret"}}"#),
+            (200, r#"{"token":"fresh-token-secret"}"#),
+            (200, r#"{"access_token":"fresh-token-secret\u0000"}"#),
+            (200, r#"{"access_token":"fresh-token-secret","token_type":"DPoP"}"#),
+            (200, r#"{"ok":false,"token":"fresh-token-secret"}"#),
+            (200, r#"{"error":{"token":"fresh-token-secret"}}"#),
+            (200, r#"{"error":"odd","error_description":"fresh-token-secret","access_token":"fresh-token-secret"}"#),
+            (400, r#"{"error":"odd","error_description":"fresh-token-secret","refresh_token":"fresh-token-secret"}"#),
+            (400, r#"{"authed_user":{"access_token":"fresh-token-secret"}}"#),
+            (500, "refresh_token=fresh-token-secret&access_token=fresh-token-secret"),
+        ] {
+            let error = read(status, body).unwrap_err();
+            assert!(!error.to_string().contains("fresh"), "{body}: {error}");
+        }
     }
 }

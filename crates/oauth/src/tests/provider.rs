@@ -8,15 +8,19 @@ use std::sync::{Arc, Mutex};
 use catalog::{OAuthSettings, ServerName};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 use url::form_urlencoded;
 
 use crate::{
     Attempt, CallbackError, Fetch, FetchError, Grant, GrantStore, HttpRequest, HttpResponse, MemoryStore, Method,
-    OAuth, OAuthOptions, Protected, Replaced, SignedIn, StoreError, StoreFuture, Version,
+    Network, OAuth, OAuthOptions, Protected, Redirects, Replaced, SignedIn, StoreError, StoreFuture, TokenError,
+    TokenSource, Version,
 };
 
 pub(super) const SERVER: &str = "https://mcp.example/a/mcp";
 pub(super) const ISSUER: &str = "https://as.example/t";
+pub(super) const RESOURCE_METADATA: &str = "GET https://mcp.example/.well-known/oauth-protected-resource/a/mcp";
+pub(super) const TOKEN: &str = "POST https://as.example/token";
 pub(super) const REDIRECT: &str = "http://127.0.0.1:4711/callback";
 
 type Answer = Result<HttpResponse, FetchError>;
@@ -52,6 +56,8 @@ pub(super) struct Asked {
     pub(super) line: String,
     pub(super) headers: HashMap<&'static str, String>,
     pub(super) body: String,
+    pub(super) network: Network,
+    pub(super) redirects: Redirects,
 }
 
 impl Asked {
@@ -67,6 +73,18 @@ impl Asked {
 
 pub(super) fn answer(status: u16, body: impl Into<String>) -> HttpResponse {
     HttpResponse { status, content_type: String::new(), www_authenticate: Vec::new(), body: body.into().into() }
+}
+
+/// The metadata of another authorization server with the endpoints of this one.
+pub(super) fn metadata_of(issuer: &str) -> String {
+    json!({
+        "issuer": issuer,
+        "authorization_endpoint": "https://as.example/authorize",
+        "token_endpoint": "https://as.example/token",
+        "registration_endpoint": "https://as.example/register",
+        "code_challenge_methods_supported": ["S256"],
+    })
+    .to_string()
 }
 
 pub(super) fn challenge(header: &str) -> HttpResponse {
@@ -101,6 +119,19 @@ impl Provider {
         self.script.lock().unwrap().requests.iter().filter(|asked| asked.line == line).cloned().collect()
     }
 
+    /// The server now names the authorization server `https://evil.example`.
+    pub(super) fn name_another_issuer(&self) {
+        let document = json!({"resource": SERVER, "authorization_servers": ["https://evil.example"]});
+        self.always(RESOURCE_METADATA, Ok(answer(200, document.to_string())));
+        let metadata = metadata_of("https://evil.example").replace("as.example/token", "evil.example/token");
+        self.always("GET https://evil.example/.well-known/oauth-authorization-server", Ok(answer(200, metadata)));
+        self.always("POST https://evil.example/token", Ok(answer(200, r#"{"access_token":"evil"}"#)));
+    }
+
+    pub(super) fn all_asked(&self) -> Vec<Asked> {
+        self.script.lock().unwrap().requests.clone()
+    }
+
     pub(super) fn token_requests(&self) -> Vec<Asked> {
         self.asked("POST https://as.example/token")
     }
@@ -110,7 +141,7 @@ impl Script {
     fn default(&mut self, line: &str) -> Answer {
         let body = match line {
             "POST https://mcp.example/a/mcp" => return Ok(challenge("Bearer scope=\"read\"")),
-            "GET https://mcp.example/.well-known/oauth-protected-resource/a/mcp" => {
+            RESOURCE_METADATA => {
                 json!({"resource": SERVER, "authorization_servers": [ISSUER], "scopes_supported": ["all"]})
             }
             "GET https://as.example/.well-known/oauth-authorization-server/t" => self.server_metadata(),
@@ -161,14 +192,16 @@ impl Fetch for Provider {
                 line: line.clone(),
                 headers: request.headers.iter().map(|(name, value)| (*name, value.reveal().to_owned())).collect(),
                 body: String::from_utf8(request.body.to_vec()).unwrap(),
+                network: request.network,
+                redirects: request.redirects,
             };
             let is_slow = {
                 let mut script = self.script.lock().unwrap();
                 script.requests.push(asked);
                 script.is_slow && line.ends_with("/token")
             };
-            if is_slow {
-                self.go_on.notified().await;
+            if is_slow && timeout(request.timeout, self.go_on.notified()).await.is_err() {
+                return Err(FetchError::Lost("it did not answer in time".to_owned()));
             }
             let mut script = self.script.lock().unwrap();
             match script.answers.get_mut(&line) {
@@ -185,6 +218,8 @@ impl Fetch for Provider {
 pub(super) struct SharedStore {
     memory: MemoryStore,
     pub(super) is_broken: AtomicBool,
+    /// It reports an error once, although it stores what it is given.
+    pub(super) loses_an_answer: AtomicBool,
 }
 
 impl GrantStore for SharedStore {
@@ -201,7 +236,11 @@ impl GrantStore for SharedStore {
         if self.is_broken.load(Ordering::Relaxed) {
             return Box::pin(std::future::ready(Err(StoreError("the disk is full".to_owned()))));
         }
-        self.memory.replace(key, expected, grant)
+        let replaced = self.memory.replace(key, expected, grant);
+        if self.loses_an_answer.swap(false, Ordering::Relaxed) {
+            return Box::pin(std::future::ready(Err(StoreError("the connection broke".to_owned()))));
+        }
+        replaced
     }
 }
 
@@ -251,8 +290,37 @@ impl Process {
     }
 }
 
+/// The header of HTTP basic authentication, for texts without special characters.
+pub(super) fn basic(id: &str, secret: &str) -> String {
+    let pair = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("{id}:{secret}"));
+    format!("Basic {pair}")
+}
+
 /// A query parameter of an address.
 pub(super) fn parameter(url: &str, name: &str) -> Option<String> {
     let url = url::Url::parse(url).unwrap();
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+/// A process that is signed in, and its source.
+pub(super) async fn signed_in() -> (Process, Arc<TokenSource>) {
+    let process = Process::new();
+    process.sign_in().await.unwrap();
+    let source = process.oauth.source(process.protected.clone());
+    source.prepare().await;
+    (process, source)
+}
+
+/// Changes the stored grant.
+pub(super) async fn change(process: &Process, change: impl FnOnce(&mut Grant)) {
+    let (version, mut grant) = process.store.load("key").await.unwrap().unwrap();
+    change(&mut grant);
+    process.store.replace("key", Some(version), Some(grant)).await.unwrap();
+}
+
+pub(super) fn sign_in_required(error: &TokenError) -> &str {
+    match error {
+        TokenError::SignInRequired { why } => why,
+        other => panic!("{other:?}"),
+    }
 }

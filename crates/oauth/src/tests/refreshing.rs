@@ -6,34 +6,9 @@ use std::sync::atomic::Ordering;
 use catalog::{GrantType, OAuthSettings};
 use serde_json::json;
 
-use super::provider::{Process, answer, parameter};
+use super::provider::{Process, TOKEN, answer, change, parameter, sign_in_required, signed_in};
 use crate::grant::unix_now;
-use crate::{ChangeKind, FetchError, Grant, GrantStore, LoginState, Owner, RefreshMark, TokenError, TokenSource};
-
-const TOKEN: &str = "POST https://as.example/token";
-
-/// A process that is signed in, and its source.
-async fn signed_in() -> (Process, Arc<TokenSource>) {
-    let process = Process::new();
-    process.sign_in().await.unwrap();
-    let source = process.oauth.source(process.protected.clone());
-    source.prepare().await;
-    (process, source)
-}
-
-/// Changes the stored grant.
-async fn change(process: &Process, change: impl FnOnce(&mut Grant)) {
-    let (version, mut grant) = process.store.load("key").await.unwrap().unwrap();
-    change(&mut grant);
-    process.store.replace("key", Some(version), Some(grant)).await.unwrap();
-}
-
-fn sign_in_required(error: &TokenError) -> &str {
-    match error {
-        TokenError::SignInRequired { why } => why,
-        other => panic!("{other:?}"),
-    }
-}
+use crate::{ChangeKind, LoginState, Owner, RefreshMark, TokenError};
 
 #[tokio::test]
 async fn fifty_refused_requests_cause_one_refresh_and_all_get_its_token() {
@@ -139,43 +114,6 @@ async fn an_old_refresh_of_another_machine_counts_as_abandoned() {
     let error = source.after_unauthorized(source.header().as_ref(), &[]).await.unwrap_err();
     sign_in_required(&error);
     assert_eq!(process.provider.token_requests().len(), 1);
-}
-
-#[tokio::test]
-async fn an_unreachable_provider_signs_nobody_out() {
-    for failure in
-        [Err(FetchError::Unsent("refused".into())), Ok(answer(503, "down")), Ok(answer(429, "")), Ok(answer(502, ""))]
-    {
-        let (process, source) = signed_in().await;
-        process.provider.once(TOKEN, failure);
-        let used = source.header();
-        let error = source.after_unauthorized(used.as_ref(), &[]).await.unwrap_err();
-        assert!(matches!(error, TokenError::Unavailable(_)), "{error:?}");
-        assert_eq!(process.grant().await.refresh, None, "the mark is gone");
-        source.after_unauthorized(used.as_ref(), &[]).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_lost_response_is_not_followed_by_the_same_request() {
-    let (process, source) = signed_in().await;
-    process.provider.once(TOKEN, Err(FetchError::Lost("reset".into())));
-    for _ in 0..3 {
-        let error = source.after_unauthorized(source.header().as_ref(), &[]).await.unwrap_err();
-        assert!(sign_in_required(&error).contains("reset"), "{error}");
-    }
-    assert_eq!(process.provider.token_requests().len(), 2);
-}
-
-#[tokio::test]
-async fn a_refused_grant_is_not_retried() {
-    let (process, source) = signed_in().await;
-    process.provider.always(TOKEN, Ok(answer(400, r#"{"error":"invalid_grant","error_description":"expired"}"#)));
-    for _ in 0..3 {
-        let error = source.after_unauthorized(source.header().as_ref(), &[]).await.unwrap_err();
-        assert!(sign_in_required(&error).contains("invalid_grant (expired)"), "{error}");
-    }
-    assert_eq!(process.provider.token_requests().len(), 2);
 }
 
 #[tokio::test]

@@ -3,10 +3,11 @@
 use catalog::{OAuthSettings, ResourceParameter, TokenEndpointAuthMethod};
 use serde_json::json;
 
-use super::provider::{ISSUER, Process, REDIRECT, SERVER, answer, challenge, parameter};
+use super::provider::{
+    ISSUER, Process, REDIRECT, RESOURCE_METADATA, SERVER, answer, challenge, metadata_of, parameter,
+};
 use crate::{CallbackError, ChangeKind, FetchError, LoggedOut, LoginState, Step};
 
-const RESOURCE_METADATA: &str = "GET https://mcp.example/.well-known/oauth-protected-resource/a/mcp";
 const SERVER_METADATA: &str = "GET https://as.example/.well-known/oauth-authorization-server/t";
 const REGISTER: &str = "POST https://as.example/register";
 const ASK: &str = "POST https://mcp.example/a/mcp";
@@ -111,7 +112,7 @@ async fn a_refusal_of_the_person_is_reported_and_escaped() {
 
 #[tokio::test]
 async fn metadata_is_found_at_every_place_where_it_may_be() {
-    let metadata = || process_metadata("https://as.example/t");
+    let metadata = || metadata_of("https://as.example/t");
     for place in [
         "GET https://as.example/.well-known/openid-configuration/t",
         "GET https://as.example/t/.well-known/openid-configuration",
@@ -140,17 +141,6 @@ async fn metadata_is_found_at_every_place_where_it_may_be() {
     assert!(process.provider.asked(RESOURCE_METADATA).is_empty());
 }
 
-fn process_metadata(issuer: &str) -> String {
-    json!({
-        "issuer": issuer,
-        "authorization_endpoint": "https://as.example/authorize",
-        "token_endpoint": "https://as.example/token",
-        "registration_endpoint": "https://as.example/register",
-        "code_challenge_methods_supported": ["S256"],
-    })
-    .to_string()
-}
-
 #[tokio::test]
 async fn metadata_of_another_issuer_or_resource_is_not_used() {
     for issuer in ["https://as.example/t/", "https://AS.example/t", "https://as.example:443/t", "https://evil.example"]
@@ -177,7 +167,7 @@ async fn an_issuer_that_differs_can_be_pinned() {
         ..OAuthSettings::default()
     };
     let process = Process::with_settings(settings);
-    process.provider.always("GET https://as.example/meta", Ok(answer(200, process_metadata("https://real.example"))));
+    process.provider.always("GET https://as.example/meta", Ok(answer(200, metadata_of("https://real.example"))));
     process.sign_in().await.unwrap();
     assert_eq!(process.grant().await.authorization_server.issuer, "https://real.example");
 }
@@ -303,7 +293,7 @@ async fn a_registration_is_used_again_for_the_same_redirect_and_issuer_only() {
     process.provider.always(RESOURCE_METADATA, Ok(answer(200, document.to_string())));
     process.provider.always(
         "GET https://two.example/.well-known/oauth-authorization-server",
-        Ok(answer(200, process_metadata("https://two.example"))),
+        Ok(answer(200, metadata_of("https://two.example"))),
     );
     process.begin().await;
     assert_eq!(process.provider.asked(REGISTER).len(), 3, "another issuer");
@@ -318,7 +308,7 @@ async fn a_configured_client_is_not_taken_to_another_issuer() {
     process.provider.always(RESOURCE_METADATA, Ok(answer(200, document.to_string())));
     process.provider.always(
         "GET https://two.example/.well-known/oauth-authorization-server",
-        Ok(answer(200, process_metadata("https://two.example"))),
+        Ok(answer(200, metadata_of("https://two.example"))),
     );
     let error = process.oauth.begin(&process.protected, REDIRECT).await.unwrap_err().to_string();
     assert!(error.contains(ISSUER) && error.contains("https://two.example"), "{error}");
@@ -511,7 +501,7 @@ async fn google_is_asked_for_a_refresh_token_in_its_own_way() {
         ..OAuthSettings::default()
     };
     let process = Process::with_settings(settings);
-    let metadata = process_metadata("https://accounts.google.com");
+    let metadata = metadata_of("https://accounts.google.com");
     process.provider.always("GET https://as.example/meta", Ok(answer(200, metadata)));
     let attempt = process.begin().await;
     assert_eq!(parameter(&attempt.authorization_url, "access_type").as_deref(), Some("offline"));
