@@ -16,7 +16,7 @@ use crate::flow::discovery::{Discovery, Found};
 use crate::flow::metadata::ServerMetadata;
 use crate::flow::registration::{self, Identity};
 use crate::flow::{Next, token};
-use crate::grant::{AuthorizationServer, ClientIdentity, Grant, RefreshMark, Tokens, unix_now};
+use crate::grant::{AuthorizationServer, ClientIdentity, Grant, RefreshMark, Tokens};
 use crate::owner::Owner;
 use crate::pending::Pending;
 use crate::protected::Protected;
@@ -89,7 +89,7 @@ pub(crate) struct Shared {
     /// By key: what could not be stored yet, although it must be.
     unsaved: Mutex<HashMap<String, Unsaved>>,
     /// By key: the last mark that may have been stored although the store reported an error. Its request was not sent.
-    unsent_marks: Mutex<HashMap<String, RefreshMark>>,
+    pub(crate) unsent_marks: Mutex<HashMap<String, RefreshMark>>,
     /// Registrations whose sign-in may never have been finished: the next one uses them.
     registrations: Mutex<Vec<Registration>>,
     /// One refresh per key at a time.
@@ -173,47 +173,6 @@ impl Shared {
     /// What could not be stored.
     pub(crate) fn take_unsaved(&self, key: &str) -> Option<Unsaved> {
         self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
-    }
-
-    /// Stores a mark that a refresh begins, unless the version is another one; `None` then. If the store fails, the mark
-    /// may be there nevertheless: it is remembered, so that it is not taken for a refresh that was sent.
-    pub(crate) async fn mark(&self, key: &str, version: Version, grant: &Grant) -> Result<Option<Version>, StoreError> {
-        let mark = RefreshMark { owner: self.owner.clone(), began: unix_now() };
-        let marked = Grant { refresh: Some(mark.clone()), ..grant.clone() };
-        let replaced = self.store.replace(key, Some(version), Some(marked)).await;
-        let mut unsent = self.unsent_marks.lock().unwrap_or_else(PoisonError::into_inner);
-        match replaced {
-            Ok(Replaced::Stored(version)) => {
-                unsent.remove(key);
-                Ok(version)
-            }
-            Ok(Replaced::Conflict) => Ok(None),
-            Err(error) => {
-                unsent.insert(key.to_owned(), mark);
-                Err(error)
-            }
-        }
-    }
-
-    /// Removes a mark whose request was not sent. Whoever calls this holds the lock of the key.
-    pub(crate) async fn remove_unsent_mark(&self, key: &str) -> Result<(), StoreError> {
-        let unsent = self.unsent_marks.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
-        let Some(unsent) = unsent else { return Ok(()) };
-        while let Some((version, grant)) = self.store.load(key).await? {
-            if grant.refresh.as_ref() != Some(&unsent) {
-                return Ok(());
-            }
-            let grant = Grant { refresh: None, ..grant };
-            if let Replaced::Stored(_) = self.store.replace(key, Some(version), Some(grant)).await? {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether there may be a mark whose request was not sent.
-    pub(crate) fn has_unsent_mark(&self, key: &str) -> bool {
-        self.unsent_marks.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
     }
 
     /// Counts something that must not be interrupted, until the guard is dropped.

@@ -7,9 +7,8 @@ use std::time::SystemTime;
 use tokio::sync::broadcast;
 
 use crate::error::{CallbackError, FlowError, Step};
-use crate::fetch::{Fetch, HttpRequest, METADATA_TIMEOUT, Method, Redirects, Wanted};
+use crate::fetch::Fetch;
 use crate::flow::authorization::{self, Authorization, Redirect};
-use crate::flow::challenge::Challenge;
 use crate::flow::discovery::Evidence;
 use crate::grant::{AuthorizationServer, ClientSource, Grant};
 use crate::pending::{ATTEMPT_LIFETIME, PendingAttempt};
@@ -21,10 +20,6 @@ use crate::store::{GrantStore, Replaced};
 
 /// How many changes a subscriber may lag behind.
 const CHANGE_BUFFER: usize = 1024;
-
-/// What a client asks first, and what it asks then. Only whether the server refuses it matters.
-const TOOLS_LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mcp-aggregator","version":"0"}}}"#;
 
 /// All sign-ins of a process.
 #[derive(Debug)]
@@ -174,7 +169,7 @@ impl OAuth {
         }
         let redirect_uri = protected.redirect_uri().unwrap_or_else(|| redirect_uri.to_owned());
         let last = self.shared.store.load(&protected.key).await?.map(|(_, grant)| grant);
-        let (challenge, is_refused) = self.challenge(protected).await?;
+        let (challenge, is_refused) = self.shared.challenge(protected).await?;
         let found = self.shared.discover(protected, &challenge).await?;
         if found.evidence == Evidence::Assumed && !is_refused {
             let problem = "the server does not ask for a sign-in, and publishes no way to sign in";
@@ -214,22 +209,6 @@ impl OAuth {
         };
         self.shared.pending().insert(state, attempt);
         Ok(Attempt { authorization_url, expires_at })
-    }
-
-    /// What the server requires: what it said last, whichever request it refused, else what it says now. Also whether it
-    /// refuses us.
-    async fn challenge(&self, protected: &Protected) -> Result<(Challenge, bool), FlowError> {
-        if let Some(challenge) = self.shared.last_challenge(protected) {
-            return Ok((challenge, true));
-        }
-        // A server may answer `initialize` and refuse only what comes then.
-        for body in [INITIALIZE, TOOLS_LIST] {
-            let response = self.shared.send(Step::Challenge, probe(protected, body)).await?;
-            if response.status == 401 {
-                return Ok((Challenge::parse(&response.www_authenticate), true));
-            }
-        }
-        Ok((Challenge::default(), false))
     }
 
     /// Completes the sign-in that a redirect belongs to. `query` is its query string, without the question mark.
@@ -403,22 +382,4 @@ fn scopes_before(protected: &Protected, last: Option<&Grant>, issuer: &str) -> V
     let requested = last.filter(|_| protected.settings.scopes.is_none()).map(|last| &last.requested_scopes);
     let missing = last.map(|last| &last.missing_scopes);
     [requested, missing].into_iter().flatten().flatten().cloned().collect()
-}
-
-/// A request without a token, to see whether the server refuses it.
-fn probe(protected: &Protected, body: &'static str) -> HttpRequest {
-    HttpRequest {
-        method: Method::Post,
-        url: protected.url.clone(),
-        headers: vec![
-            ("accept", "application/json, text/event-stream".into()),
-            ("content-type", "application/json".into()),
-        ],
-        body: body.into(),
-        // What another address requires is no concern of ours.
-        redirects: Redirects::Return,
-        network: protected.network,
-        timeout: METADATA_TIMEOUT,
-        wanted: Wanted::Head,
-    }
 }
