@@ -1,6 +1,7 @@
 //! The loopback listener that the browser is sent back to after a sign-in.
 //!
-//! It answers one request per connection and knows one path. Everything else on it is refused, so that pages that the
+//! It answers one request per connection and knows one path. Connections are read side by side: a browser opens some in
+//! advance, and says nothing on them. Everything else on it is refused, so that pages that the
 //! user visits meanwhile learn nothing.
 
 use std::io;
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// The path, unless the redirect address is configured.
@@ -17,6 +20,8 @@ const PATH: &str = "/callback";
 const MAX_HEAD: usize = 16 * 1024;
 /// How long a request may take to arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many connections are read at once. Further ones wait.
+const MAX_CONNECTIONS: usize = 32;
 
 /// The listener.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub(crate) struct CallbackListener {
     /// The redirect address, as the authorization server gets it.
     redirect_uri: String,
     path: String,
+    /// The connections that are being read. They end with the listener.
+    connections: Mutex<JoinSet<Option<Redirect>>>,
 }
 
 /// A redirect that has arrived. The browser waits for its page.
@@ -61,14 +68,18 @@ impl CallbackListener {
             Some("[::1]") => TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, port)).await?,
             _ => TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?,
         };
-        Ok(Self { listener, redirect_uri: redirect_uri.to_owned(), path: address.path().to_owned() })
+        Ok(Self::new(listener, redirect_uri.to_owned(), address.path().to_owned()))
     }
 
     /// Listens at a free port.
     pub(crate) async fn anywhere() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
-        Ok(Self { listener, redirect_uri: format!("http://127.0.0.1:{port}{PATH}"), path: PATH.to_owned() })
+        Ok(Self::new(listener, format!("http://127.0.0.1:{port}{PATH}"), PATH.to_owned()))
+    }
+
+    fn new(listener: TcpListener, redirect_uri: String, path: String) -> Self {
+        Self { listener, redirect_uri, path, connections: Mutex::default() }
     }
 
     /// The redirect address.
@@ -83,20 +94,32 @@ impl CallbackListener {
 
     /// Waits for the next request to the redirect address. Others are answered with 404.
     pub(crate) async fn next(&self) -> io::Result<Redirect> {
+        let mut connections = self.connections.lock().await;
         loop {
-            let (mut stream, _) = self.listener.accept().await?;
-            let target = match timeout(HEAD_TIMEOUT, read_target(&mut stream)).await {
-                Ok(Ok(Some(target))) => target,
-                // Not a request, or too slow: nobody who matters waits.
-                Ok(Ok(None) | Err(_)) | Err(_) => continue,
-            };
-            let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-            if path == self.path {
-                return Ok(Redirect { stream, query: query.to_owned() });
+            tokio::select! {
+                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => {
+                    connections.spawn(read_redirect(accepted?.0, self.path.clone()));
+                }
+                Some(read) = connections.join_next() => {
+                    if let Ok(Some(redirect)) = read {
+                        return Ok(redirect);
+                    }
+                }
             }
-            answer(stream, "404 Not Found", "Not found", "Nothing is here.").await;
         }
     }
+}
+
+/// Reads the request of a connection. One to another path is answered.
+async fn read_redirect(mut stream: TcpStream, expected_path: String) -> Option<Redirect> {
+    // Not a request, or too slow: nobody who matters waits.
+    let target = timeout(HEAD_TIMEOUT, read_target(&mut stream)).await.ok()?.ok()??;
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    if path == expected_path {
+        return Some(Redirect { stream, query: query.to_owned() });
+    }
+    answer(stream, "404 Not Found", "Not found", "Nothing is here.").await;
+    None
 }
 
 impl Redirect {
@@ -185,6 +208,24 @@ mod tests {
         assert!(elsewhere.starts_with("HTTP/1.1 404"), "{elsewhere}");
         assert!(page.starts_with("HTTP/1.1 400") && page.contains("&lt;script&gt;"), "{page}");
         assert!(!page.contains("code=a"), "{page}");
+    }
+
+    #[tokio::test]
+    async fn connections_that_say_nothing_delay_nobody() {
+        let listener = CallbackListener::anywhere().await.unwrap();
+        let port = listener.port().unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..MAX_CONNECTIONS - 1 {
+            silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
+        }
+        let browser = tokio::spawn(async move { get(port, "/callback?code=a").await });
+        let redirect = listener.next().await.unwrap();
+        redirect.answer(Page::SignedIn { server: "docs" }).await;
+        assert!(browser.await.unwrap().contains("docs"));
+        // They may still be used: it did not wait until they were given up.
+        let mut late = silent.remove(0);
+        late.write_all(b"GET /callback?code=b HTTP/1.1\r\n\r\n").await.unwrap();
+        assert_eq!(listener.next().await.unwrap().query, "code=b");
     }
 
     #[tokio::test]

@@ -113,7 +113,8 @@ async fn listen(oauth: &Arc<OAuth>, protected: &Protected) -> Result<CallbackLis
     listener.map_err(|error| Failure::new(format!("could not listen for the redirect of the browser: {error}")))
 }
 
-/// A redirect that belongs to another sign-in changes nothing.
+/// A redirect that belongs to another sign-in changes nothing. One of ours from another authorization server ends the
+/// command, although the true one could still come: the person should know of it.
 async fn wait_for_redirect(oauth: &Arc<OAuth>, listener: &CallbackListener, server: &str) -> Result<(), Failure> {
     loop {
         let redirect = listener.next().await;
