@@ -106,8 +106,16 @@ impl SignIns {
         initiators.insert(state.to_owned(), Initiator { by: by.clone(), server, at: Instant::now() });
     }
 
-    fn initiator(&self, query: &str) -> Option<Initiator> {
+    /// Takes whoever started the sign-in that a redirect belongs to.
+    fn take_initiator(&self, query: &str) -> Option<Initiator> {
         self.initiators().remove(state_in(query)?)
+    }
+
+    /// Puts it back: the redirect was rejected, and the true one may still come.
+    fn put_back(&self, query: &str, initiator: Option<Initiator>) {
+        if let (Some(state), Some(initiator)) = (state_in(query), initiator) {
+            self.initiators().insert(state.to_owned(), initiator);
+        }
     }
 
     /// What a sign-in to a server needs.
@@ -205,10 +213,10 @@ impl ServiceContext {
             return Returned::Rejected { why: CallbackError::Unknown.to_string() };
         };
         // Without one, it is no sign-in of ours, but that is not ours to decide.
-        let initiator = sign_ins.initiator(query);
+        let initiator = sign_ins.take_initiator(query);
         let handle = initiator.as_ref().and_then(|initiator| self.find(&initiator.server.to_string()).ok());
         let name = handle.map(|handle| handle.current().record.name.clone());
-        let by = initiator.map_or_else(|| Actor { name: "unknown".into() }, |initiator| initiator.by);
+        let by = initiator.as_ref().map_or_else(|| Actor { name: "unknown".into() }, |initiator| initiator.by.clone());
         let note = AuditNote::new(&by, "server.login", name.as_deref(), None);
         let (done, note) = grant_store::audited(note, sign_ins.setup.oauth.finish(query)).await;
         match done {
@@ -221,6 +229,9 @@ impl ServiceContext {
                 Returned::SignedIn { server: name.unwrap_or(server) }
             }
             Err(error @ (CallbackError::Unknown | CallbackError::ForeignIssuer { .. })) => {
+                if error != CallbackError::Unknown {
+                    sign_ins.put_back(query, initiator);
+                }
                 Returned::Rejected { why: error.to_string() }
             }
             Err(error) => Returned::Failed { why: error.to_string() },
