@@ -70,13 +70,15 @@ pub struct FlowError {
 /// What an error means for a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowErrorKind {
-    /// Nothing was sent, or the other side was not able to answer: the same may succeed later.
+    /// Nothing was sent, or the other side was not able to answer, or it was not the authorization server that answered:
+    /// the same may succeed later.
     Temporary,
-    /// A request was sent and its response is lost: it may have been carried out.
+    /// A request was sent and its response is lost, or is a success without what it should contain: it may have been
+    /// carried out.
     Lost,
-    /// The authorization server does not accept the grant (`invalid_grant`).
+    /// The authorization server does not accept the grant (`invalid_grant` and the like).
     InvalidGrant,
-    /// The authorization server does not know the client (`invalid_client`, `unauthorized_client`).
+    /// The authorization server does not accept the client (`invalid_client`, `unauthorized_client`).
     InvalidClient,
     /// It will fail again until something is changed.
     Final,
