@@ -191,3 +191,19 @@ async fn the_scopes_of_one_call_do_not_replace_those_of_the_server() {
     assert_eq!(scope(process.begin().await).as_deref(), Some("read list"));
     assert!(!process.provider.asked(RESOURCE_METADATA).is_empty());
 }
+
+#[tokio::test]
+async fn no_secret_of_a_registration_is_ever_shown() {
+    for (status, body) in [
+        (201, "client_id=c&client_secret=fresh-secret"),
+        (200, r#"["fresh-secret"]"#),
+        (201, r#"{"client_secret":"fresh-secret"}"#),
+        (409, r#"{"client_secret":"fresh-secret"}"#),
+        (400, r#"{"error":"odd fresh-secret","registration_access_token":"fresh-secret"}"#),
+    ] {
+        let process = Process::new();
+        process.provider.always(REGISTER, Ok(answer(status, body)));
+        let error = process.oauth.begin(&process.protected, REDIRECT).await.unwrap_err();
+        assert!(!error.to_string().contains("fresh"), "{body}: {error}");
+    }
+}
