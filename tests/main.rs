@@ -35,6 +35,7 @@ mod service_cli;
 mod shutdown;
 mod sockets;
 mod surface;
+mod tls;
 mod traces;
 mod transparency;
 mod vectors;

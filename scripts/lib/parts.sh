@@ -83,6 +83,11 @@ install_missing_tools() {
   command -v git >/dev/null || packages+=(git)
   # For the live view, which wants a terminal.
   command -v tmux >/dev/null || packages+=(tmux)
+  # For TLS and HTTP/2: certificates, a client, load, and what an attacker would try.
+  command -v openssl >/dev/null || packages+=(openssl)
+  command -v curl >/dev/null || packages+=(curl)
+  command -v h2load >/dev/null || packages+=(nghttp2-client)
+  command -v sslscan >/dev/null || packages+=(sslscan)
   # For their completion scripts.
   command -v zsh >/dev/null || packages+=(zsh)
   command -v fish >/dev/null || packages+=(fish)

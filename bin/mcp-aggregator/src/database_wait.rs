@@ -1,12 +1,11 @@
 //! Waits for an unreachable database, for example while a machine boots and PostgreSQL is not up yet.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aggregator::Signals;
+use http_server::Listener;
 use registry::Store;
-use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
 use crate::environment;
@@ -54,8 +53,8 @@ pub(crate) enum Waited {
 pub(crate) async fn open(
     storage: &StorageArguments,
     limit: Duration,
-    listener: &TcpListener,
-    address: SocketAddr,
+    listener: &Listener,
+    url: &str,
     signals: &mut Signals,
 ) -> Result<Waited, Failure> {
     let first = match storage.try_open().await {
@@ -65,7 +64,7 @@ pub(crate) async fn open(
     };
     let seconds = limit.as_secs();
     print_message(format_args!(
-        "waiting up to {seconds} s for the database; http://{address}/health returns 503 until it is reachable"
+        "waiting up to {seconds} s for the database; {url}/health returns 503 until it is reachable"
     ));
     let began = Instant::now();
     let attempts = Arc::new(Mutex::new(1));

@@ -184,7 +184,7 @@ fn already_taken(location: &Location, lock: &Path, folder: Option<&Path>) -> Fai
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service_file::ServiceFile;
+    use crate::service_file::{ServiceFile, Written};
 
     #[test]
     fn two_services_on_one_postgresql_need_separate_folders() {
@@ -234,7 +234,12 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tenancy-{}", std::process::id()));
         let location = Location::in_folder(&folder);
         let first = InstanceLock::take(&location, Some(&folder)).unwrap();
-        let word = ServiceFile::write(&folder, "http://127.0.0.1:1", "db", None).unwrap();
+        let word = ServiceFile::write(
+            &folder,
+            &Written { url: "http://127.0.0.1:1", public_url: "http://127.0.0.1:1", database: "db" },
+            None,
+        )
+        .unwrap();
         let refused = InstanceLock::take(&location, Some(&folder)).unwrap_err().message;
         assert!(refused.contains("http://127.0.0.1:1"), "{refused}");
         let own = Holder::Process(std::process::id()).to_string();

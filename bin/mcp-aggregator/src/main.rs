@@ -68,6 +68,7 @@ mod storage;
 mod suggestion;
 mod table;
 mod target;
+mod tls_files;
 mod tool_arguments;
 mod tool_cost;
 mod top;

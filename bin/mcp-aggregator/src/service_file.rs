@@ -17,7 +17,10 @@ const NAME: &str = "service.json";
 /// A service and its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Running {
+    /// Where commands on this machine connect.
     pub(crate) url: String,
+    /// What users and their clients call it.
+    pub(crate) public_url: String,
     pub(crate) pid: u32,
     /// Its registry, without a password.
     pub(crate) database: String,
@@ -33,6 +36,14 @@ pub(crate) struct LocalTokenUse {
     pub(crate) is_needed: bool,
 }
 
+/// What the file says of the service.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written<'w> {
+    pub(crate) url: &'w str,
+    pub(crate) public_url: &'w str,
+    pub(crate) database: &'w str,
+}
+
 /// The file of this process. Removed on drop.
 #[derive(Debug)]
 pub(crate) struct ServiceFile {
@@ -40,19 +51,15 @@ pub(crate) struct ServiceFile {
 }
 
 impl ServiceFile {
-    /// Writes to `folder` that this process serves the registry `database` at `url`.
-    pub(crate) fn write(
-        folder: &Path,
-        url: &str,
-        database: &str,
-        local_token: Option<&LocalTokenUse>,
-    ) -> io::Result<Self> {
+    /// Writes to `folder` where this process serves which registry.
+    pub(crate) fn write(folder: &Path, written: &Written<'_>, local_token: Option<&LocalTokenUse>) -> io::Result<Self> {
         crate::instance_lock::private_folder(folder)?;
         let (path, pid) = (folder.join(NAME), std::process::id());
         // Written under another name first, so that readers see all of it or nothing.
         let draft = folder.join(format!("{NAME}.{pid}"));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        let mut text = json!({"url": url, "pid": pid, "database": database});
+        let Written { url, public_url, database } = written;
+        let mut text = json!({"url": url, "public_url": public_url, "pid": pid, "database": database});
         if let Some(token) = local_token {
             text["local_token"] = json!({"file": token.file, "is_needed": token.is_needed});
         }
@@ -87,8 +94,10 @@ pub(crate) fn of_another_user(folder: &Path) -> Option<PathBuf> {
 fn read_file(path: &Path) -> Option<Running> {
     let text = fs::read_to_string(path).ok()?;
     let said: Value = serde_json::from_str(&text).ok()?;
+    let url = said["url"].as_str()?.to_owned();
     Some(Running {
-        url: said["url"].as_str()?.to_owned(),
+        public_url: said["public_url"].as_str().unwrap_or(&url).to_owned(),
+        url,
         pid: said["pid"].as_u64()?.try_into().ok()?,
         database: said["database"].as_str()?.to_owned(),
         local_token: local_token_in(&said["local_token"]),
@@ -156,10 +165,14 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
+    fn at<'w>(url: &'w str, database: &'w str) -> Written<'w> {
+        Written { url, public_url: url, database }
+    }
+
     #[test]
     fn the_file_is_private_and_removed_with_the_service() {
         let folder = std::env::temp_dir().join(format!("service-file-{}", std::process::id()));
-        let file = ServiceFile::write(&folder, "http://127.0.0.1:1", "db", None).unwrap();
+        let file = ServiceFile::write(&folder, &at("http://127.0.0.1:1", "db"), None).unwrap();
         let running = read(&folder).unwrap();
         assert_eq!((running.url.as_str(), running.database.as_str()), ("http://127.0.0.1:1", "db"));
         assert!(running.is_alive());
@@ -168,7 +181,7 @@ mod tests {
         drop(file);
         assert_eq!(read(&folder), None);
         let token = LocalTokenUse { file: folder.join("local.token"), is_needed: true };
-        let file = ServiceFile::write(&folder, "http://127.0.0.1:1", "db", Some(&token)).unwrap();
+        let file = ServiceFile::write(&folder, &at("http://127.0.0.1:1", "db"), Some(&token)).unwrap();
         assert_eq!(read(&folder).unwrap().local_token, Some(token));
         drop(file);
         fs::remove_dir(&folder).unwrap();
@@ -178,7 +191,7 @@ mod tests {
     fn the_file_of_a_crashed_service_is_removed_and_that_of_a_running_one_stays() {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::in_folder(folder.path());
-        let left = |url| ServiceFile::write(folder.path(), url, &location.to_string(), None).map(std::mem::forget);
+        let left = |url| ServiceFile::write(folder.path(), &at(url, &location.to_string()), None).map(std::mem::forget);
         left("http://127.0.0.1:1").unwrap();
         let instance_lock = instance_lock::InstanceLock::take(&location, Some(folder.path())).unwrap();
         // The process id is that of the new service, as is common in containers.
@@ -194,7 +207,13 @@ mod tests {
 
     #[test]
     fn an_ended_process_is_not_alive() {
-        let gone = Running { url: String::new(), pid: 0, database: String::new(), local_token: None };
+        let gone = Running {
+            url: String::new(),
+            public_url: String::new(),
+            pid: 0,
+            database: String::new(),
+            local_token: None,
+        };
         assert!(!gone.is_alive());
         assert!(!Running { pid: i32::MAX.unsigned_abs(), ..gone }.is_alive());
     }

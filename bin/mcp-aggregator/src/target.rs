@@ -210,6 +210,13 @@ impl TargetArguments {
         }
     }
 
+    /// What clients call the service at `url`: its public URL, if the data directory says that this is it.
+    pub(crate) fn url_for_clients(&self, url: &str) -> String {
+        let running = self.storage.folder().ok().and_then(|folder| service_file::read(&folder));
+        let is_there = |running: &Running| Client::new(&running.url, None).url() == url;
+        running.filter(is_there).map_or_else(|| url.to_owned(), |running| running.public_url)
+    }
+
     /// The token that a client needs for the service at `url`, if it needs one.
     pub(crate) fn token_for_clients(&self, url: &str) -> Result<Option<(String, TokenFrom)>, Failure> {
         if let Some(token) = self.token()? {
@@ -289,6 +296,10 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
 
+    fn written<'w>(url: &'w str, database: &'w str) -> service_file::Written<'w> {
+        service_file::Written { url, public_url: url, database }
+    }
+
     #[test]
     fn an_unusable_token_is_reported_and_an_empty_one_counts_as_none() {
         let sent = |token: &str| sendable(token.to_owned(), "HERE").map_err(|failure| failure.message);
@@ -308,8 +319,11 @@ mod tests {
         let instance_lock = instance_lock::InstanceLock::take(&location, Some(folder.path())).expect("nobody has it");
         // It has not written its address yet, or nothing listens there.
         assert!(target.find().await.is_err());
-        let service_state =
-            service_file::ServiceFile::write(folder.path(), "http://127.0.0.1:1", &location.to_string(), None);
+        let service_state = service_file::ServiceFile::write(
+            folder.path(),
+            &written("http://127.0.0.1:1", &location.to_string()),
+            None,
+        );
         assert!(target.find().await.is_err_and(|failure| failure.message.contains("still uses the registry")));
         assert!(!folder.path().join("registry.db").exists(), "nothing was made");
         let spelled =
@@ -363,7 +377,7 @@ mod tests {
         // As after a crash: the process id is in use again, and another program listens at the port.
         let token_use = LocalTokenUse { file: token.file.clone(), is_needed: true };
         let database = location.to_string();
-        let _word = service_file::ServiceFile::write(folder.path(), &url, &database, Some(&token_use));
+        let _word = service_file::ServiceFile::write(folder.path(), &written(&url, &database), Some(&token_use));
         let asked = target.running().await.unwrap_or_else(|failure| panic!("{failure}"));
         assert!(asked.is_some() && !is_sent(), "nobody has the registry");
         let by_url = named.running().await.unwrap_or_else(|failure| panic!("{failure}")).expect("it is named");

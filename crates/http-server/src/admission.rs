@@ -25,9 +25,24 @@ const WRONG_TOKEN_CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\", error=\"in
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) guarded: Arc<GuardedConnection>,
+    /// The program at its other end: the client, or a proxy.
     address: IpAddr,
+    is_tls: bool,
     /// Looked up only where there are no tokens.
     peer: Peer,
+}
+
+/// What a refused request asked for, and its headers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requested<'r> {
+    pub(crate) path: &'r str,
+    pub(crate) headers: &'r HeaderMap,
+}
+
+impl<'r> Requested<'r> {
+    pub(crate) fn by(parts: &'r Parts) -> Self {
+        Self { path: parts.uri.path(), headers: &parts.headers }
+    }
 }
 
 /// The response to a request that is refused.
@@ -41,13 +56,32 @@ pub(crate) struct Refusal {
 
 impl Connection {
     /// Inspects a connection that was just accepted. `None` if it has ended already.
-    pub(crate) fn of(shared: &Shared, stream: &TcpStream, guarded: Arc<GuardedConnection>) -> Option<Self> {
+    pub(crate) fn of(
+        shared: &Shared,
+        stream: &TcpStream,
+        guarded: Arc<GuardedConnection>,
+        is_tls: bool,
+    ) -> Option<Self> {
         let peer = match &shared.tokens {
             Some(_) => Peer::Unknown,
             None => shared.local.peer(stream)?,
         };
         let address = stream.peer_addr().ok()?.ip().to_canonical();
-        Some(Self { guarded, address, peer })
+        Some(Self { guarded, address, is_tls, peer })
+    }
+
+    pub(crate) fn is_from_this_machine(&self) -> bool {
+        self.address.is_loopback()
+    }
+
+    /// The address of the client that sent a request.
+    fn client_address(&self, shared: &Shared, headers: &HeaderMap) -> IpAddr {
+        shared.trusted_proxies.client_address(self.address, headers)
+    }
+
+    /// Removes what nobody whom we trust says about forwarding, and adds that the connection is encrypted.
+    pub(crate) fn clean_forwarding(&self, shared: &Shared, headers: &mut HeaderMap) {
+        shared.trusted_proxies.clean(self.address, self.is_tls, headers);
     }
 }
 
@@ -56,7 +90,8 @@ impl Connection {
 pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> Option<Result<Credential, Denied>> {
     let admitted = match &shared.tokens {
         Some(tokens) => {
-            tokens.admit(&parts.headers).and_then(|credential| match shared.auth_failures.wait(connection.address) {
+            let address = connection.client_address(shared, &parts.headers);
+            tokens.admit(&parts.headers).and_then(|credential| match shared.auth_failures.wait(address) {
                 Some(wait) if tokens.is_guessable(credential.name()) => Err(Denied::Limited(wait)),
                 _ => Ok(credential),
             })
@@ -83,14 +118,15 @@ pub(crate) fn identify(shared: &Shared, secret: &str) -> Option<Credential> {
 }
 
 /// Records that a request was refused, and builds the response.
-pub(crate) fn refusal(shared: &Shared, connection: &Connection, path: &str, denied: Denied) -> Refusal {
+pub(crate) fn refusal(shared: &Shared, connection: &Connection, request: Requested<'_>, denied: Denied) -> Refusal {
     let reason = match denied {
         Denied::Missing => Reason::MissingToken,
         Denied::Wrong | Denied::Limited(_) => Reason::WrongToken,
         Denied::OtherUser => Reason::OtherUser,
         Denied::UnknownUser => Reason::UnknownUser,
     };
-    let wait = shared.auth_failures.note(connection.address, reason, path);
+    let address = connection.client_address(shared, request.headers);
+    let wait = shared.auth_failures.note(address, reason, request.path);
     let refusal = |status, why, challenge| Refusal { status, why, challenge, retry_after: None };
     match (denied, wait) {
         (Denied::Limited(wait), _) | (Denied::Wrong, Some(wait)) => limited(wait),
@@ -120,9 +156,9 @@ pub(crate) fn revoked() -> Refusal {
 }
 
 /// Whether a sign-in from that address has to wait: one of the accepted tokens may be short enough to be guessed.
-pub(crate) fn sign_in_refusal(shared: &Shared, connection: &Connection) -> Option<Refusal> {
+pub(crate) fn sign_in_refusal(shared: &Shared, connection: &Connection, headers: &HeaderMap) -> Option<Refusal> {
     let tokens = shared.tokens.as_ref()?;
-    let wait = shared.auth_failures.wait(connection.address)?;
+    let wait = shared.auth_failures.wait(connection.client_address(shared, headers))?;
     (!tokens.guessable().is_empty()).then(|| limited(wait))
 }
 

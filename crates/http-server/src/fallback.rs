@@ -12,7 +12,7 @@ use hyper::header::{ACCEPT, CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
-use crate::admission::{self, Connection, Refusal};
+use crate::admission::{self, Connection, Refusal, Requested};
 use crate::body::Body;
 use crate::identity::{Full, Identity, SMALL_ANSWER};
 use crate::path::PathTarget;
@@ -140,6 +140,7 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> Response<Body> {
     let path = parts.uri.path().to_owned();
+    connection.clean_forwarding(shared, &mut parts.headers);
     // Requests without a token, on paths that need none.
     let mut is_unknown = false;
     let credential = match admission::admit(shared, connection, &parts) {
@@ -153,7 +154,9 @@ pub(crate) async fn answer(
             is_unknown = true;
             None
         }
-        Some(Err(denied)) => return refused(fallback, &admission::refusal(shared, connection, &path, denied)),
+        Some(Err(denied)) => {
+            return refused(fallback, &admission::refusal(shared, connection, Requested::by(&parts), denied));
+        }
     };
     let principal = Arc::clone(credential.as_ref().map_or(&shared.nobody, |credential| credential.name()));
     // A form proves in its body that it may act for its session. Until then it only counts as a request of that
@@ -214,13 +217,14 @@ async fn take(
     };
     let is_sign_in = fallback.is_sign_in(&parts) && parts.extensions.get::<AdmittedByConnection>().is_none();
     // Checked once the body is complete: otherwise many requests could wait here and try as many tokens at once.
-    if is_sign_in && let Some(refusal) = admission::sign_in_refusal(shared, connection) {
+    if is_sign_in && let Some(refusal) = admission::sign_in_refusal(shared, connection, &parts.headers) {
         return refused_by(fallback, &refusal);
     }
-    let path = is_sign_in.then(|| parts.uri.path().to_owned());
+    let sign_in = is_sign_in.then(|| (parts.uri.path().to_owned(), parts.headers.clone()));
     let response = Arc::clone(fallback).answer(parts, body, principal).await;
-    if let Some(path) = path.filter(|_| response.status() == StatusCode::UNAUTHORIZED) {
-        let refusal = admission::refusal(shared, connection, &path, Denied::Wrong);
+    if let Some((path, headers)) = sign_in.filter(|_| response.status() == StatusCode::UNAUTHORIZED) {
+        let requested = Requested { path: &path, headers: &headers };
+        let refusal = admission::refusal(shared, connection, requested, Denied::Wrong);
         if refusal.status == StatusCode::TOO_MANY_REQUESTS {
             return refused_by(fallback, &refusal);
         }

@@ -1,9 +1,11 @@
 //! The HTTP server: many clients, over Streamable HTTP of both lifecycles and over HTTP+SSE.
 //!
 //! # Layout, in the order of a request
-//! - `serve`: connections, and the shutdown; `self_wake`: how they are polled; `watch`: those that take too long
+//! - `serve`: connections, and the shutdown; `connection`: one of them, from the TLS handshake (`tls`, `client_stream`) to
+//!   its last request; `http2`; `self_wake`: how they are polled; `watch`: those that take too long
 //! - `routes`: from the connection to the handler; `guard`: hosts and origins; `path`: the paths; `cors`: the headers
 //!   for browsers
+//! - `trusted_proxies`: whose word about a client counts, if it is not the client's own connection
 //! - `admission`: authentication, by a token (`tokens`) or, without tokens, by the user of the connection (`local`,
 //!   which uses `sock_diag`); `auth_failures`: failed authentication
 //! - `post`: a message that is read (`read_body`, `accept`) and passed to its lifecycle
@@ -24,11 +26,14 @@ mod admission;
 mod answer;
 mod auth_failures;
 mod body;
+mod client_stream;
+mod connection;
 mod cors;
 mod fallback;
 mod fuzzing;
 mod guard;
 mod health;
+mod http2;
 mod identity;
 mod legacy;
 mod limits;
@@ -52,7 +57,9 @@ mod sse;
 mod sse_frame;
 mod startup;
 mod stream;
+mod tls;
 mod tokens;
+mod trusted_proxies;
 mod usage;
 mod watch;
 
@@ -63,7 +70,9 @@ pub use guard::GuardError;
 pub use health::{Health, HealthCheck};
 pub use limits::Limits;
 pub use local::{LocalAccess, PeerLookup, random_secret};
-pub use serve::serve;
+pub use serve::{Listener, serve};
 pub use server::{HttpServer, check_host, check_origin, has_port};
 pub use startup::answer_while;
+pub use tls::{Tls, TlsError};
 pub use tokens::{MIN_SECURE_TOKEN_CHARS, TokenError, Tokens};
+pub use trusted_proxies::{NotAProxy, TrustedProxy};

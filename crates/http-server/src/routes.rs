@@ -10,7 +10,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use protocol::reply::code;
 use upstream::loop_detection::Loop;
 
-use crate::admission::{self, Connection};
+use crate::admission::{self, Connection, Requested};
 use crate::body::Body;
 use crate::fallback::FallbackService;
 use crate::guard::{PageKind, Rejection};
@@ -93,7 +93,7 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
     let credential = match admission::admit(shared, connection, parts) {
         None => None,
         Some(Ok(credential)) => Some(credential),
-        Some(Err(denied)) => return admission::refusal(shared, connection, parts.uri.path(), denied).response(),
+        Some(Err(denied)) => return admission::refusal(shared, connection, Requested::by(parts), denied).response(),
     };
     let principal = Arc::clone(credential.as_ref().map_or(&shared.nobody, |credential| credential.name()));
     let identity = match connection.guarded.identify(&shared.identities, &principal) {

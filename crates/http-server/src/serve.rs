@@ -1,34 +1,25 @@
-//! Connections: accepted, served, watched, and drained at shutdown.
+//! Connections: accepted, watched, and drained at shutdown. `connection` serves each of them.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use protocol::reply::{self, code};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
-use crate::admission::Connection;
-use crate::body::Body;
+use crate::connection::{self, Accepted, Ends};
 use crate::guard::GuardedConnection;
-use crate::identity::{SMALL_ANSWER, Unread};
-use crate::panics::caught;
-use crate::routes;
-use crate::self_wake::self_wake;
 use crate::server::{HttpServer, Shared};
-use crate::watch::{Watch, Watched};
+use crate::tls::Tls;
+use crate::watch::Watch;
 
 /// How often slow connections are searched for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,9 +28,18 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// How long it may take to send the final error to pending requests.
 const SHUTDOWN_RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Serves clients that connect to `listener` until `shutdown` is ready. Then no connection is accepted, listen streams
+/// Where clients connect.
+#[derive(Debug)]
+pub struct Listener {
+    /// The socket.
+    pub socket: TcpListener,
+    /// How clients encrypt; `None` if they do not.
+    pub tls: Option<Arc<Tls>>,
+}
+
+/// Serves clients that connect to `listeners` until `shutdown` is ready. Then no connection is accepted, listen streams
 /// end, and requests may continue for a while. If the future is dropped before that, everything ends at once.
-pub async fn serve(server: HttpServer, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+pub async fn serve(server: HttpServer, listeners: Vec<Listener>, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
     let shared = Arc::new(Shared::new(server).map_err(invalid)?);
     let _ending = EndSessionsGuard(Arc::clone(&shared));
@@ -63,8 +63,8 @@ pub async fn serve(server: HttpServer, listener: TcpListener, shutdown: impl Fut
                 shared.sweep();
             }
             () = next_replacement(replaced.as_mut()) => shared.end_revoked(),
-            arrived = listener.accept() => match arrived {
-                Ok((stream, _)) => connections.accept(&shared, stream),
+            arrived = accept(&listeners) => match arrived {
+                Ok((stream, tls)) => connections.accept(&shared, stream, tls),
                 // No descriptors left, or the client disconnected before it was accepted. Either passes.
                 Err(error) => {
                     tracing::warn!(%error, "failed to accept a connection");
@@ -73,9 +73,22 @@ pub async fn serve(server: HttpServer, listener: TcpListener, shutdown: impl Fut
             },
         }
     }
-    drop(listener);
+    drop(listeners);
     connections.drain(&shared).await;
     Ok(())
+}
+
+/// The next connection of any listener. Tokio limits how long a task may go on, so no listener starves another for long.
+async fn accept(listeners: &[Listener]) -> io::Result<(TcpStream, Option<Arc<Tls>>)> {
+    poll_fn(|context| {
+        for listener in listeners {
+            if let Poll::Ready(arrived) = listener.socket.poll_accept(context) {
+                return Poll::Ready(arrived.map(|(stream, _)| (stream, listener.tls.clone())));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Waits until the tokens are replaced; without tokens, forever.
@@ -112,18 +125,21 @@ struct ConnectionEntry {
 }
 
 impl Connections {
-    fn accept(&mut self, shared: &Arc<Shared>, stream: TcpStream) {
+    fn accept(&mut self, shared: &Arc<Shared>, stream: TcpStream, tls: Option<Arc<Tls>>) {
         if self.entries.len() >= shared.limits.connections && !self.make_room() {
             tracing::warn!(most = shared.limits.connections, "too many connections; refused one (limit `connections`)");
-            reject(stream, shared.limits.connections);
+            // Who expects TLS does not understand anything else, and a handshake would be work.
+            if tls.is_none() {
+                reject(stream, shared.limits.connections);
+            }
             return;
         }
         let watch = Arc::new(Watch::new());
         let local = stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
         let guarded = Arc::new(GuardedConnection::new(local));
         let ends = Ends { is_closing: self.is_closing.subscribe(), is_over: self.is_over.subscribe() };
-        let connection = connection(Arc::clone(shared), stream, Arc::clone(&watch), Arc::clone(&guarded), ends);
-        let task = self.connections.spawn(connection);
+        let accepted = Accepted { stream, tls, watch: Arc::clone(&watch), guarded: Arc::clone(&guarded) };
+        let task = self.connections.spawn(connection::serve(Arc::clone(shared), accepted, ends));
         self.entries.insert(task.id(), ConnectionEntry { watch, guarded, task });
     }
 
@@ -193,12 +209,6 @@ impl Connections {
     }
 }
 
-/// When a connection is to end: after its current request, or at once.
-struct Ends {
-    is_closing: watch::Receiver<bool>,
-    is_over: watch::Receiver<bool>,
-}
-
 /// Responds that there are too many connections. If that cannot be written at once, the connection just closes.
 fn reject(stream: TcpStream, most: usize) {
     let why = format!("Too many connections: the limit is {most} (limit `connections`)");
@@ -211,110 +221,5 @@ fn reject(stream: TcpStream, most: usize) {
     response.extend(body);
     if let Err(error) = stream.into_std().and_then(|mut stream| stream.write_all(&response)) {
         tracing::debug!(%error, "failed to report to a connection that there are too many");
-    }
-}
-
-/// One connection from its first request to its last.
-async fn connection(
-    shared: Arc<Shared>,
-    stream: TcpStream,
-    watch: Arc<Watch>,
-    guarded: Arc<GuardedConnection>,
-    ends: Ends,
-) {
-    let Ends { mut is_closing, is_over } = ends;
-    // Responses are small, and clients wait for them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "failed to set TCP_NODELAY");
-    }
-    let Some(entry) = Connection::of(&shared, &stream, guarded) else { return };
-    let limit = shared.limits.head;
-    let service = service_fn(|request| {
-        let watch = Arc::clone(&watch);
-        let (shared, entry, mut is_over) = (&shared, &entry, is_over.clone());
-        async move {
-            watch.note_request();
-            let answered = AnsweredGuard(watch);
-            let path = request.uri().clone();
-            let response = tokio::select! {
-                biased;
-                response = caught(routes::answer(shared, entry, request)) => response.unwrap_or_else(|panicked| {
-                    routes::panicked(shared, path.path(), &panicked)
-                }),
-                // This response distinguishes a shutdown from a crash.
-                _ = is_over.wait_for(|&is_over| is_over) => routes::too_late(shared, path.path()),
-            };
-            Ok::<_, Infallible>(response.map(|body| Tracked::new(body, &entry.guarded, answered)))
-        }
-    });
-    let stream = Watched { stream: TokioIo::new(stream), watch: Arc::clone(&watch) };
-    let mut served = pin!(http1::Builder::new().max_header_size(limit).serve_connection(stream, service));
-    let ended = tokio::select! {
-        ended = self_wake(served.as_mut()) => ended,
-        _ = is_closing.changed() => {
-            served.as_mut().graceful_shutdown();
-            self_wake(served).await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
-    }
-}
-
-/// Records, when dropped, that a request is answered.
-struct AnsweredGuard(Arc<Watch>);
-
-impl Drop for AnsweredGuard {
-    fn drop(&mut self) {
-        self.0.note_response();
-    }
-}
-
-/// A body that records its end. Its large chunks count as unread until they are written.
-struct Tracked {
-    body: Body,
-    guarded: Arc<GuardedConnection>,
-    unread: Option<Unread>,
-    _answered: AnsweredGuard,
-}
-
-impl Tracked {
-    fn new(body: Body, guarded: &Arc<GuardedConnection>, answered: AnsweredGuard) -> Self {
-        let length = hyper::body::Body::size_hint(&body).exact().and_then(|length| usize::try_from(length).ok());
-        let large = length.filter(|&length| length > SMALL_ANSWER);
-        let unread = large.and_then(|length| Some(guarded.identity()?.hold_unread(length)));
-        Self { body, guarded: Arc::clone(guarded), unread, _answered: answered }
-    }
-
-    /// The same bytes, which count until the connection has written them.
-    fn counted(&mut self, bytes: Bytes) -> Bytes {
-        if self.unread.is_none() && bytes.len() > SMALL_ANSWER {
-            self.unread = self.guarded.identity().map(|identity| identity.hold_unread(0));
-        }
-        match &mut self.unread {
-            Some(unread) if bytes.len() > SMALL_ANSWER => unread.hand_out(bytes),
-            _ => bytes,
-        }
-    }
-}
-
-impl hyper::body::Body for Tracked {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| self.counted(bytes)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -17,6 +17,7 @@ use crate::local::LocalAccess;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::tokens::{Credential, Tokens};
+use crate::trusted_proxies::{TrustedProxies, TrustedProxy};
 
 /// The configuration of the HTTP server.
 pub struct HttpServer {
@@ -32,6 +33,8 @@ pub struct HttpServer {
     pub allowed_hosts: Vec<String>,
     /// Origins that are accepted besides loopback and our own.
     pub allowed_origins: Vec<String>,
+    /// Proxies whose word about a client counts.
+    pub trusted_proxies: Vec<TrustedProxy>,
     /// What clients may ask of us.
     pub limits: Limits,
     /// Other paths at this address.
@@ -62,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) local: Arc<LocalAccess>,
     pub(crate) auth_failures: Arc<AuthFailures>,
     pub(crate) guard: Guard,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) limits: Limits,
     pub(crate) fallback: Option<Arc<dyn FallbackService>>,
     pub(crate) sessions: Sessions,
@@ -97,6 +101,7 @@ impl Shared {
             local: server.local,
             auth_failures: server.auth_failures,
             guard,
+            trusted_proxies: TrustedProxies(server.trusted_proxies),
             identities: Identities::new(&server.limits, has_tokens),
             limits: server.limits,
             fallback: server.fallback,

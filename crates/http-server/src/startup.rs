@@ -14,12 +14,15 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use protocol::reply;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::answer;
 use crate::body::Body;
+use crate::client_stream::ClientStream;
+use crate::serve::Listener;
+use crate::tls::Tls;
 
 /// Connections at once; more are closed without a response.
 const MAX_CONNECTIONS: usize = 256;
@@ -34,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Runs `work` to its end, and meanwhile responds to every connection that it is not done. `message` is what is waited
 /// for, without anything confidential.
 pub async fn answer_while<T>(
-    listener: &TcpListener,
+    listener: &Listener,
     message: impl Fn() -> String + Send + Sync + 'static,
     work: impl Future<Output = T>,
 ) -> T {
@@ -46,9 +49,9 @@ pub async fn answer_while<T>(
             biased;
             done = &mut work => return done,
             Some(_) = connections.join_next() => {}
-            arrived = listener.accept() => match arrived {
+            arrived = listener.socket.accept() => match arrived {
                 Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
-                    connections.spawn(answer(stream, Arc::clone(&message)));
+                    connections.spawn(answer(stream, listener.tls.clone(), Arc::clone(&message)));
                 }
                 Ok(_) => tracing::debug!("too many connections while the service starts; closed one"),
                 // No descriptors left, or the client has disconnected. Either passes.
@@ -62,7 +65,15 @@ pub async fn answer_while<T>(
 }
 
 /// Answers one request, and closes the connection.
-async fn answer(stream: TcpStream, message: Arc<impl Fn() -> String + Send + Sync>) {
+async fn answer(stream: TcpStream, tls: Option<Arc<Tls>>, message: Arc<impl Fn() -> String + Send + Sync>) {
+    let stream = match tls {
+        None => ClientStream::Plain(stream),
+        Some(tls) => match timeout(REQUEST_TIMEOUT, tls.accept_http1(stream)).await {
+            Ok(Ok(stream)) => ClientStream::Tls(Box::new(stream)),
+            Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_) => return tracing::debug!("closed a connection that took too long"),
+        },
+    };
     let service = service_fn(|request: Request<Incoming>| {
         let message = message();
         async move {

@@ -6,7 +6,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,10 @@ use crate::limits::Limits;
 pub(crate) struct Watch {
     began: Instant,
     phase: AtomicU8,
+    /// Requests that are being answered: at most one, except with HTTP/2.
+    pending: AtomicU32,
+    /// Whether what arrives is no sign of a request: with HTTP/2, it may be anything.
+    is_multiplexed: AtomicBool,
     /// When the phase began, in milliseconds since the connection was opened.
     since: AtomicU64,
     /// Since when writes to it are blocked; 0 if they are not.
@@ -37,19 +41,40 @@ impl Watch {
         Self {
             began: Instant::now(),
             phase: AtomicU8::new(IDLE),
+            pending: AtomicU32::new(0),
+            is_multiplexed: AtomicBool::new(false),
             since: AtomicU64::new(0),
             blocked_since: AtomicU64::new(0),
         }
     }
 
+    /// Something begins to arrive: a TLS handshake.
+    pub(crate) fn note_head(&self) {
+        self.enter(HEAD);
+    }
+
+    /// Nothing is expected now.
+    pub(crate) fn note_idle(&self) {
+        self.enter(IDLE);
+    }
+
+    /// The connection has many requests at once.
+    pub(crate) fn set_multiplexed(&self) {
+        self.is_multiplexed.store(true, Ordering::Relaxed);
+    }
+
     /// A request has arrived completely.
     pub(crate) fn note_request(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
         self.enter(BUSY);
     }
 
     /// It is answered.
     pub(crate) fn note_response(&self) {
-        self.enter(IDLE);
+        // The tasks of one connection do not run at the same time, so no request begins in between.
+        if self.pending.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.enter(IDLE);
+        }
     }
 
     /// Whether its current phase takes too long.
@@ -80,7 +105,7 @@ impl Watch {
     }
 
     fn note_read(&self) {
-        if self.phase.load(Ordering::Relaxed) == IDLE {
+        if self.phase.load(Ordering::Relaxed) == IDLE && !self.is_multiplexed.load(Ordering::Relaxed) {
             self.enter(HEAD);
         }
     }
@@ -180,6 +205,22 @@ mod tests {
         assert!(!head.is_overdue(&limits), "counted from its first byte");
         head.since.store(0, Ordering::Relaxed);
         assert!(head.is_overdue(&limits));
+    }
+
+    #[test]
+    fn a_multiplexed_connection_is_idle_after_its_last_response() {
+        let limits = Limits::default();
+        let watch = watch(limits.idle_connection + Duration::from_secs(1));
+        watch.set_multiplexed();
+        watch.note_request();
+        watch.note_request();
+        watch.note_response();
+        watch.since.store(0, Ordering::Relaxed);
+        assert!(!watch.is_overdue(&limits), "one request is still being answered");
+        watch.note_response();
+        watch.since.store(0, Ordering::Relaxed);
+        watch.note_read();
+        assert!(watch.is_overdue(&limits), "a ping is no request");
     }
 
     #[test]

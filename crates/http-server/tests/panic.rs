@@ -110,6 +110,7 @@ fn panicking_server(folder: &Path) -> HttpServer {
         local: Arc::new(LocalAccess::new(UID, Some(Box::new(SameUser)))),
         auth_failures: Arc::new(AuthFailures::new(20)),
         allowed_hosts: Vec::new(),
+        trusted_proxies: Vec::new(),
         allowed_origins: Vec::new(),
         limits: Limits::default(),
         fallback: Some(Arc::new(Fragile)),
@@ -143,7 +144,10 @@ async fn a_panic_gives_500_and_the_connection_stays_usable() {
     let server = panicking_server(folder.path());
     let serving = tokio::spawn(async move {
         // Ready as soon as the other end is dropped.
-        http_server::serve(server, listener, async { drop(stopped.await) }).await
+        http_server::serve(server, vec![http_server::Listener { socket: listener, tls: None }], async {
+            drop(stopped.await)
+        })
+        .await
     });
     let asking = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(address).expect("it listens");

@@ -46,6 +46,8 @@ pub(crate) struct ServiceContext {
     /// Why the config file is not applied, if so.
     config_error: Mutex<Option<String>>,
     token_error: Mutex<Option<String>>,
+    /// Why the certificate for clients is not the one in its file, if so.
+    certificate_error: Mutex<Option<String>>,
     /// Names in the config file that belong to registered servers.
     shadowed: Mutex<BTreeSet<String>>,
     /// Servers of the config file that the registry cannot store, and why.
@@ -109,6 +111,7 @@ impl ServiceContext {
             last_sync: Mutex::default(),
             config_error: Mutex::default(),
             token_error: Mutex::default(),
+            certificate_error: Mutex::default(),
             shadowed: Mutex::default(),
             unusable: Mutex::default(),
         });
@@ -199,6 +202,16 @@ impl ServiceContext {
     /// Why the tokens file is not applied, if so.
     pub(crate) fn token_error(&self) -> Option<String> {
         self.token_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records why the files with the certificate and its key are not applied, or that they are.
+    pub(crate) fn note_certificate_error(&self, error: Option<String>) {
+        *self.certificate_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    /// Why the files with the certificate and its key are not applied, if so.
+    pub(crate) fn certificate_error(&self) -> Option<String> {
+        self.certificate_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records why the config file is not applied, or that it is. Returns whether that has changed.

@@ -66,6 +66,17 @@ impl Service {
         self.context.token_error()
     }
 
+    /// Records that the files with the certificate and its key cannot be used, so that the earlier ones still are; or that
+    /// they can.
+    pub fn note_certificate_error(&self, error: Option<String>) {
+        self.context.note_certificate_error(error);
+    }
+
+    /// Why the files with the certificate and its key are not applied, if so.
+    pub fn certificate_error(&self) -> Option<String> {
+        self.context.certificate_error()
+    }
+
     /// The audit log, newest first.
     pub async fn audit(&self, filter: &AuditFilter, page: Page) -> Result<Listed<AuditRecord>, Error> {
         Ok(self.store.audit(filter, page).await?)

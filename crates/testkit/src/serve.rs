@@ -17,7 +17,7 @@ use crate::sse_client::SseClient;
 use crate::{Driver, wait_until};
 
 /// Printed on stderr, followed by the address, once the program listens.
-const LISTENING: &str = "listening on http://";
+const LISTENING: &str = "listening on http";
 
 /// A program that serves HTTP. It is killed and reaped when this is dropped.
 #[derive(Debug)]
@@ -178,6 +178,7 @@ impl Fetched {
 fn address_in(stderr: &str) -> Option<SocketAddr> {
     let (_, rest) = stderr.split_once(LISTENING)?;
     let (line, _) = rest.split_once('\n')?;
+    let (_, line) = line.split_once("://")?;
     line.trim_end_matches('/').trim().parse().ok()
 }
 

@@ -244,7 +244,10 @@ fn list_clients(arguments: &ClientListArguments) -> Result<(), Failure> {
     // Without a service, there is nothing to compare with.
     let (url, served) = session::block_on(async {
         match arguments.target.running().await? {
-            Some(service) => Ok((Some(service.url().to_owned()), list::servers_of(&service).await?)),
+            Some(service) => {
+                let url = arguments.target.url_for_clients(service.url());
+                Ok((Some(url), list::servers_of(&service).await?))
+            }
             None => Ok((None, Vec::new())),
         }
     })?;

@@ -169,7 +169,8 @@ fn wanted_entry(request: &Request<'_>, file: &ClientFile) -> Result<Wanted, Fail
             }
             (false, _) => token,
         });
-        let entry = entry::entry(client, &ClientTransport::Http { url: service.url(), token: written.as_deref() });
+        let url = request.target()?.url_for_clients(service.url());
+        let entry = entry::entry(client, &ClientTransport::Http { url: &url, token: written.as_deref() });
         Ok(Wanted { entry, has_token, served })
     })
 }

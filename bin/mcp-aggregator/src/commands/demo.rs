@@ -80,9 +80,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         serve::run_announced(
             typed,
             || Ok(signals),
-            |address, access| match arguments.json {
-                true => serve::print_location(address, access),
-                false => announce(address, access),
+            |addresses, access| match arguments.json {
+                true => serve::print_location(addresses, access),
+                false => announce(addresses.listen, access),
             },
         )
     });

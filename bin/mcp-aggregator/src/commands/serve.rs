@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use aggregator::{Signals, Surface, raise_open_files};
 use clap::Args;
+use http_server::TrustedProxy;
 
 use super::environment;
 use crate::access::Access;
@@ -22,14 +23,15 @@ use crate::cli::shared::{LogArguments, NameArguments, listen_address, one_of};
 use crate::failure::Failure;
 use crate::model_args::SearchModelArguments;
 use crate::storage::StorageArguments;
+use crate::tls_files::TlsArguments;
 use plan::Plan;
 
-pub(crate) use location::print_location;
+pub(crate) use location::{Addresses, print_location};
 
 /// Help of `--json`, which `demo` also has.
 pub(crate) const JSON_HELP: &str = "\
 Print the addresses as one line of JSON when the service is ready:
-{\"url\", \"mcp\", \"has_tokens\", \"reachable_by\", \"token_file\", \"pid\"}";
+{\"url\", \"mcp\", \"public_url\", \"has_tokens\", \"reachable_by\", \"token_file\", \"pid\"}";
 
 fn after_help() -> String {
     format!(
@@ -59,6 +61,8 @@ Examples:
   mcp-aggregator serve --config mcp.json --listen 9000
   mcp-aggregator serve --database postgres://me@localhost/mcp
   curl http://127.0.0.1:8808/health
+  mcp-aggregator serve --config mcp.json --listen 0.0.0.0:443 --token-file tokens --tls-cert fullchain.pem \\
+    --tls-key privkey.pem --public-url https://mcp.example.com
   echo \"laptop:$(openssl rand -hex 32)\" > tokens
   mcp-aggregator serve --config mcp.json --listen 0.0.0.0:8808 --token-file tokens --allow-host mcp.example.com
   MCP_AGGREGATOR_TOKEN=<token> mcp-aggregator serve --config mcp.json",
@@ -114,14 +118,20 @@ pub(crate) struct ServeArguments {
     /// The file that contains the tokens of clients, one `name:token` per line
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArguments,
+    /// A proxy in front of the service: an address, or a network such as 10.0.0.0/8. Its X-Forwarded-For,
+    /// X-Forwarded-Proto and Forwarded headers are believed, and those of nobody else; may be repeated
+    #[arg(long, verbatim_doc_comment, value_name = "ADDRESS")]
+    pub(crate) trusted_proxy: Vec<TrustedProxy>,
     /// Accept requests for this host name, besides localhost and the listening address; may be repeated
     #[arg(long, value_name = "HOST", value_parser = host)]
     pub(crate) allow_host: Vec<String>,
     /// Allow web pages of this origin to use MCP, REST and the console; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) allow_origin: Vec<String>,
-    /// The address at which browsers reach this service, such as https://mcp.example.com; sign-ins to servers come back
-    /// there [default: the loopback address it listens on]
+    /// The URL at which users and their clients reach this service, such as https://mcp.example.com: sign-ins to servers
+    /// come back there, and `client add` configures it [default: the address it listens on]
     #[arg(long, verbatim_doc_comment, value_name = "URL", value_parser = public_url)]
     pub(crate) public_url: Option<String>,
     /// Do not follow registered servers to private, link-local or otherwise special addresses when somebody signs in to
@@ -197,9 +207,9 @@ const DESCRIPTORS: u64 = 16_384;
 
 pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let as_json = arguments.json;
-    run_announced(arguments, Signals::respecting_nohup, |address, access| match as_json {
-        true => print_location(address, access),
-        false => location::announce(address, access),
+    run_announced(arguments, Signals::respecting_nohup, |addresses, access| match as_json {
+        true => print_location(addresses, access),
+        false => location::announce(addresses, access),
     })
 }
 
@@ -207,7 +217,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<(), Failure> {
 pub(crate) fn run_announced(
     arguments: ServeArguments,
     signals: impl FnOnce() -> io::Result<Signals>,
-    announce: impl FnOnce(SocketAddr, &Access),
+    announce: impl FnOnce(&Addresses, &Access),
 ) -> Result<(), Failure> {
     arguments.log.init()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
@@ -216,7 +226,7 @@ pub(crate) fn run_announced(
     runtime.block_on(async {
         let mut signals = signals().map_err(|error| start(&error))?;
         let Some(mut server) = Box::pin(server::build(plan, &mut signals)).await? else { return Ok(()) };
-        announce(server.address(), server.access());
+        announce(server.addresses(), server.access());
         let served = server.run(signals.next()).await;
         let drained = server.drain(&mut signals).await;
         served.and(drained).map_err(|error| Failure::new(format!("could not serve: {error}")))

@@ -104,6 +104,8 @@ async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
     issues.extend(config.iter().map(|message| json!({"component": "config", "message": message})));
     let tokens = request.service.token_error();
     issues.extend(tokens.iter().map(|message| json!({"component": "tokens", "message": message})));
+    let certificate = request.service.certificate_error();
+    issues.extend(certificate.iter().map(|message| json!({"component": "certificate", "message": message})));
     let settings = request.service.settings_error();
     issues.extend(settings.iter().map(|message| json!({"component": "settings", "message": message})));
     let vectors = request.service.vectors();
@@ -123,6 +125,7 @@ async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
         && servers_are_well
         && config.is_none()
         && tokens.is_none()
+        && certificate.is_none()
         && settings.is_none()
         && vectors.problem.is_none()
         && embeddings.is_none()

@@ -20,11 +20,13 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
     let failing = failing_servers(&servers);
     let (config, embeddings) = (service.config_error(), service.embedding_error());
     let (tokens, settings) = (service.token_error(), service.settings_error());
+    let certificate = service.certificate_error();
     let vectors = service.vectors();
     let is_well = database.is_ok()
         && failing.0.is_empty()
         && config.is_none()
         && tokens.is_none()
+        && certificate.is_none()
         && settings.is_none()
         && embeddings.is_none()
         && vectors.problem.is_none()
@@ -49,6 +51,7 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
         check("Search by meaning", embeddings.is_none() && vectors.problem.is_none(), meaning),
         check("Config file", config.is_none(), html!("{}", config)),
         check("Tokens", tokens.is_none(), html!("{}", tokens)),
+        check("Certificate", certificate.is_none(), html!("{}", certificate)),
         check("Settings", settings.is_none(), html!("{}", settings)),
         check(
             "Calls",

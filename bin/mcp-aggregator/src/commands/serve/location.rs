@@ -9,11 +9,49 @@ use serde_json::json;
 use crate::access::Access;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
-use crate::service_file::{self, LocalTokenUse, ServiceFile};
+use crate::service_file::{self, LocalTokenUse, ServiceFile, Written};
 use crate::storage::StorageArguments;
 
+/// Where the service is reached.
+pub(crate) struct Addresses {
+    /// What it listens on.
+    pub(crate) listen: SocketAddr,
+    /// Whether that is encrypted.
+    pub(crate) is_tls: bool,
+    /// Where commands on this machine connect, without TLS: the certificate is for a name that need not lead here.
+    pub(crate) local: SocketAddr,
+    /// What users call it, if that is another address.
+    pub(crate) public_url: Option<String>,
+}
+
+impl Addresses {
+    /// The URL that it listens on.
+    pub(crate) fn listening(&self) -> String {
+        format!("{}://{}", self.scheme(), self.listen)
+    }
+
+    /// The URL for clients on this machine.
+    pub(crate) fn own_url(&self) -> String {
+        format!("{}://{}", self.scheme(), reached_at(self.listen))
+    }
+
+    /// The URL for users and their clients.
+    pub(crate) fn url(&self) -> String {
+        self.public_url.clone().unwrap_or_else(|| self.own_url())
+    }
+
+    /// The URL for commands on this machine.
+    fn url_of_commands(&self) -> String {
+        format!("http://{}", reached_at(self.local))
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
+    }
+}
+
 /// The address for clients on this machine: nobody can connect to "all addresses".
-pub(super) fn reached_at(address: SocketAddr) -> SocketAddr {
+fn reached_at(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         _ => address,
@@ -21,12 +59,13 @@ pub(super) fn reached_at(address: SocketAddr) -> SocketAddr {
 }
 
 /// The address, and who can use the service, as JSON on one line.
-pub(crate) fn print_location(address: SocketAddr, access: &Access) {
-    let url = format!("http://{}", reached_at(address));
+pub(crate) fn print_location(addresses: &Addresses, access: &Access) {
+    let url = addresses.own_url();
     let token_file = access.local_token.as_ref().filter(|_| access.needs_token()).map(|token| &token.file);
     let line = json!({
         "url": url,
         "mcp": format!("{url}/mcp"),
+        "public_url": addresses.url(),
         "has_tokens": access.tokens.is_some(),
         "reachable_by": access.reachable_by(),
         "token_file": token_file,
@@ -37,21 +76,16 @@ pub(crate) fn print_location(address: SocketAddr, access: &Access) {
 }
 
 /// Prints the address, who can use the service, and what to configure in clients.
-pub(super) fn announce(address: SocketAddr, access: &Access) {
-    let reached = reached_at(address);
+pub(super) fn announce(addresses: &Addresses, access: &Access) {
+    let url = addresses.url();
     let headers = if access.needs_token() { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
-    print_message(format_args!("listening on http://{address}"));
+    print_message(format_args!("listening on {}", addresses.listening()));
     print_message(format_args!("reachable by: {}", access.reachable_by()));
     print_message(format_args!(
-        r#"hint: in the config of your MCP client: {{"mcpServers": {{"all": {{"type": "http", "url": "http://{reached}/mcp"{headers}}}}}}}"#
+        r#"hint: in the config of your MCP client: {{"mcpServers": {{"all": {{"type": "http", "url": "{url}/mcp"{headers}}}}}}}"#
     ));
-    print_message(format_args!(
-        "hint: for a single server: http://{reached}/mcp/<server>; older clients (HTTP+SSE): http://{reached}/sse"
-    ));
-    print_message(format_args!(
-        "hint: console: {}; REST API: http://{reached}/api/docs",
-        access.console_address(&format!("http://{reached}"))
-    ));
+    print_message(format_args!("hint: for a single server: {url}/mcp/<server>; older clients (HTTP+SSE): {url}/sse"));
+    print_message(format_args!("hint: console: {}; REST API: {url}/api/docs", access.console_address(&url)));
 }
 
 /// Commands must not use the address of a service that crashed.
@@ -66,11 +100,11 @@ pub(super) fn remove_stale_service_file(storage: &StorageArguments) -> Result<()
 /// Writes the address to the data directory. If that fails, commands need `--url`.
 pub(super) fn write_service_file(
     storage: &StorageArguments,
-    address: SocketAddr,
+    addresses: &Addresses,
     access: &Access,
 ) -> Option<ServiceFile> {
     let folder = storage.folder().ok()?;
-    let url = format!("http://{}", reached_at(address));
+    let (url, public_url) = (addresses.url_of_commands(), addresses.url());
     let location = whole_location(storage).ok()?;
     let database = location.to_string();
     // The folder belongs to the registry in it: a service with another registry leaves the file alone.
@@ -91,7 +125,11 @@ pub(super) fn write_service_file(
         .local_token
         .as_ref()
         .map(|token| LocalTokenUse { file: token.file.clone(), is_needed: access.needs_token() });
-    let written = ServiceFile::write(&folder, &url, &database, token.as_ref());
+    let written = ServiceFile::write(
+        &folder,
+        &Written { url: &url, public_url: &public_url, database: &database },
+        token.as_ref(),
+    );
     let problem = |error: &io::Error| {
         tracing::warn!(%error, folder = %folder.display(), "could not write the service file; commands need --url");
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aggregator::Options;
 use aggregator::cycle::{self, Chain};
-use http_server::{Limits, Tokens};
+use http_server::{Limits, Tls, Tokens, TrustedProxy};
 use models::Model;
 use notebook::Folder;
 use oauth::Network;
@@ -20,6 +20,7 @@ use crate::admission::{TOKEN_VARIABLE, check_exposure, tokens};
 use crate::failure::Failure;
 use crate::model_args::builtin_embedder;
 use crate::storage::{StorageArguments, with_causes};
+use crate::tls_files::TlsFiles;
 use crate::{config, database_wait, environment, session, vector_store_args};
 
 /// The variable with limits of clients: `NAME=VALUE` each.
@@ -30,8 +31,17 @@ pub(super) struct Plan {
     pub(super) storage: StorageArguments,
     pub(super) database_wait: Duration,
     pub(super) tokens: Option<Tokens>,
+    pub(super) tls: Option<TlsPlan>,
+    /// What users call us, if that is not where we listen.
+    pub(super) public_url: Option<String>,
     pub(super) service: ServicePlan,
     pub(super) http: HttpPlan,
+}
+
+/// TLS for clients, and the files it comes from.
+pub(super) struct TlsPlan {
+    pub(super) files: TlsFiles,
+    pub(super) tls: Arc<Tls>,
 }
 
 pub(super) struct ServicePlan {
@@ -47,8 +57,6 @@ pub(super) struct ServicePlan {
 }
 
 pub(super) struct SignInPlan {
-    /// Where browsers reach us, if that is not where we listen.
-    pub(super) public_url: Option<String>,
     /// Where requests for sign-ins to registered servers may go.
     pub(super) network: Network,
 }
@@ -57,6 +65,7 @@ pub(super) struct HttpPlan {
     pub(super) token_file: Option<PathBuf>,
     pub(super) allowed_hosts: Vec<String>,
     pub(super) allowed_origins: Vec<String>,
+    pub(super) trusted_proxies: Vec<TrustedProxy>,
     pub(super) limits: Limits,
     /// The name of the config file.
     pub(super) config: Option<String>,
@@ -70,6 +79,10 @@ impl Plan {
         let limits = limits_of(&arguments.limits)?;
         let tokens = tokens(arguments.token_file.as_deref(), environment::text(TOKEN_VARIABLE)?.as_deref())?;
         check_exposure(arguments.listen, tokens.is_some())?;
+        if !arguments.trusted_proxy.is_empty() && tokens.is_none() {
+            return Err(proxy_without_tokens());
+        }
+        let tls = arguments.tls.files().map(TlsPlan::open).transpose()?;
         let names = arguments.names;
         let options = session::options(&arguments.name, names.separator.separator, names.names, session::OF_MANY)?;
         let options = Options { surface: arguments.surface, client_limits: limits.clients.clone(), ..options };
@@ -88,6 +101,7 @@ impl Plan {
             token_file: arguments.token_file,
             allowed_hosts: arguments.allow_host.into_iter().chain(public_host).collect(),
             allowed_origins: arguments.allow_origin,
+            trusted_proxies: arguments.trusted_proxy,
             limits,
             config: config.as_ref().map(file_name),
             documents,
@@ -95,11 +109,25 @@ impl Plan {
         };
         let records_calls = !arguments.no_history;
         let network = if arguments.deny_private_networks { Network::PublicOrLoopback } else { Network::Any };
-        let sign_ins = SignInPlan { public_url: arguments.public_url, network };
+        let sign_ins = SignInPlan { network };
         let service =
             ServicePlan { options, chain, config, skills, embedder, classifier, vectors, records_calls, sign_ins };
-        Ok(Self { listen: arguments.listen, storage: arguments.storage, database_wait, tokens, service, http })
+        let (listen, storage, public_url) = (arguments.listen, arguments.storage, arguments.public_url);
+        Ok(Self { listen, storage, database_wait, tokens, tls, public_url, service, http })
     }
+}
+
+impl TlsPlan {
+    fn open(files: TlsFiles) -> Result<Self, Failure> {
+        let tls = Arc::new(files.open()?);
+        Ok(Self { files, tls })
+    }
+}
+
+/// Without tokens a request is served because of the user of its connection, which is the proxy's.
+fn proxy_without_tokens() -> Failure {
+    let message = "--trusted-proxy needs tokens: without them, whoever reaches the proxy could use every tool";
+    Failure::usage(message).with_hint(format!("set {TOKEN_VARIABLE}, or pass a --token-file with `name:token` lines"))
 }
 
 /// The host in an address, with its port if it has one.

@@ -1,7 +1,7 @@
 //! The running service: connects its parts, serves, and shuts down in order.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use aggregator::Signals;
 use api::Api;
 use console::Console;
 use containers::Containers;
-use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer};
+use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer, Listener};
 use models::Model;
 use notebook::Folder;
 use oauth::{OAuth, OAuthOptions};
@@ -22,8 +22,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use upstream::{Holder, Stop};
 
-use super::location::{reached_at, remove_stale_service_file, write_service_file};
-use super::plan::{HttpPlan, Plan, ServicePlan, SignInPlan};
+use super::location::{Addresses, remove_stale_service_file, write_service_file};
+use super::plan::{HttpPlan, Plan, ServicePlan, SignInPlan, TlsPlan};
 use super::start;
 use crate::access::Access;
 use crate::admission::follow;
@@ -42,7 +42,7 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The service and everything around it.
 pub(super) struct Server {
-    address: SocketAddr,
+    addresses: Addresses,
     access: Access,
     /// Serves HTTP. After `stop` is dropped, it lets requests finish and ends. `None` after it ended.
     http: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
@@ -58,18 +58,18 @@ pub(super) struct Server {
 
 /// Connects the parts. `None` if a signal arrives while the database is unreachable.
 pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Server>, Failure> {
-    let Plan { listen, storage, database_wait, tokens, service, http } = plan;
+    let Plan { listen, storage, database_wait, tokens, tls, public_url, service, http } = plan;
     // Before anything is started, so that a port in use is reported early.
-    let listener = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
-    let address = listener.local_addr().map_err(|error| start(&error))?;
+    let Listening { listeners, addresses } = bind(listen, tls.as_ref(), public_url).await?;
     let location = storage.location()?;
     let instance_lock = InstanceLock::take(&location, storage.folder().ok().as_deref())?;
     remove_stale_service_file(&storage)?;
     let access = Access::new(tokens, &storage)?;
-    let store = match database_wait::open(&storage, database_wait, &listener, address, signals).await? {
-        Waited::Opened(store) => store,
-        Waited::Stopped => return Ok(None),
-    };
+    let store =
+        match database_wait::open(&storage, database_wait, &listeners[0], &addresses.listening(), signals).await? {
+            Waited::Opened(store) => store,
+            Waited::Stopped => return Ok(None),
+        };
     let containers = connectors::containers_of(&instance_lock, &location);
     let mut background = JoinSet::new();
     // Nobody waits for this task: a server that needs a container waits itself.
@@ -77,16 +77,19 @@ pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Se
         let containers = Arc::clone(&containers);
         async move { containers.clear_up().await }
     });
-    let service = open_service(service, store.clone(), &containers, address).await?;
-    let service_file = write_service_file(&storage, address, &access);
-    let server = http_server(http, &access, &service, address, &mut background);
+    let service = open_service(service, store.clone(), &containers, &addresses).await?;
+    let service_file = write_service_file(&storage, &addresses, &access);
+    let server = http_server(http, &access, &service, &addresses, &mut background);
+    if let Some(TlsPlan { files, tls }) = tls {
+        background.spawn(files.follow(tls, Arc::clone(&service)));
+    }
     let (stop, stopped) = oneshot::channel::<()>();
-    let http = Box::pin(http_server::serve(server, listener, async {
+    let http = Box::pin(http_server::serve(server, listeners, async {
         // A dropped sender means the same.
         stopped.await.ok();
     }));
     Ok(Some(Server {
-        address,
+        addresses,
         access,
         http: Some(http),
         stop,
@@ -99,13 +102,35 @@ pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Se
     }))
 }
 
+/// The sockets, and how they are reached.
+struct Listening {
+    /// The one for clients comes first.
+    listeners: Vec<Listener>,
+    addresses: Addresses,
+}
+
+/// Listens for clients; with TLS, also for commands on this machine, which connect without it.
+async fn bind(listen: SocketAddr, tls: Option<&TlsPlan>, public_url: Option<String>) -> Result<Listening, Failure> {
+    let socket = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
+    let listen = socket.local_addr().map_err(|error| start(&error))?;
+    let Some(TlsPlan { tls, .. }) = tls else {
+        let addresses = Addresses { listen, is_tls: false, local: listen, public_url };
+        return Ok(Listening { listeners: vec![Listener { socket, tls: None }], addresses });
+    };
+    let local = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| start(&error))?;
+    let addresses =
+        Addresses { listen, is_tls: true, local: local.local_addr().map_err(|error| start(&error))?, public_url };
+    let listeners = vec![Listener { socket, tls: Some(Arc::clone(tls)) }, Listener { socket: local, tls: None }];
+    Ok(Listening { listeners, addresses })
+}
+
 async fn open_service(
     plan: ServicePlan,
     store: Store,
     containers: &Arc<Containers>,
-    address: SocketAddr,
+    addresses: &Addresses,
 ) -> Result<Arc<Service>, Failure> {
-    let sign_ins = sign_ins(plan.sign_ins, store.clone(), address);
+    let sign_ins = sign_ins(&plan.sign_ins, store.clone(), addresses);
     let connector = remote::connector(Arc::clone(&sign_ins.oauth), service::protected_within(sign_ins.network));
     let setup = Setup {
         store,
@@ -129,12 +154,14 @@ async fn open_service(
 }
 
 /// Sign-ins to servers, stored in the registry. The browser comes back to us.
-fn sign_ins(plan: SignInPlan, store: Store, address: SocketAddr) -> SignInSetup {
-    let SignInPlan { public_url, network } = plan;
-    let own_url = public_url.unwrap_or_else(|| format!("http://{}", reached_at(address)));
+fn sign_ins(plan: &SignInPlan, store: Store, addresses: &Addresses) -> SignInSetup {
     let options = OAuthOptions::new(env!("CARGO_PKG_VERSION"));
     let oauth = OAuth::new(Arc::new(HttpFetch), Arc::new(RegistryGrants::new(store)), options);
-    SignInSetup { oauth, redirect_uri: format!("{own_url}{}", console::OAUTH_CALLBACK), network }
+    SignInSetup {
+        oauth,
+        redirect_uri: format!("{}{}", addresses.url(), console::OAUTH_CALLBACK),
+        network: plan.network,
+    }
 }
 
 /// MCP, REST and the console at one address.
@@ -142,7 +169,7 @@ fn http_server(
     plan: HttpPlan,
     access: &Access,
     service: &Arc<Service>,
-    address: SocketAddr,
+    addresses: &Addresses,
     background: &mut JoinSet<()>,
 ) -> HttpServer {
     if let Some((tokens, file)) = access.tokens.clone().zip(plan.token_file) {
@@ -152,7 +179,7 @@ fn http_server(
     let has_model = plan.model.is_some();
     let api = api(service, plan.documents.clone(), plan.model).with_auth_counter(auth_counter(&auth_failures));
     let api = Arc::new(api);
-    let url = format!("http://{}", reached_at(address));
+    let url = addresses.url();
     let around = console_dependencies(access, service, &api, plan.documents.as_ref(), has_model, &url);
     let console = Arc::new(Console::new(Arc::clone(service), around));
     background.spawn({
@@ -166,6 +193,7 @@ fn http_server(
         auth_failures,
         allowed_hosts: plan.allowed_hosts,
         allowed_origins: plan.allowed_origins,
+        trusted_proxies: plan.trusted_proxies,
         limits: plan.limits,
         fallback: Some(Arc::new(HttpRoutes { api, console })),
         health: Some(health_of(service, plan.config)),
@@ -173,8 +201,8 @@ fn http_server(
 }
 
 impl Server {
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+    pub(super) fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// Who can use it.
@@ -263,6 +291,9 @@ fn health_of(service: &Arc<Service>, config: Option<String>) -> HealthCheck {
         }
         if service.token_error().is_some() {
             return Health::Degraded("the token file cannot be used; `mcp-aggregator status` shows details".into());
+        }
+        if service.certificate_error().is_some() {
+            return Health::Degraded("the certificate cannot be renewed; `mcp-aggregator status` shows details".into());
         }
         Health::Ok
     })

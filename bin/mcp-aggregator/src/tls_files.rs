@@ -1,0 +1,114 @@
+//! The files of `--tls-cert` and `--tls-key`: read at start, and again whenever they change.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use http_server::Tls;
+use service::Service;
+
+use crate::failure::Failure;
+
+/// How often the files are compared with their last contents.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// TLS for clients.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TlsArguments {
+    /// Serve clients over TLS with this certificate: a PEM file, with intermediate certificates after it. The files are
+    /// read again when they change
+    #[arg(long, verbatim_doc_comment, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert: a PEM file, not encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+/// A certificate and its key.
+#[derive(Debug, Clone)]
+pub(crate) struct TlsFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// The contents of both files.
+#[derive(PartialEq, Eq)]
+struct Contents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl TlsArguments {
+    /// The files, if TLS is to be used.
+    pub(crate) fn files(self) -> Option<TlsFiles> {
+        Some(TlsFiles { certificate: self.tls_cert?, key: self.tls_key? })
+    }
+}
+
+impl TlsFiles {
+    /// Reads both files.
+    pub(crate) fn open(&self) -> Result<Tls, Failure> {
+        if is_open_to_all(&self.key) {
+            tracing::warn!(file = %self.key.display(), "other users of this machine can read the private key; restrict it with `chmod 600`");
+        }
+        let Contents { certificate, key } = self.contents()?;
+        Tls::read(&certificate, &key).map_err(|error| self.unusable(&error))
+    }
+
+    fn contents(&self) -> Result<Contents, Failure> {
+        let read = |what: &str, option: &str, path: &Path| {
+            fs::read(path).map_err(|error| {
+                Failure::new(format!("could not read the {what} {} ({option}): {error}", path.display()))
+            })
+        };
+        Ok(Contents {
+            certificate: read("certificate", "--tls-cert", &self.certificate)?,
+            key: read("private key", "--tls-key", &self.key)?,
+        })
+    }
+
+    fn unusable(&self, error: &http_server::TlsError) -> Failure {
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        Failure::new(format!("--tls-cert {certificate} and --tls-key {key} cannot be used: {error}"))
+    }
+
+    /// Applies every change of the files. While they cannot be used, the last valid ones remain in use; in between, a
+    /// certificate may already be new and its key still old.
+    pub(crate) async fn follow(self, tls: Arc<Tls>, service: Arc<Service>) {
+        let mut seen = self.contents().ok();
+        loop {
+            tokio::time::sleep(POLL_INTERVAL).await;
+            let contents = match self.contents() {
+                Ok(contents) if seen.as_ref() == Some(&contents) => continue,
+                Ok(contents) => contents,
+                Err(failure) => {
+                    self.report(&service, &failure);
+                    continue;
+                }
+            };
+            match tls.replace(&contents.certificate, &contents.key) {
+                Ok(()) => {
+                    service.note_certificate_error(None);
+                    tracing::info!(certificate = %self.certificate.display(), "the certificate was replaced");
+                }
+                Err(error) => self.report(&service, &self.unusable(&error)),
+            }
+            seen = Some(contents);
+        }
+    }
+
+    fn report(&self, service: &Service, failure: &Failure) {
+        let error = format!("{}; the last valid certificate remains in use", failure.message);
+        if service.certificate_error().as_ref() != Some(&error) {
+            tracing::error!("{error}");
+        }
+        service.note_certificate_error(Some(error));
+    }
+}
+
+fn is_open_to_all(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+}

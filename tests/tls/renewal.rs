@@ -1,0 +1,69 @@
+//! Certificates that are replaced while the service runs.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use testkit::wait_until;
+
+use super::certificates::Certificates;
+use super::{printed, serving, state, tool};
+
+/// The serial number of the certificate that clients see.
+fn serial_of(port: u16) -> Option<String> {
+    let mut connect = tool("openssl").expect("it was there");
+    let address = format!("127.0.0.1:{port}");
+    let seen = connect.args(["s_client", "-connect", &address]).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let certificate = seen.expect("it can be started").stdout;
+    let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    fs::write(file.path(), certificate).expect("it is ours");
+    let mut openssl = tool("openssl").expect("it was there");
+    let read = openssl.args(["x509", "-noout", "-serial", "-in"]).arg(file.path()).output().expect("it can be started");
+    read.status.success().then(|| String::from_utf8_lossy(&read.stdout).into_owned())
+}
+
+#[test]
+fn certificates_are_replaced_under_load_and_nothing_is_dropped() {
+    let Some(certificates) = Certificates::new() else { return };
+    let serve = serving(&certificates, |launch| launch);
+    let port = serve.address().port();
+    if tool("h2load").is_none() {
+        return;
+    }
+    let load = |clients: &'static str, requests: &'static str| {
+        std::thread::spawn(move || {
+            let mut h2load = Command::new("h2load");
+            h2load.arg(format!("--clients={clients}")).arg(format!("--requests={requests}"));
+            printed(h2load.arg(format!("https://localhost:{port}/health")))
+        })
+    };
+    let before = serial_of(port).expect("it answers");
+    // One client keeps its connections; the others connect again and again until the new certificate is seen.
+    let lasting = load("4", "20000");
+    certificates.renew().expect("openssl was there");
+    wait_until("new connections see the new certificate", || {
+        let report = load("10", "50").join().expect("it ends");
+        assert!(report.contains("50 succeeded, 0 failed, 0 errored, 0 timeout"), "{report}");
+        serial_of(port).filter(|serial| *serial != before)
+    });
+    let report = lasting.join().expect("it ends");
+    assert!(report.contains("20000 succeeded, 0 failed, 0 errored, 0 timeout"), "{report}");
+    serve.wait_for_stderr("the certificate was replaced");
+}
+
+#[test]
+fn while_the_files_cannot_be_used_the_last_certificate_remains_and_it_is_reported() {
+    let Some(certificates) = Certificates::new() else { return };
+    let serve = serving(&certificates, |launch| launch);
+    let (port, data) = (serve.address().port(), serve.folder().join("data"));
+    let before = serial_of(port).expect("it answers");
+    let good = fs::read(certificates.certificate()).expect("it was made");
+    fs::write(certificates.certificate(), "half a certif").expect("it is ours");
+    let issue = wait_until("the broken certificate is reported", || {
+        let state = state(&data, &[]).to_string();
+        state.contains("certificate file contains no certificate").then_some(state)
+    });
+    assert!(issue.contains("the last valid certificate remains in use"), "{issue}");
+    assert_eq!(serial_of(port), Some(before));
+    fs::write(certificates.certificate(), good).expect("it is ours");
+    wait_until("all is well again", || (!state(&data, &[]).to_string().contains("certificate file")).then_some(()));
+}
