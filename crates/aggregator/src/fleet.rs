@@ -431,18 +431,19 @@ impl Fleet {
         let is_decided = !is.state.is_on_its_way();
         let is_stopped = is.state == ServerState::Stopped;
 
-        // Not before all have started: until then names are not used, and the check is expensive. Nor while servers
-        // are stopped one by one: the conflicts that this uncovers do not matter.
-        if snapshot.is_settled() && !is_stopped {
-            self.name_conflicts.report_new(&snapshot);
-        }
-        self.views.send_replace(Arc::new(View::new(snapshot, connections)));
+        let view = Arc::new(View::new(snapshot, connections));
+        self.views.send_replace(Arc::clone(&view));
         // While the view cannot change: a startup queue must accept calls exactly as long as there is something to
         // wait for.
         let waiting =
             if is_decided { self.slots.at(index).waiting.open() } else { self.slots.at(index).waiting.close() };
         drop(changing);
         call::resume(waiting);
+        // Not before all have started: until then names are not used, and the check is expensive. Nor while servers
+        // are stopped one by one: the conflicts that this uncovers do not matter.
+        if view.snapshot.is_settled() && !is_stopped {
+            self.name_conflicts.report_new(&view.snapshot);
+        }
         for kind in changed {
             self.notify_clients(index, kind, was_starting);
         }
@@ -454,7 +455,10 @@ impl Fleet {
         self.options.server_limits.note_instructions(index, instructions);
         let items = || Kind::ALL.into_iter().flat_map(|kind| items_kept(offer, kind));
         match items().next() {
-            Some(_) => self.options.server_limits.note_offer(index, || items().map(|item| item.definition.len()).sum()),
+            Some(_) => self
+                .options
+                .server_limits
+                .note_offer(index, || items().map(|item| item.definition.len() + item.derived_bytes()).sum()),
             None => self.options.server_limits.forget_offer(index),
         }
     }

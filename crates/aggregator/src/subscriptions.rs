@@ -1,7 +1,8 @@
 //! Subscriptions: resources that legacy clients subscribed to, and listen streams of modern clients.
 
-use std::collections::{BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+mod followers;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,13 +15,13 @@ use tokio::time::timeout;
 use upstream::Connection;
 
 use crate::client::Client;
-use crate::client_limits::SubscriptionCounts;
 use crate::client_sink::Message;
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::{Fleet, View};
 use crate::resources::not_found;
 use crate::responder::Responder;
 use crate::surface::Surface;
+use followers::{Concerned, Delivery, Follower, Followers};
 
 /// The owners of more URIs than this are searched on a separate thread.
 const SEARCH_IN_PLACE: usize = 4;
@@ -31,22 +32,8 @@ const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// All subscriptions.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
-    resources: Vec<Subscriber>,
+    followers: Followers,
     listeners: Vec<Arc<Listener>>,
-}
-
-/// A client that subscribed to one resource.
-struct Subscriber {
-    server: usize,
-    uri: String,
-    client: u64,
-    principal: Arc<str>,
-    delivery: Delivery,
-}
-
-enum Delivery {
-    Subscribed(Weak<Client>),
-    Listening(Arc<Listener>),
 }
 
 /// A listen stream of a modern client.
@@ -78,7 +65,7 @@ pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
         let is_first = fleet.follow(server, &uri, &follower, Delivery::Subscribed(Arc::downgrade(&follower)));
         let answer = if is_first { start(&connection, &uri).await } else { Ok(()) };
         if answer.is_err() {
-            fleet.subscriptions().resources.retain(|known| !known.is(server, &uri, follower.number()));
+            fleet.subscriptions().followers.remove(server, &uri, |known| known.client == follower.number());
         }
         respond(&answer_to, &id, answer);
     });
@@ -94,7 +81,7 @@ pub(crate) fn unsubscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, 
         let fleet = &aggregator.fleet;
         let slot = fleet.slots.at(server);
         let _alone = slot.subscribing.lock().await;
-        fleet.subscriptions().resources.retain(|known| !known.is(server, &uri, number));
+        fleet.subscriptions().followers.remove(server, &uri, |known| known.client == number);
         let answer = if fleet.has_follower(server, &uri) { Ok(()) } else { stop(&connection, &uri).await };
         respond(&answer_to, &id, answer);
     });
@@ -262,10 +249,10 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         let gone = |delivery: &Delivery| matches!(delivery, Delivery::Listening(listener) if Arc::ptr_eq(listener, &self.listener));
-        let ended: Vec<Subscriber> = {
+        let ended = {
             let mut subscriptions = self.fleet.subscriptions();
             subscriptions.listeners.retain(|listener| !Arc::ptr_eq(listener, &self.listener));
-            subscriptions.resources.extract_if(.., |follower| gone(&follower.delivery)).collect()
+            subscriptions.followers.remove_all(|follower| gone(&follower.delivery))
         };
         self.fleet.stop_following(ended);
     }
@@ -273,14 +260,8 @@ impl Drop for Listening {
 
 /// Removes the subscriptions of a client that has disconnected.
 pub(crate) fn leave(fleet: &Arc<Fleet>, client: &Client) {
-    let ended = fleet.subscriptions().resources.extract_if(.., |known| known.client == client.number()).collect();
+    let ended = fleet.subscriptions().followers.remove_all(|known| known.client == client.number());
     fleet.stop_following(ended);
-}
-
-impl Subscriber {
-    fn is(&self, server: usize, uri: &str, client: u64) -> bool {
-        self.server == server && self.client == client && self.uri == uri
-    }
 }
 
 impl Fleet {
@@ -307,30 +288,12 @@ impl Fleet {
     /// Notifies the subscribers of a changed resource, each in its lifecycle's form.
     pub(crate) fn resource_updated(&self, server: usize, line: &Bytes, envelope: &Envelope) {
         let Some(uri) = envelope.params.uri.and_then(|uri| text::decode(uri.of(line))) else { return };
-        let (mut subscribed, mut listening) = (Vec::<Arc<Client>>::new(), Vec::<Arc<Listener>>::new());
-        for follower in &self.subscriptions().resources {
-            // The notification may name a sub-resource of the subscribed one.
-            if follower.server != server || !uri.starts_with(&follower.uri) {
-                continue;
-            }
-            match &follower.delivery {
-                Delivery::Subscribed(client) => {
-                    let client = client.upgrade();
-                    subscribed
-                        .extend(client.filter(|client| !subscribed.iter().any(|known| Arc::ptr_eq(known, client))));
-                }
-                Delivery::Listening(listener) => {
-                    if !listening.iter().any(|known| Arc::ptr_eq(known, listener)) {
-                        listening.push(Arc::clone(listener));
-                    }
-                }
-            }
-        }
+        let Concerned { clients, listeners } = self.subscriptions().followers.concerned(server, &uri);
         let plain = listen::retag(line, &envelope.params, None);
-        for client in subscribed {
+        for client in clients {
             client.pass(&plain);
         }
-        for listener in listening {
+        for listener in listeners {
             let mut tagged = listen::retag(line, &envelope.params, Some(&listener.id)).to_vec();
             tagged.push(b'\n');
             listener.notify(&tagged);
@@ -340,13 +303,14 @@ impl Fleet {
     /// Adds a subscription. Returns whether it is the first to that resource.
     fn follow(&self, server: usize, uri: &str, client: &Client, delivery: Delivery) -> bool {
         let (client, principal) = (client.number(), Arc::clone(client.principal()));
-        let mut subscriptions = self.subscriptions();
-        let is_first = !subscriptions.resources.iter().any(|known| known.server == server && known.uri == uri);
+        let followers = &mut self.subscriptions().followers;
+        let is_first = !followers.has(server, uri);
         // A repeated subscription counts once.
-        let is_repeated =
-            |known: &Delivery| matches!((known, &delivery), (Delivery::Subscribed(_), Delivery::Subscribed(_)));
-        subscriptions.resources.retain(|known| !(known.is(server, uri, client) && is_repeated(&known.delivery)));
-        subscriptions.resources.push(Subscriber { server, uri: uri.to_owned(), client, principal, delivery });
+        let is_subscribed = matches!(delivery, Delivery::Subscribed(_));
+        followers.remove(server, uri, |known| {
+            known.client == client && is_subscribed && matches!(known.delivery, Delivery::Subscribed(_))
+        });
+        followers.add(server, uri, Follower { client, principal, delivery });
         is_first
     }
 
@@ -357,40 +321,34 @@ impl Fleet {
         let mut subscriptions = self.subscriptions();
         // Others may have subscribed since the request was read.
         let more: Vec<&str> = owned.iter().map(|(_, uri)| uri.as_str()).collect();
-        if let Some(why) = self.client_limits().refusal_of_subscriptions(subscriptions.count(&listener.client), &more) {
+        if let Some(why) =
+            self.client_limits().refusal_of_subscriptions(subscriptions.followers.counts(&listener.client), &more)
+        {
             return Err(why);
         }
-        let known: HashSet<(usize, &str)> =
-            subscriptions.resources.iter().map(|known| (known.server, known.uri.as_str())).collect();
-        let mut seen = HashSet::new();
-        let is_first: Vec<bool> = owned
-            .iter()
-            .map(|(server, uri)| !known.contains(&(*server, uri)) && seen.insert((*server, uri.as_str())))
-            .collect();
-        drop((known, seen));
-        subscriptions.resources.extend(owned.iter().map(|(server, uri)| Subscriber {
-            server: *server,
-            uri: uri.clone(),
-            client,
-            principal: Arc::clone(principal),
-            delivery: Delivery::Listening(Arc::clone(listener)),
-        }));
+        let followed = owned.into_iter().map(|(server, uri)| {
+            let delivery = Delivery::Listening(Arc::clone(listener));
+            let follower = Follower { client, principal: Arc::clone(principal), delivery };
+            let is_first = subscriptions.followers.add(server, &uri, follower);
+            (server, uri, is_first)
+        });
+        let followed = followed.collect();
         subscriptions.listeners.push(Arc::clone(listener));
-        Ok(owned.into_iter().zip(is_first).map(|((server, uri), is_first)| (server, uri, is_first)).collect())
+        Ok(followed)
     }
 
     /// Why `client` cannot subscribe to these as well, if a limit is exceeded.
     fn refusal_of_subscriptions(&self, client: &Client, more: &[&str]) -> Option<String> {
-        let known = self.subscriptions().count(client);
+        let known = self.subscriptions().followers.counts(client);
         self.client_limits().refusal_of_subscriptions(known, more)
     }
 
     fn has_follower(&self, server: usize, uri: &str) -> bool {
-        self.subscriptions().resources.iter().any(|known| known.server == server && known.uri == uri)
+        self.subscriptions().followers.has(server, uri)
     }
 
-    fn stop_following(self: &Arc<Self>, ended: Vec<Subscriber>) {
-        for Subscriber { server, uri, .. } in ended {
+    fn stop_following(self: &Arc<Self>, ended: Vec<(usize, String)>) {
+        for (server, uri) in ended {
             let Some(connection) = self.view().connections[server].clone() else { continue };
             let fleet = Arc::clone(self);
             self.spawn(async move {
@@ -408,22 +366,14 @@ impl Fleet {
     /// Subscribes again at a server that has lost its subscriptions.
     pub(crate) fn resubscribe(self: &Arc<Self>, connection: &Arc<Connection>) {
         let server = connection.index();
-        if !self.subscriptions().resources.iter().any(|known| known.server == server) {
+        if self.subscriptions().followers.of_server(server).next().is_none() {
             return;
         }
         let (fleet, connection) = (Arc::clone(self), Arc::clone(connection));
         self.spawn(async move {
             let slot = fleet.slots.at(server);
             let _alone = slot.subscribing.lock().await;
-            let uris: BTreeSet<String> = {
-                let subscriptions = fleet.subscriptions();
-                subscriptions
-                    .resources
-                    .iter()
-                    .filter(|known| known.server == server)
-                    .map(|known| known.uri.clone())
-                    .collect()
-            };
+            let uris: Vec<String> = fleet.subscriptions().followers.of_server(server).map(str::to_owned).collect();
             let mut asked = JoinSet::new();
             for uri in uris {
                 let connection = Arc::clone(&connection);
@@ -486,18 +436,6 @@ fn owner_of(view: &View, scope: Scope, uri: &str, budget: &mut UriBudget) -> Opt
     let tells = |&server: &usize| view.snapshot.servers()[server].offer.has_within("resources", "subscribe");
     let owners = view.snapshot.owners_of_uri(scope, uri, budget);
     owners.into_iter().find(tells).or_else(|| view.snapshot.resource_servers(scope).into_iter().find(tells))
-}
-
-impl Subscriptions {
-    /// The number of subscriptions: of this client, of its identity, and of all.
-    fn count(&self, client: &Client) -> SubscriptionCounts {
-        let count = |of: &dyn Fn(&Subscriber) -> bool| self.resources.iter().filter(|known| of(known)).count();
-        SubscriptionCounts {
-            session: count(&|known| known.client == client.number()),
-            identity: count(&|known| known.principal == *client.principal()),
-            all: self.resources.len(),
-        }
-    }
 }
 
 impl Listener {

@@ -1,9 +1,11 @@
 //! Items of a server, exactly as it defined them: tools, prompts, resources, resource templates.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::Lifecycle;
+use protocol::bridge::header_params::{self, HeaderParam, InvalidParams};
 use protocol::scan::{self, Span};
 use protocol::splice::{Edit, append_spliced, in_order};
 use protocol::text;
@@ -103,8 +105,13 @@ pub struct Item {
     pub definition: Bytes,
     id_span: Span,
     /// Edits of the definition for legacy clients.
-    for_legacy: Vec<repair::Edit>,
+    for_legacy: Arc<[repair::Edit]>,
+    /// The arguments of a tool that calls over HTTP repeat in headers; `None` if it has no annotations, as nearly all.
+    header_params: Option<Arc<HeaderParams>>,
 }
+
+/// What was found about the header parameters of a tool with annotations.
+type HeaderParams = Result<Vec<HeaderParam>, InvalidParams>;
 
 /// One page of a server's list.
 #[derive(Debug)]
@@ -128,19 +135,44 @@ impl Item {
         if id.is_empty() {
             return None;
         }
-        let for_legacy = match kind {
-            // One beyond the limits is trimmed first, and parsed again then.
-            Kind::Tool if limits::fits(&definition) => {
-                repair_definition(&definition, id_span, &rules::LEGACY_TOOL).map(|repair| repair.edits)
+        let mut item = Self { id, definition, id_span, for_legacy: Arc::default(), header_params: None };
+        // A definition beyond the limits is trimmed first, and parsed again then.
+        if kind == Kind::Tool && limits::fits(&item.definition) {
+            let repair = repair_definition(&item.definition, id_span, &rules::LEGACY_TOOL).unwrap_or_default();
+            if !repair.edits.is_empty() {
+                item.for_legacy = repair.edits.into();
             }
-            Kind::Tool | Kind::Prompt | Kind::Resource | Kind::Template => Ok(Vec::new()),
-        };
-        Some(Self { id, definition, id_span, for_legacy: for_legacy.unwrap_or_default() })
+            let header_params = header_params::of_tool(&item.definition);
+            let has_annotations = header_params.as_ref().map_or(true, |params| !params.is_empty());
+            item.header_params = has_annotations.then(|| Arc::new(header_params));
+        }
+        Some(item)
+    }
+
+    /// The arguments that calls of this tool over HTTP repeat in headers; the error describes an invalid annotation.
+    pub fn header_params(&self) -> Result<&[HeaderParam], &InvalidParams> {
+        match self.header_params.as_deref() {
+            None => Ok(&[]),
+            Some(Ok(params)) => Ok(params),
+            Some(Err(why)) => Err(why),
+        }
+    }
+
+    /// The memory it takes beside its definition and a fixed size, in bytes: what was derived from the definition may be
+    /// several times as large.
+    pub fn derived_bytes(&self) -> usize {
+        let edits: usize = self.for_legacy.iter().map(|(_, with)| size_of::<repair::Edit>() + owned_bytes(with)).sum();
+        let params = self.header_params().map_or(0, |params| params.iter().map(HeaderParam::size).sum());
+        edits + params
     }
 
     /// Removes from the definition what would make clients reject the whole list, and returns what was wrong:
     /// ``"`annotations.readOnlyHint` is not true or false"``. Returns no item if it is useless without that.
     pub fn repaired(self, kind: Kind) -> (Option<Self>, Vec<String>) {
+        if let Err(excess @ InvalidParams::TooMuch(_)) = self.header_params() {
+            // Without the headers a server that needs them would refuse every call.
+            return (None, vec![excess.to_string()]);
+        }
         match limits::trim(kind, &self.definition, &self.id) {
             Ok(None) => {}
             Ok(Some(Trimmed { definition, mut flaws })) => {
@@ -186,7 +218,7 @@ impl Item {
     /// Appends the definition for clients of `lifecycle`, renamed if there is an `inner`.
     pub(crate) fn write_for(&self, lifecycle: Lifecycle, inner: Option<&[u8]>, out: &mut Vec<u8>) {
         let rename = inner.map(|with| Edit { span: self.inner_span(), with });
-        let changes = if lifecycle == Lifecycle::Session { self.for_legacy.as_slice() } else { &[] };
+        let changes = if lifecycle == Lifecycle::Session { &*self.for_legacy } else { &[] };
         let changes = changes.iter().map(|(span, with)| Edit { span: *span, with });
         let mut edits: Vec<_> = rename.into_iter().chain(changes).collect();
         append_spliced(&self.definition, in_order(&mut edits), out);
@@ -194,6 +226,13 @@ impl Item {
 
     fn inner_span(&self) -> Span {
         Span { start: self.id_span.start + 1, end: self.id_span.end - 1 }
+    }
+}
+
+fn owned_bytes(text: &Cow<'static, [u8]>) -> usize {
+    match text {
+        Cow::Borrowed(_) => 0,
+        Cow::Owned(text) => text.capacity(),
     }
 }
 
@@ -269,6 +308,43 @@ mod tests {
     fn a_modern_page_is_read_with_its_hints() {
         let page = page(r#"{"tools":[],"resultType":"complete","ttlMs":5,"cacheScope":"public"}"#).unwrap();
         assert_eq!(page.hints, Some(Hints { ttl_ms: 5, is_private: false }));
+    }
+
+    fn tool(definition: String) -> Item {
+        Item::read(Kind::Tool, Bytes::from(definition)).unwrap()
+    }
+
+    #[test]
+    fn what_is_derived_from_a_definition_is_counted() {
+        assert_eq!(tool(r#"{"name":"t","inputSchema":{"type":"object"}}"#.to_owned()).derived_bytes(), 0);
+        let count = 10_000;
+        let edited = r#""":true,"#.repeat(count);
+        let schema = format!(r#"{{"type":"object","properties":{{{edited}"a":{{}}}}}}"#);
+        let tool_with_edits = tool(format!(r#"{{"name":"t","inputSchema":{schema}}}"#));
+        let derived = tool_with_edits.derived_bytes();
+        assert_eq!(derived, count * size_of::<repair::Edit>());
+        assert!(derived > 4 * tool_with_edits.definition.len(), "{derived} bytes are derived");
+        let leaves: Vec<_> = (0..50).map(|n| format!(r#""l{n}":{{"type":"string","x-mcp-header":"H{n}"}}"#)).collect();
+        let outer = "n".repeat(1000);
+        let schema =
+            format!(r#"{{"type":"object","properties":{{"{outer}":{{"properties":{{{}}}}}}}}}"#, leaves.join(","));
+        let annotated = tool(format!(r#"{{"name":"t","inputSchema":{schema}}}"#));
+        assert_eq!(annotated.header_params().unwrap().len(), 50);
+        assert!(annotated.derived_bytes() > 50 * 1000);
+    }
+
+    #[test]
+    fn a_tool_with_too_many_headers_is_omitted_and_one_with_an_invalid_annotation_is_not() {
+        let with = |properties: &str| {
+            tool(format!(r#"{{"name":"t","inputSchema":{{"type":"object","properties":{{{properties}}}}}}}"#))
+        };
+        let many: Vec<_> = (0..101).map(|n| format!(r#""l{n}":{{"type":"string","x-mcp-header":"H{n}"}}"#)).collect();
+        let (left, flaws) = with(&many.join(",")).repaired(Kind::Tool);
+        assert_eq!((left, flaws), (None, vec!["`inputSchema` has more than 100 x-mcp-header annotations".to_owned()]));
+        let invalid = with(r#""n":{"type":"number","x-mcp-header":"N"}"#);
+        let (left, flaws) = invalid.clone().repaired(Kind::Tool);
+        assert_eq!((left.as_ref(), flaws), (Some(&invalid), vec![]), "it can be called where there are no headers");
+        assert!(invalid.header_params().is_err());
     }
 
     #[test]

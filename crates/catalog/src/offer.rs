@@ -1,6 +1,6 @@
 //! What one server offers: its self-description, and its items of every kind.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -50,6 +50,28 @@ fn milliseconds(token: &[u8]) -> u64 {
     let number = std::str::from_utf8(token).ok().and_then(|token| token.parse::<f64>().ok());
     // The cast truncates the fraction.
     number.unwrap_or(0.0).clamp(0.0, LARGEST_SAFE) as u64
+}
+
+fn have_same_ids(own: &[Item], others: &[Item]) -> bool {
+    let are_in_order = || own.iter().zip(others).all(|(one, other)| one.id == other.id);
+    let are_known = || {
+        let ids: HashSet<&str> = others.iter().map(|item| &*item.id).collect();
+        own.iter().all(|item| ids.contains(&*item.id))
+    };
+    own.len() == others.len() && (are_in_order() || are_known())
+}
+
+/// `others` in the order of `own`; `None` if they do not have the same ids.
+fn in_order_of(own: &[Item], others: &[Item]) -> Option<Vec<Item>> {
+    if own.len() != others.len() {
+        return None;
+    }
+    // Most servers list in the same order after both handshakes.
+    if own.iter().zip(others).all(|(one, other)| one.id == other.id) {
+        return Some(others.to_vec());
+    }
+    let by_id: HashMap<&str, &Item> = others.iter().map(|item| (&*item.id, item)).collect();
+    own.iter().map(|item| by_id.get(&*item.id).copied().cloned()).collect()
 }
 
 fn weight(items: &[Item]) -> usize {
@@ -111,18 +133,19 @@ impl Offer {
     pub fn with_modern(mut self, modern: &Self) -> Result<Self, Kind> {
         let mut modern = Self { modern: None, ..modern.clone() };
         for kind in Kind::ALL {
-            let (own, others) = (self.items(kind), modern.items(kind));
-            let by_id: HashMap<&str, &Item> = others.iter().map(|item| (&*item.id, item)).collect();
-            let in_order: Vec<Item> = own.iter().filter_map(|item| by_id.get(&*item.id).copied().cloned()).collect();
-            if in_order.len() != own.len() || others.len() != own.len() {
-                return Err(kind);
-            }
+            let own = self.items(kind);
+            let in_order = in_order_of(own, modern.items(kind)).ok_or(kind)?;
             // Most definitions are identical, and are stored once.
             modern.weights[kind as usize] = weight(&in_order);
             modern.items[kind as usize] = if *in_order == **own { Arc::clone(own) } else { in_order.into() };
         }
         self.modern = Some(Arc::new(modern));
         Ok(self)
+    }
+
+    /// Whether [`with_modern`](Self::with_modern) would succeed.
+    pub fn has_same_items(&self, modern: &Self) -> bool {
+        Kind::ALL.into_iter().all(|kind| have_same_ids(self.items(kind), modern.items(kind)))
     }
 
     /// Its items of one kind, in the server's order.
@@ -250,9 +273,12 @@ mod tests {
     fn handshakes_that_show_other_items_do_not_go_together() {
         let (a, b) = (r#"{"name":"a"}"#, r#"{"name":"b"}"#);
         for (legacy, modern) in [(&[a, b][..], &[a][..]), (&[a], &[a, b]), (&[a], &[b])] {
-            let joined = offering(Lifecycle::Session, legacy).with_modern(&offering(Lifecycle::SelfContained, modern));
-            assert_eq!(joined.unwrap_err(), Kind::Tool);
+            let (legacy, modern) = (offering(Lifecycle::Session, legacy), offering(Lifecycle::SelfContained, modern));
+            assert!(!legacy.has_same_items(&modern));
+            assert_eq!(legacy.with_modern(&modern).unwrap_err(), Kind::Tool);
         }
+        let (one, other) = (offering(Lifecycle::Session, &[a, b]), offering(Lifecycle::SelfContained, &[b, a]));
+        assert!(one.has_same_items(&other) && one.has_same_items(&one));
     }
 
     #[test]

@@ -293,7 +293,7 @@ impl Snapshot {
     pub fn listed(&self, kind: Kind, style: NameStyle) -> impl Iterator<Item = Route> + '_ {
         // A safe alias reaches a tool whose canonical name belongs to another; nothing reaches a second equal URI.
         let hidden = match style {
-            NameStyle::Safe if kind.is_prefixed() => &[],
+            NameStyle::Safe if kind.is_prefixed() => &[][..],
             _ => self.shadowed(kind),
         };
         names::every(&self.servers, kind)
@@ -302,8 +302,14 @@ impl Snapshot {
     }
 
     /// Items that cannot be listed because an earlier one has the same full name or URI, in order.
-    pub fn shadowed(&self, kind: Kind) -> &[Route] {
+    pub fn shadowed(&self, kind: Kind) -> &Arc<Vec<Route>> {
         self.names(kind).shadowed()
+    }
+
+    /// How many names and URIs several items claim, as far as that is known already. A change of any of those items
+    /// costs as much as all of them.
+    pub fn contested(&self) -> usize {
+        Kind::ALL.into_iter().filter_map(|kind| self.names[kind as usize].get()).map(Names::contested).sum()
     }
 
     /// The instructions of all servers, each under its name, or those of one server.

@@ -155,14 +155,14 @@ pub(crate) fn check_headers<'l>(
 fn check_arguments(posted: &Posted<'_>, tool: &str, params: &Params) -> Result<(), Problem> {
     let view = posted.shared.aggregator.fleet.view();
     let Some(route) = view.snapshot.resolve(posted.request_context.scope, ItemKind::Tool, tool) else { return Ok(()) };
-    let definition = &view.snapshot.item_for(Lifecycle::SelfContained, ItemKind::Tool, route).definition;
-    // Hardly any tool does, so the others should not pay for it.
-    if memchr::memmem::find(definition, b"x-mcp-header").is_none() {
+    let tool = view.snapshot.item_for(Lifecycle::SelfContained, ItemKind::Tool, route);
+    // Hardly any tool does. An invalid annotation means nothing: its tool is listed by servers without headers.
+    let repeated = tool.header_params().unwrap_or_default();
+    if repeated.is_empty() {
         return Ok(());
     }
-    let Ok(repeated) = header_params::of_tool(definition) else { return Ok(()) };
     let header = |name: &str| posted.parts.headers.get(name).and_then(|value| value.to_str().ok());
-    header_params::check(&posted.line, params, &repeated, header).map_err(Problem::HeaderMismatch)
+    header_params::check(&posted.line, params, repeated, header).map_err(Problem::HeaderMismatch)
 }
 
 /// The value of a header that must not be repeated: a proxy might read the other one.

@@ -20,6 +20,7 @@ pub mod change;
 pub mod definition;
 pub mod elicitation;
 pub mod error;
+mod header_arguments;
 pub mod header_params;
 pub mod headers;
 pub mod input;

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use catalog::{Kind, Offer, ServerName};
+use catalog::{Item, Kind, Offer, ServerName};
 use hyper::header::{HeaderName, HeaderValue};
-use protocol::bridge::header_params::{self, HeaderParam};
+use protocol::bridge::header_params;
 use protocol::bridge::headers;
 use protocol::{Envelope, Kind as MessageKind, revision, text};
 use tokio::sync::watch;
@@ -33,8 +33,8 @@ pub(crate) struct Annotations {
 
 #[derive(Debug, Default)]
 struct Learned {
-    /// Only of tools that have some.
-    of_tools: HashMap<String, Arc<[HeaderParam]>>,
+    /// The tools that have some.
+    annotated: HashMap<Arc<str>, Item>,
     /// Tools whose omission was logged.
     warned: HashSet<String>,
 }
@@ -42,17 +42,17 @@ struct Learned {
 impl Annotations {
     /// Learns the header parameters of the listed tools. Tools with invalid ones are left out.
     pub(crate) fn learn(&self, server: &ServerName, offer: &mut Offer) {
-        let mut of_tools = HashMap::new();
+        let mut annotated = HashMap::new();
         let mut wrong = HashMap::new();
         for tool in offer.items(Kind::Tool).iter() {
-            match header_params::of_tool(&tool.definition) {
-                Ok(wanted) if wanted.is_empty() => {}
-                Ok(wanted) => drop(of_tools.insert(tool.id.to_string(), wanted.into())),
-                Err(problem) => drop(wrong.insert(tool.id.clone(), problem)),
+            match tool.header_params() {
+                Ok([]) => {}
+                Ok(_) => drop(annotated.insert(Arc::clone(&tool.id), tool.clone())),
+                Err(problem) => drop(wrong.insert(Arc::clone(&tool.id), problem.to_string())),
             }
         }
         let mut learned = self.lock();
-        learned.of_tools = of_tools;
+        learned.annotated = annotated;
         for (tool, problem) in &wrong {
             if learned.warned.len() < MAX_WARNED_TOOLS && learned.warned.insert(tool.to_string()) {
                 tracing::warn!(%server, %tool, %problem, "dropped a tool that cannot be called over HTTP");
@@ -94,13 +94,18 @@ impl Annotations {
         let mut headers = vec![(PROTOCOL_VERSION, version), (METHOD, value(&headers::encode(&method)))];
         let Some(name) = headers::name_of(&method, line, &envelope.params) else { return headers };
         if method == "tools/call"
-            && let Some(wanted) = self.lock().of_tools.get(&*name).cloned()
+            && let Some(wanted) = self.annotated(&name)
         {
-            let repeated = header_params::values(line, &envelope.params, &wanted).into_iter();
+            let wanted = wanted.header_params().unwrap_or_default();
+            let repeated = header_params::values(line, &envelope.params, wanted).into_iter();
             headers.extend(repeated.filter_map(|(name, text)| Some((name.parse().ok()?, value(&text)))));
         }
         headers.push((NAME, value(&headers::encode(&name))));
         headers
+    }
+
+    fn annotated(&self, tool: &str) -> Option<Item> {
+        self.lock().annotated.get(tool).cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, Learned> {
@@ -180,7 +185,7 @@ mod tests {
         assert_eq!(offered, offer(&[REGION, PLAIN]));
         let mut later = offer(&[PLAIN]);
         annotations.learn(&web(), &mut later);
-        assert!(annotations.lock().of_tools.is_empty(), "what is gone wants nothing");
+        assert!(annotations.lock().annotated.is_empty(), "what is gone wants nothing");
         assert_eq!(*annotations.times.borrow(), 2);
     }
 }

@@ -12,7 +12,9 @@ use catalog::{Kind, Offer};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use upstream::{Cause, Connection, ConnectionContext, Handshake, Upstream, UpstreamObserver};
+use upstream::{
+    Cause, Connection, ConnectionContext, Handshake, Upstream, UpstreamObserver, compute_beside_calls, is_large,
+};
 
 use crate::http::Http;
 use crate::transport_probe::{ServerSession, connect_modern};
@@ -59,8 +61,8 @@ impl ModernSide {
     }
 
     /// The combined offer of both handshakes, at the start.
-    pub(crate) fn joined_at_first(&self, legacy: &Connection, offer: Offer) -> Offer {
-        self.joined(legacy, offer, &self.offer)
+    pub(crate) async fn joined_at_first(&self, legacy: &Connection, offer: Offer) -> Offer {
+        self.joined(legacy, offer, &self.offer).await
     }
 
     /// Follows the changes of both handshakes; `changed` is called with the combined offer.
@@ -78,13 +80,18 @@ impl ModernSide {
             loop {
                 either_changed(&mut legacy_offers, &mut modern_offers).await;
                 let agreement = async {
-                    while !agree(&legacy_offers.borrow(), &modern_offers.borrow()) {
+                    loop {
+                        let (legacy, modern) =
+                            (Arc::clone(&legacy_offers.borrow()), Arc::clone(&modern_offers.borrow()));
+                        if agree(legacy, modern).await {
+                            break;
+                        }
                         either_changed(&mut legacy_offers, &mut modern_offers).await;
                     }
                 };
                 drop(timeout(LIST_AGREEMENT_TIMEOUT, agreement).await);
                 let (offer, modern) = (Offer::clone(&legacy_offers.borrow()), Arc::clone(&modern_offers.borrow()));
-                changed(self.joined(legacy, offer, &modern)).await;
+                changed(self.joined(legacy, offer, &modern).await).await;
             }
         };
         let legacy_changed = |offer| {
@@ -111,9 +118,13 @@ impl ModernSide {
     }
 
     /// The combined offer of both handshakes, where they agree; else the legacy one, which is used for all.
-    fn joined(&self, legacy: &Connection, offer: Offer, modern: &Offer) -> Offer {
-        let modern = self.server_session.screened(modern.clone());
-        let joined = offer.clone().with_modern(&modern);
+    async fn joined(&self, legacy: &Connection, offer: Offer, modern: &Offer) -> Offer {
+        let modern = self.server_session.screened(modern.clone()).await;
+        let is_large = is_large(&offer) || is_large(&modern);
+        let both = offer.clone();
+        let joined = compute_beside_calls(is_large, move || both.with_modern(&modern)).await;
+        // Without a result the program is stopping.
+        let Some(joined) = joined else { return offer };
         legacy.use_modern(joined.is_ok());
         joined.unwrap_or_else(|kind| {
             if !self.has_reported.swap(true, Ordering::Relaxed) {
@@ -135,8 +146,9 @@ impl Drop for ModernSide {
     }
 }
 
-fn agree(legacy: &Offer, modern: &Offer) -> bool {
-    legacy.clone().with_modern(modern).is_ok()
+async fn agree(legacy: Arc<Offer>, modern: Arc<Offer>) -> bool {
+    let is_large = is_large(&legacy) || is_large(&modern);
+    compute_beside_calls(is_large, move || legacy.has_same_items(&modern)).await.unwrap_or_default()
 }
 
 async fn either_changed(one: &mut watch::Receiver<Arc<Offer>>, other: &mut watch::Receiver<Arc<Offer>>) {
@@ -144,5 +156,45 @@ async fn either_changed(one: &mut watch::Receiver<Arc<Offer>>, other: &mut watch
     tokio::select! {
         _ = one.changed() => {}
         _ = other.changed() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use bytes::Bytes;
+    use catalog::{Hints, Item};
+    use protocol::Lifecycle;
+
+    use super::*;
+
+    fn offer(lifecycle: Lifecycle, tools: usize) -> Arc<Offer> {
+        let tool = |number| Item::read(Kind::Tool, Bytes::from(format!(r#"{{"name":"t{number}"}}"#))).unwrap();
+        let mut offer = Offer::new(lifecycle);
+        offer.set_items(Kind::Tool, (0..tools).map(tool).collect(), Hints::NONE);
+        Arc::new(offer)
+    }
+
+    #[test]
+    fn large_lists_of_two_handshakes_are_compared_beside_calls() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            for (legacy, modern, is_large) in [(3, 3, false), (3, 2_000, true), (2_000, 2_000, true)] {
+                let (go_on, wait) = std::sync::mpsc::channel::<()>();
+                let occupied = tokio::task::spawn_blocking(move || wait.recv());
+                let offers = (offer(Lifecycle::Session, legacy), offer(Lifecycle::SelfContained, modern));
+                let mut agreeing = std::pin::pin!(agree(offers.0, offers.1));
+                let first = std::future::poll_fn(|context| Poll::Ready(agreeing.as_mut().poll(context))).await;
+                assert_eq!(first.is_pending(), is_large, "{legacy} and {modern} tools");
+                go_on.send(()).unwrap();
+                let do_agree = match first {
+                    Poll::Ready(do_agree) => do_agree,
+                    Poll::Pending => agreeing.await,
+                };
+                assert_eq!(do_agree, legacy == modern);
+                occupied.await.unwrap().unwrap();
+            }
+        });
     }
 }

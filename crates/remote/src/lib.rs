@@ -106,8 +106,8 @@ async fn run(
     };
     tracing::debug!(server = %upstream.spec.name, tools = offer.items(Kind::Tool).len(), "server is running");
     let shown = match &server_session.modern {
-        Some(modern) => modern.joined_at_first(&server_session.connection, offer.clone()),
-        None => server_session.screened(offer.clone()),
+        Some(modern) => modern.joined_at_first(&server_session.connection, offer.clone()).await,
+        None => server_session.screened(offer.clone()).await,
     };
     report_running(&observer, upstream.index, &server_session.connection, shown).await;
 
@@ -116,7 +116,9 @@ async fn run(
         match &server_session.modern {
             Some(modern) => modern.follow(&upstream, &server_session.connection, offer, changed).await,
             None => {
-                let changed = |offer: Arc<Offer>| changed(server_session.screened(Arc::unwrap_or_clone(offer)));
+                let changed = async |offer: Arc<Offer>| {
+                    changed(server_session.screened(Arc::unwrap_or_clone(offer)).await).await;
+                };
                 upstream.handshake.follow_changes(&server_session.connection, offer, changed).await;
             }
         }

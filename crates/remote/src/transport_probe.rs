@@ -39,12 +39,19 @@ pub(crate) struct ServerSession {
 }
 
 impl ServerSession {
-    /// The usable part of the server's offer.
-    pub(crate) fn screened(&self, mut offer: Offer) -> Offer {
-        if let Some(session) = self.dispatcher.session() {
-            session.screen(&self.connection, &mut offer);
-        }
-        offer
+    /// The usable part of the server's offer. That of a large one is determined on a thread that serves no calls.
+    pub(crate) async fn screened(&self, offer: Offer) -> Offer {
+        let (dispatcher, connection) = (Arc::clone(&self.dispatcher), Arc::clone(&self.connection));
+        let (is_large, as_listed) = (upstream::is_large(&offer), offer.clone());
+        let screen = move || {
+            let mut offer = offer;
+            if let Some(session) = dispatcher.session() {
+                session.screen(&connection, &mut offer);
+            }
+            offer
+        };
+        // Without a result the program is stopping.
+        upstream::compute_beside_calls(is_large, screen).await.unwrap_or(as_listed)
     }
 
     /// Cancels what is in flight.

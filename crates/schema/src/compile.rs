@@ -255,7 +255,10 @@ impl<'s> Compiler<'s, '_, '_> {
                 Some(target) => Keyword::RecursiveReference(target),
                 None => Keyword::Unresolved(written.text()?),
             },
-            "type" => Keyword::Types(written.types()?),
+            "type" => {
+                self.steps.take(value.as_array().map_or(1, Vec::len))?;
+                Keyword::Types(written.types()?)
+            }
             "enum" => self.options(written)?,
             "const" if draft > Draft::Draft4 => Keyword::Const(value),
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => {
@@ -450,15 +453,19 @@ impl<'s> Written<'s, '_> {
         list.iter().map(|name| name.as_str().ok_or_else(wrong)).collect()
     }
 
+    /// Each type once: there are only seven.
     fn types(&self) -> Compiled<Vec<Type>> {
-        let named = |value: &Value| value.as_str().and_then(Type::named);
-        let types = match self.value {
-            Value::Array(list) => list.iter().map(named).collect::<Option<Vec<_>>>(),
-            one => named(one).map(|only| vec![only]),
-        };
-        types.ok_or_else(|| {
-            self.wrong(&format!("has a type that does not exist: {}", shortened(&self.value.to_string())))
-        })
+        let list = self.value.as_array().map_or(std::slice::from_ref(self.value), Vec::as_slice);
+        let mut types = Vec::new();
+        for name in list {
+            let named = name.as_str().and_then(Type::named).ok_or_else(|| {
+                self.wrong(&format!("has a type that does not exist: {}", shortened(&name.to_string())))
+            })?;
+            if !types.contains(&named) {
+                types.push(named);
+            }
+        }
+        Ok(types)
     }
 
     fn number_rule(&self) -> Compiled<Option<Keyword<'s>>> {

@@ -9,9 +9,10 @@ use serde_json::{Number, Value};
 
 use crate::compile::shortened;
 use crate::equality::{is_equal, size};
+use crate::format::Format;
 use crate::marks::Marks;
 use crate::message::{Options, clipped, counted};
-use crate::pattern::{Pattern, Unusable};
+use crate::pattern::{self, Pattern, Unusable};
 use crate::program::{Keyword, NodeId, Program, ResourceId, Type};
 use crate::steps::Steps;
 use crate::{Limits, NotChecked, Outcome, Violation, number};
@@ -371,6 +372,9 @@ impl<'p> Evaluator<'p, '_, '_> {
                 known => Ok(known),
             },
             Keyword::Format(format, name) => {
+                if *format == Format::Regex {
+                    self.steps.take(pattern::compile_steps(text))?;
+                }
                 self.require(format.accepts(text), location, format_args!("{value} is not a \"{name}\""))
             }
             _ => Ok(Truth::Yes),
@@ -381,7 +385,7 @@ impl<'p> Evaluator<'p, '_, '_> {
     pub(crate) fn matches(&mut self, pattern: usize, text: &str) -> Evaluated<Truth> {
         let source = self.program.patterns[pattern];
         if self.patterns[pattern].is_none() {
-            self.steps.take(3000 + 20 * source.len())?;
+            self.steps.take(pattern::compile_steps(source))?;
             self.patterns[pattern] = Some(Pattern::new(source));
         }
         self.steps.take(1 + text.len() / 32)?;

@@ -38,6 +38,11 @@ impl Unusable {
     }
 }
 
+/// About how much work compiling a pattern is.
+pub(crate) fn compile_steps(source: &str) -> usize {
+    3000 + 20 * source.len().min(LONGEST_PATTERN)
+}
+
 /// A pattern that can be matched.
 pub(crate) struct Pattern {
     automaton: DFA,

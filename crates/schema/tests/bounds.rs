@@ -174,6 +174,27 @@ fn many_identifiers_with_a_long_base_end_at_the_step_budget() {
 }
 
 #[test]
+fn a_type_counts_once_however_often_it_is_listed() {
+    let schema = json!({ "type": vec!["null"; 20_000] });
+    let Outcome::Invalid(found) = outcome(&schema, &json!("x")) else { panic!("it is no null") };
+    assert_eq!(found[0].expected_types, ["null"]);
+    let few = Limits { steps: 10_000, ..Limits::default() };
+    let ended = check(&schema, &json!("x"), few, &|| false);
+    assert!(matches!(not_checked(ended), NotChecked::TooManySteps(_)), "reading the list counts");
+}
+
+#[test]
+fn patterns_as_values_count_as_patterns_of_the_schema_do() {
+    let schema = json!({ "$schema": "http://json-schema.org/draft-07/schema#", "items": { "format": "regex" } });
+    let patterns = |count: usize| json!(vec!["(a|b|[c-f]){0,100}x$"; count]);
+    assert_eq!(outcome(&schema, &patterns(100)), Outcome::Valid);
+    assert!(matches!(not_checked(outcome(&schema, &patterns(1_000))), NotChecked::TooManySteps(_)));
+    // Only as much as is compiled counts.
+    let long = json!(vec!["x".repeat(100_000); 10]);
+    assert_eq!(outcome(&schema, &long), Outcome::Valid);
+}
+
+#[test]
 fn what_the_fuzzer_found_stays_found() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/schema");
     let files: Vec<_> = fs::read_dir(corpus).expect("the corpus is there").flatten().collect();

@@ -30,6 +30,7 @@ impl Service {
     }
 
     async fn take_in(&self, by: &Actor, backup: &Value) -> Result<ImportReport, Error> {
+        self.context.check_slots()?;
         let _turn = self.settings.changing().await;
         let settings = match &backup["settings"] {
             Value::Object(settings) => settings.clone(),

@@ -135,6 +135,14 @@ impl ServiceContext {
         Ok(handle)
     }
 
+    /// Fails if no further server can be added before a restart.
+    pub(crate) fn check_slots(&self) -> Result<(), Error> {
+        match self.fleet.refusal_of_registration() {
+            Some(message) => Err(Error::Call(CallError::LimitReached { message, context: serde_json::Map::new() })),
+            None => Ok(()),
+        }
+    }
+
     async fn prepare(self: &Arc<Self>, record: ServerRecord) -> Result<(Supervisor, Arc<SupervisorHandle>), Error> {
         let known = self.stored_offer(&record).await?;
         let name = ServerName::new(&record.name)

@@ -18,7 +18,8 @@ use crate::changes::ChangeSet;
 use crate::connection::{Connection, NoResponse, Response};
 use crate::failure::Cause;
 use crate::limits::{Limit, ListBytes, ServerLimits};
-use crate::list_reader::{ListReader, Listing, NoList};
+use crate::list_reader::{ListReader, NoList};
+use crate::listing::Listing;
 
 /// Bytes of the cursor of a page.
 const MAX_CURSOR_BYTES: usize = 64 << 10;
@@ -89,7 +90,8 @@ impl Handshake {
         for kind in Kind::ALL {
             if self.asks_for(kind, &established.offer) {
                 let listing = timeout_at(deadline, list(connection, kind)).await;
-                listing.map_err(|_| too_slow(kind.list_method()))??.put_into(&mut established.offer, kind, connection);
+                let listing = listing.map_err(|_| too_slow(kind.list_method()))??;
+                listing.put_into(&mut established.offer, kind, &connection.server()).await;
             }
         }
         Ok(established.offer)
@@ -249,7 +251,7 @@ impl Handshake {
                     continue;
                 }
                 match timeout(self.start_timeout, list(connection, kind)).await {
-                    Ok(Ok(listing)) => listing.put_into(&mut offer, kind, connection),
+                    Ok(Ok(listing)) => listing.put_into(&mut offer, kind, &server).await,
                     Ok(Err(cause)) => {
                         tracing::warn!(%server, %cause, "failed to list what has changed");
                         if matches!(cause, Cause::TooMuch { .. }) {
@@ -340,31 +342,6 @@ fn offer(
     Ok(offer)
 }
 
-impl Listing {
-    /// Logs the findings of the list unless they are known already, and adds the list to the offer.
-    fn put_into(self, offer: &mut Offer, kind: Kind, connection: &Connection) {
-        let server = connection.server();
-        for notice in self.notices.iter().filter(|notice| !offer.notices(kind).contains(notice)) {
-            tracing::warn!(%server, "clients would reject the whole list because of items of this server; {notice}");
-        }
-        offer.set_items(kind, self.items, self.hints);
-        let mut notices = self.notices;
-        if kind == Kind::Template
-            && let left_out @ 1.. = offer.templates().left_out()
-        {
-            let notice = format!(
-                "{left_out} resource templates are listed but not matched against URIs: the others use up the limit of \
-                 the server"
-            );
-            if !offer.notices(kind).contains(&notice) {
-                tracing::warn!(%server, "{notice}");
-            }
-            notices.push(notice);
-        }
-        offer.set_notices(kind, notices);
-    }
-}
-
 /// Requests every page of one of the server's lists.
 async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
     let method = kind.list_method();
@@ -386,10 +363,13 @@ async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
         };
         // The whole page counts, because its items keep it in memory.
         bytes.add(answer.line.len()).map_err(too_much)?;
-        let read = reader.read_page(answer.line, result).await.ok_or(Cause::ClosedOutput)?;
+        let read = reader.read_page(answer.line, result, bytes.room()).await.ok_or(Cause::ClosedOutput)?;
         reader = read.0;
         let page = read.1.map_err(|NoList| nonsense(format!("no array `{}`", kind.array_key())))?;
-        bytes.add(ITEM_OVERHEAD_BYTES * page.entries).map_err(too_much)?;
+        bytes.add(ITEM_OVERHEAD_BYTES * page.entries + page.kept).map_err(too_much)?;
+        if page.is_cut {
+            return Err(too_much(limits.over(Limit::Catalog, "it lists")));
+        }
         let Some(cursor) = page.next_cursor else {
             bytes.complete();
             return Ok(reader.finish());

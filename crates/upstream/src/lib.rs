@@ -5,7 +5,8 @@
 //! - [`stdio_server`]: a server over pipes, read top-down: start → initialize → list → serve → stop
 //! - `child`: a server that we start as a process
 //! - `handshake`: the handshake and the listing of items
-//! - `list_reader`: reads the pages of a list; `list_findings`: what was wrong with their entries, each reason once
+//! - `list_reader`: reads the pages of a list; `list_findings`: what was wrong with their entries, each reason once;
+//!   `listing`: a complete list, and how it becomes part of the offer
 //! - `connection`: requests to the server, each under an id of ours, and the routing of its responses
 //! - `response_handler`: the interface of requesters: responses, notifications and server requests
 //! - `pending`: the table of pending requests, and the owner of a server request
@@ -42,6 +43,7 @@ mod limits;
 mod list_findings;
 mod list_reader;
 mod listen_stream;
+mod listing;
 mod liveness;
 pub mod loop_detection;
 mod outbox;
@@ -71,6 +73,6 @@ pub use process_info::ProcessInfo;
 pub use process_mark::{INSTANCE_MARK_VARIABLE, InstanceMark};
 pub use response_handler::{Notification, Requester, ResponseFilter, ResponseHandler, ServerRequest, ServerResponse};
 pub use server::{
-    Connector, ConnectorTask, Probe, ProbeResult, Stop, Upstream, UpstreamObserver, beside_calls, is_large,
-    report_ended, report_offer_changed, report_running,
+    Connector, ConnectorTask, Probe, ProbeResult, Stop, Upstream, UpstreamObserver, are_many, beside_calls,
+    compute_beside_calls, is_large, report_ended, report_offer_changed, report_running,
 };

@@ -321,6 +321,12 @@ impl<'l> ListBytes<'l> {
         Ok(())
     }
 
+    /// How many more bytes the server may list.
+    pub(crate) fn room(&self) -> usize {
+        let own = self.limits.catalogs().get(&self.server).map_or(0, |kinds| kinds.iter().sum());
+        self.limits.most(Limit::Catalog).saturating_sub(own)
+    }
+
     pub(crate) fn complete(mut self) {
         self.is_complete = true;
         self.set(self.bytes);

@@ -12,16 +12,11 @@ use catalog::{Hints, Item, Kind};
 use protocol::scan::Span;
 
 use crate::list_findings::{Action, ListFindings};
+use crate::listing::Listing;
+use crate::server::compute_beside_calls;
 
 /// Larger pages are read on a separate thread. Reading this much takes about a millisecond.
-const READ_IN_PLACE: usize = 64 * 1024;
-
-/// One of a server's lists, complete.
-pub(crate) struct Listing {
-    pub(crate) items: Vec<Item>,
-    pub(crate) hints: Hints,
-    pub(crate) notices: Vec<String>,
-}
+pub(crate) const READ_IN_PLACE: usize = 64 * 1024;
 
 /// The result has no array of that kind.
 pub(crate) struct NoList;
@@ -30,6 +25,10 @@ pub(crate) struct NoList;
 pub(crate) struct PageEnd {
     /// How many definitions it has, usable or not.
     pub(crate) entries: usize,
+    /// Bytes that are kept beside the page itself: repaired definitions, and what was derived from definitions.
+    pub(crate) kept: usize,
+    /// That was more than there is room for, so the rest of the page was not read.
+    pub(crate) is_cut: bool,
     pub(crate) next_cursor: Option<Bytes>,
 }
 
@@ -51,25 +50,23 @@ impl ListReader {
         self.items.is_empty()
     }
 
-    /// Reads one page: returns the reader with it, and the end of the page. `None` if the program is stopping.
-    pub(crate) async fn read_page(mut self, line: Bytes, result: Span) -> Option<(Self, Result<PageEnd, NoList>)> {
-        let is_large = line.len() > READ_IN_PLACE;
-        let read = move || {
-            let end = self.read(&line, result);
+    /// Reads one page: returns the reader with it, and the end of the page. `None` if the program is stopping. `room` is
+    /// how many bytes may be kept beside the page itself.
+    pub(crate) async fn read_page(
+        mut self,
+        line: Bytes,
+        result: Span,
+        room: usize,
+    ) -> Option<(Self, Result<PageEnd, NoList>)> {
+        // A panic ends this server's task, as if the page had been read there.
+        compute_beside_calls(line.len() > READ_IN_PLACE, move || {
+            let end = self.read(&line, result, room);
             (self, end)
-        };
-        if !is_large {
-            return Some(read());
-        }
-        match tokio::task::spawn_blocking(read).await {
-            Ok(read) => Some(read),
-            // A panic ends this server's task, as if the page had been read there.
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => None,
-        }
+        })
+        .await
     }
 
-    fn read(&mut self, line: &Bytes, result: Span) -> Result<PageEnd, NoList> {
+    fn read(&mut self, line: &Bytes, result: Span, room: usize) -> Result<PageEnd, NoList> {
         let page = Page::read(self.kind, line, result).ok_or(NoList)?;
         let entries = page.items.len() + page.unusable;
         for _ in 0..page.unusable {
@@ -77,6 +74,7 @@ impl ListReader {
         }
         let here = page.hints.unwrap_or(Hints::NONE);
         self.hints = Some(self.hints.map_or(here, |before| before.and(here)));
+        let mut kept = 0;
         for item in page.items {
             if !self.ids.insert(item.id.clone()) {
                 self.notices.note(Action::Omitted, "a duplicate name", Some(&item.id));
@@ -87,9 +85,13 @@ impl ListReader {
             let (item, flaws) = item.repaired(self.kind);
             let operation = if item.is_some() { Action::Repaired } else { Action::Omitted };
             flaws.iter().for_each(|flaw| self.notices.note(operation, flaw, Some(&name)));
+            kept += item.as_ref().map_or(0, |item| kept_beside(line, item));
             self.items.extend(item);
+            if kept > room {
+                break;
+            }
         }
-        Ok(PageEnd { entries, next_cursor: page.next_cursor })
+        Ok(PageEnd { entries, kept, is_cut: kept > room, next_cursor: page.next_cursor })
     }
 
     /// The whole list, once its last page is read.
@@ -99,11 +101,45 @@ impl ListReader {
     }
 }
 
+/// The bytes that an item keeps beside the page it came with. A repaired definition is a copy.
+fn kept_beside(page: &Bytes, item: &Item) -> usize {
+    let is_part = page.as_ptr_range().contains(&item.definition.as_ptr());
+    item.derived_bytes() + if is_part { 0 } else { item.definition.len() }
+}
+
 #[cfg(test)]
 mod tests {
     use std::task::Poll;
 
     use super::*;
+
+    /// A page of tools with this input schema.
+    fn page_with(count: usize, schema: &str) -> Bytes {
+        let tools: Vec<_> = (0..count).map(|n| format!(r#"{{"name":"t{n}","inputSchema":{schema}}}"#)).collect();
+        Bytes::from(format!(r#"{{"tools":[{}]}}"#, tools.join(",")))
+    }
+
+    fn read(line: &Bytes, room: usize) -> (ListReader, PageEnd) {
+        let mut reader = ListReader::new(Kind::Tool);
+        let Ok(end) = reader.read(line, Span { start: 0, end: line.len() }, room) else { panic!("it is a list") };
+        (reader, end)
+    }
+
+    #[test]
+    fn what_is_kept_beside_a_page_is_counted_and_bounded() {
+        let edited = format!(r#"{{"type":"object","properties":{{{}"a":{{}}}}}}"#, r#""":true,"#.repeat(1_000));
+        let repaired = format!(r#"{{"type":"object","enum":[{}1]}}"#, "1e400,".repeat(1_000));
+        for (schema, factor) in [(edited, 4), (repaired, 3)] {
+            let line = page_with(100, &schema);
+            let (reader, end) = read(&line, usize::MAX);
+            assert!(end.kept > factor * line.len(), "{} bytes are kept beside {}", end.kept, line.len());
+            assert_eq!((reader.items.len(), end.is_cut), (100, false));
+            let (reader, end) = read(&line, end.kept / 10);
+            assert!(end.is_cut && reader.items.len() <= 11, "{} tools were read", reader.items.len());
+        }
+        let plain = page_with(100, r#"{"type":"object","properties":{"a":{"type":"string"}}}"#);
+        assert_eq!(read(&plain, 0).1.kept, 0);
+    }
 
     fn page(count: usize) -> Bytes {
         let tools: Vec<_> = (0..count).map(|n| format!(r#"{{"name":"t{n}","inputSchema":5}}"#)).collect();
@@ -120,7 +156,7 @@ mod tests {
                 let occupied = tokio::task::spawn_blocking(move || wait.recv());
                 let line = page(count);
                 let whole = Span { start: 0, end: line.len() };
-                let mut reading = std::pin::pin!(ListReader::new(Kind::Tool).read_page(line, whole));
+                let mut reading = std::pin::pin!(ListReader::new(Kind::Tool).read_page(line, whole, usize::MAX));
                 let first = std::future::poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
                 assert_eq!(first.is_pending(), is_large, "{count} tools");
                 go_on.send(()).unwrap();

@@ -69,7 +69,7 @@ pub trait UpstreamObserver: Send + Sync + std::fmt::Debug {
 }
 
 /// An offer with more items than this is added and removed on a separate thread: each item has a name in the merged list.
-const MAX_REPORTED_IN_PLACE: usize = 500;
+pub(crate) const MAX_REPORTED_IN_PLACE: usize = 500;
 
 /// Reports that the server is ready. Returns when the observer is done.
 pub async fn report_running(
@@ -78,7 +78,8 @@ pub async fn report_running(
     connection: &Arc<Connection>,
     offer: Offer,
 ) {
-    let (is_large, observer, connection) = (is_large(&offer), Arc::clone(observer), Arc::clone(connection));
+    let is_large = is_large(&offer) || observer.has_large_offer(index);
+    let (observer, connection) = (Arc::clone(observer), Arc::clone(connection));
     beside_calls(is_large, move || observer.on_running(index, &connection, offer)).await;
 }
 
@@ -88,7 +89,8 @@ pub async fn report_offer_changed(
     connection: &Arc<Connection>,
     offer: Arc<Offer>,
 ) {
-    let (is_large, observer, connection) = (is_large(&offer), Arc::clone(observer), Arc::clone(connection));
+    let is_large = is_large(&offer) || observer.has_large_offer(connection.index());
+    let (observer, connection) = (Arc::clone(observer), Arc::clone(connection));
     beside_calls(is_large, move || observer.on_offer_changed(&connection, offer)).await;
 }
 
@@ -100,18 +102,32 @@ pub async fn report_ended(observer: &Arc<dyn UpstreamObserver>, index: usize, en
 
 /// Whether an offer has so many items that adding or removing them is costly.
 pub fn is_large(offer: &Offer) -> bool {
-    Kind::ALL.into_iter().map(|kind| offer.items(kind).len()).sum::<usize>() > MAX_REPORTED_IN_PLACE
+    are_many(Kind::ALL.into_iter().map(|kind| offer.items(kind).len()).sum())
+}
+
+/// Whether adding or removing the names of so many items is costly.
+pub fn are_many(items: usize) -> bool {
+    items > MAX_REPORTED_IN_PLACE
 }
 
 /// Runs `work` here, or on a thread that serves no calls.
 pub async fn beside_calls(is_large: bool, work: impl FnOnce() + Send + 'static) {
+    // Without a result the program is stopping.
+    let _done = compute_beside_calls(is_large, work).await;
+}
+
+/// The same for work with a result; `None` if the program is stopping.
+pub async fn compute_beside_calls<T: Send + 'static>(
+    is_large: bool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     if !is_large {
-        return work();
+        return Some(work());
     }
     match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Some(done),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // Else it is done, or the program is stopping.
-        _ => {}
+        Err(_) => None,
     }
 }
 
@@ -240,7 +256,7 @@ mod tests {
         });
     }
 
-    /// Records the threads on which it learns that a server has ended.
+    /// Records the threads on which it is notified.
     #[derive(Debug)]
     struct Recorder {
         is_large: bool,

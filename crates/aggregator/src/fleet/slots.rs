@@ -20,6 +20,10 @@ use super::{Fleet, View, lock};
 use crate::cycle;
 use crate::startup_queue::StartupQueue;
 
+/// How many servers may be removed before no further one can be added. Each keeps its slot, and with it an entry in every
+/// snapshot, because its index may still be stored: in calls, tasks and request states that clients return.
+const MAX_REMOVED_SERVERS: usize = 10_000;
+
 /// An event of a running server, for its supervisor.
 #[derive(Debug, Clone)]
 pub enum UpstreamEvent {
@@ -181,7 +185,19 @@ impl Fleet {
         self.register_as(names.into_iter().map(entry).collect());
     }
 
-    fn register_as(&self, entries: Vec<ServerEntry>) -> usize {
+    /// Why no further server can be added, if so.
+    pub fn refusal_of_registration(&self) -> Option<String> {
+        let is_removed = |server: &&ServerEntry| server.state == ServerState::Removed;
+        let removed = self.view().snapshot.servers().iter().filter(is_removed).count();
+        (removed >= MAX_REMOVED_SERVERS).then(|| {
+            format!(
+                "{MAX_REMOVED_SERVERS} servers were removed since mcp-aggregator started, which is the limit; restart \
+                 it to add more"
+            )
+        })
+    }
+
+    pub(super) fn register_as(&self, entries: Vec<ServerEntry>) -> usize {
         let _changing = lock(&self.changing);
         let before = self.view();
         let mut servers = before.snapshot.servers().to_vec();
@@ -351,9 +367,12 @@ impl Fleet {
         upstream::beside_calls(is_large, move || change(&fleet)).await;
     }
 
-    /// Whether many items are listed for a server, or would be if none of its tools were disabled.
+    /// Whether a change of a server is costly: many items are listed for it, or would be if none of its tools were
+    /// disabled, or it may change who has one of many contested names.
     pub(super) fn is_large(&self, index: usize) -> bool {
-        self.slots.at(index).is_large(&self.view().snapshot.servers()[index].offer)
+        let view = self.view();
+        upstream::are_many(view.snapshot.contested())
+            || self.slots.at(index).is_large(&view.snapshot.servers()[index].offer)
     }
 
     /// Reports that the server at `index` is needed.

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::task::Poll;
 
-use catalog::{Hints, Item, ServerName};
-use upstream::{Ending, UpstreamObserver, report_ended};
+use catalog::{Hints, Item, Secrets, ServerName};
+use protocol::bridge::meta::ClientMeta;
+use upstream::transport::{HttpQueue, HttpSender, OutgoingMessage, UpstreamTransport};
+use upstream::{ConnectionContext, Ending, UpstreamObserver, report_ended, report_offer_changed, report_running};
 
 use super::*;
 use crate::{MethodSet, NamePolicy};
@@ -48,11 +50,58 @@ fn listed(fleet: &Fleet, index: usize) -> (ServerState, usize) {
     (server.state.clone(), server.offer.items(Kind::Tool).len())
 }
 
+/// A transport that discards what is sent.
+#[derive(Debug)]
+struct Nowhere;
+
+impl HttpSender for Nowhere {
+    fn post(self: Arc<Self>, _: OutgoingMessage) {}
+}
+
+fn connection(index: usize) -> Arc<Connection> {
+    let connection_context = ConnectionContext {
+        server: name("s"),
+        index,
+        observer: Weak::<Fleet>::new(),
+        client_meta: ClientMeta { capabilities: Bytes::from_static(b"{}"), info: None, log_level: None },
+        limit: None,
+        limits: ServerLimits::from_settings(),
+        secrets: Secrets::default(),
+        liveness: Arc::default(),
+    };
+    Arc::new(Connection::new(connection_context, UpstreamTransport::Http(HttpQueue::new(Arc::new(Nowhere)))))
+}
+
 type Change = fn(Arc<Fleet>, usize) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// All that adds or removes the names of a server, the state afterwards, and the number of tools of `many` that are left.
-fn changes(many: usize) -> [(&'static str, Change, ServerState, usize); 6] {
+fn changes(many: usize) -> [(&'static str, Change, ServerState, usize); 8] {
     [
+        (
+            "running",
+            |fleet, index| {
+                Box::pin(async move {
+                    let observer = fleet as Arc<dyn UpstreamObserver>;
+                    report_running(&observer, index, &connection(index), Arc::unwrap_or_clone(offer(1))).await;
+                })
+            },
+            ServerState::Running,
+            1,
+        ),
+        (
+            "offer_changed",
+            |fleet, index| {
+                Box::pin(async move {
+                    let connection = connection(index);
+                    let listed = Arc::clone(&fleet.view().snapshot.servers()[index].offer);
+                    fleet.on_running(index, &connection, Arc::unwrap_or_clone(listed));
+                    let observer = fleet as Arc<dyn UpstreamObserver>;
+                    report_offer_changed(&observer, &connection, offer(1)).await;
+                })
+            },
+            ServerState::Running,
+            1,
+        ),
         (
             "ended",
             |fleet, index| {
@@ -109,7 +158,7 @@ fn names_of_a_large_offer_are_changed_beside_calls() {
                 let first = std::future::poll_fn(|context| Poll::Ready(changing.as_mut().poll(context))).await;
                 assert_eq!(first.is_pending(), tools == 2_000, "{what} of {tools}");
                 if first.is_pending() {
-                    assert_eq!(listed(&fleet, index), (ServerState::Dormant, tools), "{what}: nothing has changed yet");
+                    assert_eq!(listed(&fleet, index).1, tools, "{what}: nothing has changed yet");
                 }
                 go_on.send(()).unwrap();
                 if first.is_pending() {
@@ -141,4 +190,69 @@ fn tools_of_a_large_offer_are_enabled_again_beside_calls() {
         occupied.await.unwrap().unwrap();
         assert_eq!(listed(&fleet, index).1, 2_000);
     });
+}
+
+fn with_resources(uris: impl Iterator<Item = usize>) -> Arc<Offer> {
+    let item = |number| Bytes::from(format!(r#"{{"uri":"u://{number}","name":"n"}}"#));
+    let mut offer = Offer::new(Lifecycle::Session);
+    let items = uris.map(|number| Item::read(Kind::Resource, item(number)).unwrap()).collect();
+    offer.set_items(Kind::Resource, items, Hints::NONE);
+    Arc::new(offer)
+}
+
+#[test]
+fn a_small_server_is_changed_beside_calls_while_many_names_are_contested() {
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let fleet = fleet();
+        let small = fleet.register(name("small"), ServerState::Dormant, with_resources(0..1));
+        for other in ["one", "other"] {
+            let index = fleet.register(name(other), ServerState::Stopped, offer(0));
+            fleet.set_state(index, ServerState::Dormant, Some(with_resources(0..2_000))).await;
+        }
+        assert_eq!(fleet.view().snapshot.contested(), 2_000);
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let occupied = tokio::task::spawn_blocking(move || wait.recv());
+        let mut changing = std::pin::pin!(fleet.set_state(small, ServerState::Stopped, None));
+        let first = std::future::poll_fn(|context| Poll::Ready(changing.as_mut().poll(context))).await;
+        assert!(first.is_pending());
+        go_on.send(()).unwrap();
+        changing.await;
+        occupied.await.unwrap().unwrap();
+        assert_eq!(fleet.view().snapshot.contested(), 2_000);
+    });
+}
+
+#[tokio::test]
+async fn conflicts_are_looked_at_again_only_if_they_change() {
+    let fleet = fleet();
+    let set = async |index, uris| fleet.set_state(index, ServerState::Dormant, Some(with_resources(uris))).await;
+    let indexes = ["one", "other", "third"].map(|other| fleet.register(name(other), ServerState::Stopped, offer(0)));
+    set(indexes[0], 0..300).await;
+    set(indexes[1], 0..300).await;
+    assert_eq!(fleet.name_conflicts.seen(), 300);
+    set(indexes[2], 1_000..1_001).await;
+    set(indexes[2], 1_000..1_002).await;
+    assert_eq!(fleet.name_conflicts.seen(), 300, "the third server shares nothing with the others");
+    set(indexes[2], 0..1).await;
+    assert_eq!(fleet.name_conflicts.seen(), 601);
+    // Nothing is looked at once as many are reported as are remembered.
+    set(indexes[0], 10_000..30_000).await;
+    set(indexes[1], 10_000..30_000).await;
+    let seen = fleet.name_conflicts.seen();
+    assert!(seen < 11_000, "{seen}");
+    set(indexes[2], 10_000..10_001).await;
+    assert_eq!(fleet.name_conflicts.seen(), seen);
+}
+
+#[tokio::test]
+async fn removed_servers_are_limited_because_they_keep_their_slots() {
+    let fleet = fleet();
+    let nothing = offer(0);
+    let entry = |state| ServerEntry { name: name("s"), state, offer: Arc::clone(&nothing) };
+    fleet.register_as(vec![entry(ServerState::Removed); 9_999]);
+    fleet.register_as(vec![entry(ServerState::Dormant); 100]);
+    assert_eq!(fleet.refusal_of_registration(), None, "servers that are there do not count");
+    fleet.remove(9_999).await;
+    assert!(fleet.refusal_of_registration().is_some_and(|why| why.contains("restart it")));
 }

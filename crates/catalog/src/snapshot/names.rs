@@ -110,9 +110,15 @@ impl Names {
         claims.map(|claims| claims[0].route).or_else(|| self.long_aliases.get(name).copied())
     }
 
-    /// Items whose name an earlier one has, in order.
-    pub(super) fn shadowed(&self) -> &[Route] {
+    /// Items whose name an earlier one has, in order. The same allocation as in the table before, if nobody claims
+    /// another contested name.
+    pub(super) fn shadowed(&self) -> &Arc<Vec<Route>> {
         &self.shadowed
+    }
+
+    /// How many names have more than one claim.
+    pub(super) fn contested(&self) -> usize {
+        self.contested.len()
     }
 
     /// The servers that have an item of that name in vain, because an earlier one has it.

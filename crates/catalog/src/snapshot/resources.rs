@@ -60,13 +60,9 @@ impl Snapshot {
         self.resolve(scope, Kind::Template, template).map(|route| route.server)
     }
 
-    /// Resources and templates of several servers.
-    pub fn collisions(&self) -> Vec<Collision> {
-        let mut found = Vec::new();
-        for kind in [Kind::Resource, Kind::Template] {
-            found.extend(self.shadowed(kind).iter().filter_map(|&hidden| self.collision(kind, hidden)));
-        }
-        found
+    /// Resources or templates of several servers.
+    pub fn collisions(&self, kind: Kind) -> impl Iterator<Item = Collision> {
+        self.shadowed(kind).iter().filter_map(move |&hidden| self.collision(kind, hidden))
     }
 
     /// None if the server lists the item twice itself, which hides nothing.
@@ -188,8 +184,9 @@ mod tests {
             server("c", &["x://1"], &["x://{v}"]),
         ]);
         let collision = |uri: &str, kind, hidden| Collision { uri: uri.to_owned(), kind, owner: 0, hidden };
+        let collisions = [Kind::Resource, Kind::Template].into_iter().flat_map(|kind| snapshot.collisions(kind));
         assert_eq!(
-            snapshot.collisions(),
+            collisions.collect::<Vec<_>>(),
             [
                 collision("x://1", Kind::Resource, 1),
                 collision("x://1", Kind::Resource, 2),
@@ -197,5 +194,18 @@ mod tests {
             ],
             "a server that repeats itself collides with nobody"
         );
+    }
+
+    #[test]
+    fn hidden_items_stay_the_same_allocation_while_a_change_touches_none() {
+        let two = [server("a", &["x://1"], &[]), server("b", &["x://1"], &[])];
+        let servers = |other: &str| two.iter().cloned().chain([server("c", &[other], &[])]).collect();
+        let before = snapshot(servers("x://2"));
+        before.make_names();
+        let same = snapshot(servers("x://3")).following(&before);
+        assert!(std::sync::Arc::ptr_eq(before.shadowed(Kind::Resource), same.shadowed(Kind::Resource)));
+        let other = snapshot(servers("x://1")).following(&before);
+        assert_eq!((same.contested(), same.shadowed(Kind::Resource).len()), (1, 1));
+        assert_eq!((other.contested(), other.shadowed(Kind::Resource).len()), (1, 2));
     }
 }

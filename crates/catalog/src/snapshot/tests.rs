@@ -73,7 +73,7 @@ fn separators_inside_keys_and_tools_do_not_confuse_routing() {
     ]);
     assert_eq!(tool(&snapshot, "a:b:c"), Some(Route { server: 0, item: 0 }), "the first in config order wins");
     assert_eq!(tool(&snapshot, "a:b:d"), Some(Route { server: 1, item: 1 }));
-    assert_eq!(snapshot.shadowed(Kind::Tool), [Route { server: 1, item: 0 }]);
+    assert_eq!(**snapshot.shadowed(Kind::Tool), [Route { server: 1, item: 0 }]);
     let listed = String::from_utf8(tools(&snapshot, None).unwrap().to_vec()).unwrap();
     assert_eq!(listed.matches("\"a:b:c\"").count(), 1);
     assert_eq!(snapshot.listed(Kind::Tool, NameStyle::Safe).count(), 4, "the alias still reaches the shadowed one");

@@ -2,16 +2,26 @@
 //!
 //! The walk uses its own stack instead of recursion: schemas come from servers and may be nested to any depth.
 
-use crate::bridge::header_params::HeaderParam;
+use crate::bridge::header_params::{HeaderParam, InvalidParams};
 use crate::scan::{Cursor, Malformed, Span};
 use crate::text;
 
 /// The key of the annotation.
 pub(crate) const ANNOTATION: &str = "x-mcp-header";
 
+/// Annotated properties of one tool. A request has at most 64 kB of headers.
+pub const MAX_HEADER_PARAMS: usize = 100;
+
+/// Bytes of the paths of all annotated properties of one tool, with their headers. Each path is stored, so nested
+/// properties repeat the names of the outer ones.
+pub const MAX_HEADER_PARAM_BYTES: usize = 64 << 10;
+
+/// Characters of a path or a header in an error.
+const MAX_SHOWN_CHARS: usize = 200;
+
 /// Every annotated property of the schema; the error describes the first invalid annotation.
-pub(crate) fn of_schema(text: &[u8], schema: Span) -> Result<Vec<HeaderParam>, String> {
-    let mut walk = Walk { text, open: Vec::new(), path: Vec::new(), found: Vec::new() };
+pub(crate) fn of_schema(text: &[u8], schema: Span) -> Result<Vec<HeaderParam>, InvalidParams> {
+    let mut walk = Walk { text, open: Vec::new(), path: Vec::new(), path_bytes: 0, found: Vec::new(), found_bytes: 0 };
     walk.run(Cursor::at(text, schema))?;
     Ok(walk.found)
 }
@@ -21,7 +31,11 @@ struct Walk<'t> {
     open: Vec<OpenValue>,
     /// The properties that lead to the current position, if only `properties` lead there.
     path: Vec<String>,
+    /// The size of `path`.
+    path_bytes: usize,
     found: Vec<HeaderParam>,
+    /// The size of what is in `found`.
+    found_bytes: usize,
 }
 
 /// An object or array around the current position.
@@ -75,8 +89,8 @@ impl Role {
 }
 
 impl Walk<'_> {
-    fn run(&mut self, mut cursor: Cursor<'_>) -> Result<(), String> {
-        let not_json = |error: Malformed| error.to_string();
+    fn run(&mut self, mut cursor: Cursor<'_>) -> Result<(), InvalidParams> {
+        let not_json = |error: Malformed| InvalidParams::Invalid(error.to_string());
         self.enter(&mut cursor, Role::Root).map_err(not_json)?;
         while let Some(&OpenValue { role, is_array, .. }) = self.open.last() {
             if cursor.take(if is_array { b']' } else { b'}' }) {
@@ -93,6 +107,7 @@ impl Walk<'_> {
             let name = text::decode(key.of(self.text)).unwrap_or_default();
             let role_below = role.of_member(&name);
             if role_below == Role::Property {
+                self.path_bytes += step_bytes(&name);
                 self.path.push(name.clone().into_owned());
             }
             let value = self.enter(&mut cursor, role_below).map_err(not_json)?;
@@ -113,24 +128,27 @@ impl Walk<'_> {
             return Ok(None);
         }
         if role == Role::Property {
-            self.path.pop();
+            self.leave_property();
         }
         cursor.value().map(Some)
     }
 
     /// Records the `type` or the annotation of the innermost schema.
-    fn note(&mut self, role: Role, name: &str, value: Span) -> Result<(), String> {
+    fn note(&mut self, role: Role, name: &str, value: Span) -> Result<(), InvalidParams> {
         let Some(open) = self.open.last_mut() else { return Ok(()) };
         match name {
             "type" => open.kind = Some(value),
             ANNOTATION if role == Role::Property => open.header = Some(value),
-            ANNOTATION => return Err(format!("{ANNOTATION} stands where no argument is reached by name")),
+            ANNOTATION => {
+                let why = format!("{ANNOTATION} stands where no argument is reached by name");
+                return Err(InvalidParams::Invalid(why));
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn leave(&mut self) -> Result<(), String> {
+    fn leave(&mut self) -> Result<(), InvalidParams> {
         let Some(OpenValue { role: Role::Property, header, kind, .. }) = self.open.pop() else { return Ok(()) };
         if let Some(header) = header {
             let header = header_name(header.of(self.text)).map_err(|rule| self.wrong(rule))?;
@@ -138,15 +156,46 @@ impl Walk<'_> {
             if !matches!(kind.as_deref(), Some("string" | "integer" | "boolean")) {
                 return Err(self.wrong("is for a string, an integer or a boolean only"));
             }
+            self.found_bytes += self.path_bytes + header.len();
+            if self.found.len() == MAX_HEADER_PARAMS {
+                return Err(InvalidParams::TooMuch(format!(
+                    "has more than {MAX_HEADER_PARAMS} {ANNOTATION} annotations"
+                )));
+            }
+            if self.found_bytes > MAX_HEADER_PARAM_BYTES {
+                let why =
+                    format!("has {ANNOTATION} annotations whose paths have more than {MAX_HEADER_PARAM_BYTES} bytes");
+                return Err(InvalidParams::TooMuch(why));
+            }
             self.found.push(HeaderParam { header, path: self.path.clone() });
         }
-        self.path.pop();
+        self.leave_property();
         Ok(())
     }
 
-    fn wrong(&self, rule: &str) -> String {
-        format!("{ANNOTATION} of property `{}` {rule}", self.path.join("."))
+    fn leave_property(&mut self) {
+        self.path_bytes -= self.path.pop().map_or(0, |name| step_bytes(&name));
     }
+
+    fn wrong(&self, rule: &str) -> InvalidParams {
+        let dots = std::iter::once("").chain(std::iter::repeat("."));
+        let path = dots.zip(&self.path).flat_map(|(dot, name)| dot.chars().chain(name.chars()));
+        InvalidParams::Invalid(format!("{ANNOTATION} of property `{}` {rule}", shortened(path)))
+    }
+}
+
+/// As much of a name as fits into an error.
+pub(crate) fn shortened(mut name: impl Iterator<Item = char>) -> String {
+    let mut shown: String = name.by_ref().take(MAX_SHOWN_CHARS).collect();
+    if name.next().is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// A name in a path takes memory even if it is empty.
+fn step_bytes(name: &str) -> usize {
+    name.len() + size_of::<String>()
 }
 
 fn header_name(token: &[u8]) -> Result<String, &'static str> {

@@ -4,13 +4,16 @@
 //! through `properties` alone. Anywhere else the annotation is invalid, and so is the tool.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use crate::bridge::annotations::{self, ANNOTATION};
 use crate::bridge::change::whole;
+use crate::bridge::header_arguments;
 use crate::bridge::headers;
 use crate::envelope::Params;
 use crate::scan::member;
-use crate::text;
+
+pub use crate::bridge::annotations::{MAX_HEADER_PARAM_BYTES, MAX_HEADER_PARAMS};
 
 /// An argument that is repeated in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,19 +24,44 @@ pub struct HeaderParam {
     pub path: Vec<String>,
 }
 
+/// Why a tool has no header parameters though it has annotations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InvalidParams {
+    /// An annotation breaks a rule of the protocol: a sentence about it.
+    Invalid(String),
+    /// The annotations exceed a limit: what the schema has.
+    TooMuch(String),
+}
+
+impl fmt::Display for InvalidParams {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(why) => out.write_str(why),
+            Self::TooMuch(excess) => write!(out, "`inputSchema` {excess}"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidParams {}
+
 /// The arguments that calls of this tool repeat in headers; the error describes an invalid annotation.
-pub fn of_tool(definition: &[u8]) -> Result<Vec<HeaderParam>, String> {
-    let Some(schema) = member(definition, whole(definition), "inputSchema") else { return Ok(Vec::new()) };
-    // Most tools have no annotation, and every spelling of one contains this text or an escape.
-    let text = schema.of(definition);
-    if memchr::memmem::find(text, ANNOTATION.as_bytes()).is_none() && !text.contains(&b'\\') {
+pub fn of_tool(definition: &[u8]) -> Result<Vec<HeaderParam>, InvalidParams> {
+    let has = |text: &[u8]| memchr::memmem::find(definition, text).is_some();
+    // Most tools have no annotation, and every spelling of one contains this text or such an escape.
+    if !has(ANNOTATION.as_bytes()) && !has(b"\\u") {
         return Ok(Vec::new());
     }
+    let Some(schema) = member(definition, whole(definition), "inputSchema") else { return Ok(Vec::new()) };
     let found = annotations::of_schema(definition, schema)?;
-    let mut names = HashSet::new();
+    let (mut names, mut paths) = (HashSet::new(), HashSet::new());
     for param in &found {
+        let header = || annotations::shortened(param.header.chars());
         if !names.insert(param.header.to_ascii_lowercase()) {
-            return Err(format!("two properties have the {ANNOTATION} `{}`", param.header));
+            return Err(InvalidParams::Invalid(format!("two properties have the {ANNOTATION} `{}`", header())));
+        }
+        if !paths.insert(&param.path) {
+            let why = format!("a property with the {ANNOTATION} `{}` is defined twice", header());
+            return Err(InvalidParams::Invalid(why));
         }
     }
     Ok(found)
@@ -41,11 +69,9 @@ pub fn of_tool(definition: &[u8]) -> Result<Vec<HeaderParam>, String> {
 
 /// The headers of a call: full names, and encoded values of the arguments that are present.
 pub fn values(line: &[u8], params: &Params, of: &[HeaderParam]) -> Vec<(String, String)> {
-    let value = |param: &HeaderParam| {
-        let argument = argument(line, params, param)?;
-        Some((param.name(), headers::encode(&argument.text)))
-    };
-    of.iter().filter_map(value).collect()
+    let arguments = header_arguments::find(line, params, of);
+    let with_value = of.iter().zip(arguments).filter_map(|(param, argument)| Some((param, argument?)));
+    with_value.map(|(param, argument)| (param.name(), headers::encode(&argument.text))).collect()
 }
 
 /// Checks that the headers of a call match its arguments; `header` returns the value of a header by its full name. The
@@ -56,9 +82,9 @@ pub fn check<'h>(
     of: &[HeaderParam],
     header: impl Fn(&str) -> Option<&'h str>,
 ) -> Result<(), String> {
-    for param in of {
+    for (param, argument) in of.iter().zip(header_arguments::find(line, params, of)) {
         let name = param.name();
-        match (header(&name), argument(line, params, param)) {
+        match (header(&name), argument) {
             (None, None) => {}
             (Some(_), None) => return Err(format!("header `{name}` repeats an argument that is not there")),
             (None, Some(_)) => return Err(format!("header `{name}` is missing")),
@@ -80,48 +106,12 @@ impl HeaderParam {
     pub fn name(&self) -> String {
         format!("{}{}", headers::PARAM_PREFIX, self.header)
     }
-}
 
-/// An argument that fits into a header.
-struct Argument {
-    text: String,
-    is_number: bool,
-}
-
-impl Argument {
-    /// Whether a header has this value. Integers may be written in several ways.
-    fn is(&self, said: &str) -> bool {
-        self.text == said || self.is_number && integer(said).as_ref() == Some(&self.text)
+    /// The memory it takes, in bytes.
+    pub fn size(&self) -> usize {
+        let path: usize = self.path.iter().map(|name| name.len() + size_of::<String>()).sum();
+        size_of::<Self>() + self.header.len() + path
     }
-}
-
-/// The argument in a call; `None` if it is absent, null, an object or an array.
-fn argument(line: &[u8], params: &Params, param: &HeaderParam) -> Option<Argument> {
-    let arguments = member(line, params.span?, "arguments")?;
-    let value = param.path.iter().try_fold(arguments, |object, name| member(line, object, name))?;
-    let token = value.of(line);
-    match token.first()? {
-        b'"' => text::decode(token).map(|text| Argument { text: text.into_owned(), is_number: false }),
-        b't' | b'f' => String::from_utf8(token.to_vec()).ok().map(|text| Argument { text, is_number: false }),
-        b'-' | b'0'..=b'9' => {
-            let number = std::str::from_utf8(token).ok()?;
-            let text = integer(number).unwrap_or_else(|| number.to_owned());
-            Some(Argument { text, is_number: true })
-        }
-        _ => None,
-    }
-}
-
-/// An integer in plain digits, however it was written; `None` if the token is not an integer.
-fn integer(number: &str) -> Option<String> {
-    let digits = number.strip_prefix('-').unwrap_or(number);
-    if !digits.is_empty() && digits != "0" && digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Some(number.to_owned());
-    }
-    let value: f64 = number.parse().ok()?;
-    let is_exact = value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0;
-    // Checked above: it is an integer in range.
-    is_exact.then(|| (value as i64).to_string())
 }
 
 #[cfg(test)]
@@ -129,11 +119,11 @@ mod tests {
     use super::*;
     use crate::Envelope;
 
-    fn tool(schema: &str) -> Result<Vec<HeaderParam>, String> {
+    fn tool(schema: &str) -> Result<Vec<HeaderParam>, InvalidParams> {
         of_tool(format!(r#"{{"name":"t","inputSchema":{schema}}}"#).as_bytes())
     }
 
-    fn properties(properties: &str) -> Result<Vec<HeaderParam>, String> {
+    fn properties(properties: &str) -> Result<Vec<HeaderParam>, InvalidParams> {
         tool(&format!(r#"{{"type":"object","properties":{properties}}}"#))
     }
 
@@ -209,12 +199,41 @@ mod tests {
 
     #[test]
     fn a_schema_of_any_depth_is_walked_in_one_go() {
+        let annotated = |depth: usize| {
+            r#"{"properties":{"a":"#.repeat(depth) + r#"{"x-mcp-header":"A","type":"string"}"# + &"}}".repeat(depth)
+        };
+        assert_eq!(tool(&annotated(1_000)).unwrap()[0].path.len(), 1_000);
         let depth = 100_000;
-        let deep =
-            r#"{"properties":{"a":"#.repeat(depth) + r#"{"x-mcp-header":"A","type":"string"}"# + &"}}".repeat(depth);
-        assert_eq!(tool(&deep).unwrap()[0].path.len(), depth);
+        assert!(matches!(tool(&annotated(depth)), Err(InvalidParams::TooMuch(_))));
         let elsewhere = r#"{"items":["#.repeat(depth) + r#"{"x-mcp-header":"A"}"# + &"]}".repeat(depth);
         assert!(tool(&elsewhere).is_err());
+    }
+
+    #[test]
+    fn annotations_are_bounded_by_their_number_and_by_the_size_of_their_paths() {
+        let leaves = |count: usize| {
+            let leaf = |index: usize| format!(r#""l{index}":{{"type":"string","x-mcp-header":"H{index}"}}"#);
+            (0..count).map(leaf).collect::<Vec<_>>().join(",")
+        };
+        let below = |name: &str, count| properties(&format!(r#"{{"{name}":{{"properties":{{{}}}}}}}"#, leaves(count)));
+        assert_eq!(below("o", MAX_HEADER_PARAMS).unwrap().len(), MAX_HEADER_PARAMS);
+        assert!(matches!(below("o", MAX_HEADER_PARAMS + 1), Err(InvalidParams::TooMuch(_))));
+        // Every path repeats the name of the outer property.
+        let name = "n".repeat(MAX_HEADER_PARAM_BYTES / 10);
+        assert_eq!(below(&name, 9).unwrap().len(), 9);
+        let refused = below(&name, 11).unwrap_err();
+        assert!(matches!(refused, InvalidParams::TooMuch(_)));
+        assert!(refused.to_string().starts_with("`inputSchema` has x-mcp-header annotations whose paths"), "{refused}");
+        let kept: usize = below(&name, 9).unwrap().iter().map(HeaderParam::size).sum();
+        assert!(kept < 2 * MAX_HEADER_PARAM_BYTES, "{kept} bytes");
+        let wrong = properties(&format!(r#"{{"{name}":{{"type":"number","x-mcp-header":"A"}}}}"#)).unwrap_err();
+        assert!(wrong.to_string().len() < 400, "the error does not repeat the name");
+    }
+
+    #[test]
+    fn a_property_that_is_defined_twice_has_no_header() {
+        let twice = r#"{"a":{"type":"string","x-mcp-header":"A"},"a":{"type":"string","x-mcp-header":"B"}}"#;
+        assert!(matches!(properties(twice), Err(InvalidParams::Invalid(_))));
     }
 
     fn call(arguments: &str) -> (String, Params) {

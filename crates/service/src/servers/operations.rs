@@ -30,6 +30,7 @@ impl ServiceContext {
         if self.find(&new.name).is_ok_and(|handle| handle.current().record.name == new.name) {
             return Err(Error::ServerAlreadyExists { name: new.name });
         }
+        self.check_slots()?;
         let config = ConnectionConfig::from(new.connection_config);
         let new = NewServer {
             description: new.description,

@@ -53,7 +53,7 @@ const fn attack(
     Attack { name, pause: Duration::from_millis(pause_ms), act, proof }
 }
 
-pub(crate) const ATTACKS: [Attack; 24] = [
+pub(crate) const ATTACKS: [Attack; 26] = [
     attack("huge-client-name", 500, "client-info-kb", huge_client_name),
     attack("huge-ids", 500, "id-bytes", huge_ids),
     attack("many-sessions", 5, "an older session ended", many_sessions),
@@ -62,6 +62,8 @@ pub(crate) const ATTACKS: [Attack; 24] = [
     attack("wrong-token", 5, "429", wrong_token),
     attack("many-subscriptions", 100, "subscriptions-per-", many_subscriptions),
     attack("listen-to-templates", 500, "searched", listen_to_templates),
+    attack("many-followers", 200, "notified", many_followers),
+    attack("annotated-calls", 200, "200", annotated_calls),
     attack("unread-streams", 1_000, "opened", unread_streams),
     attack("unread-results", 500, "requested", unread_results),
     attack("large-results", 2_000, "200", large_results),
@@ -181,16 +183,18 @@ fn hello(name: &str) -> Value {
 }
 
 /// A modern request, which is self-contained.
-fn modern(method: &str, mut params: Value) -> HttpRequest {
+fn modern(method: &str, params: Value) -> HttpRequest {
+    mcp(&modern_message(method, params)).header("MCP-Protocol-Version", "2026-07-28").header("Mcp-Method", method)
+}
+
+fn modern_message(method: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "siege", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
         "progressToken": 1,
     });
-    mcp(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
-        .header("MCP-Protocol-Version", "2026-07-28")
-        .header("Mcp-Method", method)
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 }
 
 fn call(tool: &str) -> HttpRequest {
@@ -321,6 +325,37 @@ fn listen_to_templates(attacker: &mut Attacker) -> Option<String> {
     let outcome = outcomes.into_iter().find(|(word, _)| first.contains(word));
     attacker.keep(connection, 2);
     Some(outcome.map_or_else(|| format!("{first:.80}"), |(_, outcome)| outcome.to_owned()))
+}
+
+/// Sessions that follow a resource and what it is part of, whose server reports endlessly that it changed.
+fn many_followers(attacker: &mut Attacker) -> Option<String> {
+    let session = attacker.begin_session()?;
+    let uri = "u://1/and/more";
+    for end in "u://1/".len()..=uri.len() {
+        let params = json!({"uri": uri[..end]});
+        let request = json!({"jsonrpc": "2.0", "id": end, "method": "resources/subscribe", "params": params});
+        let (status, body) = attacker.fetch(&in_session(mcp(&request), &session))?;
+        if status != 200 || body.contains("\"error\"") {
+            let limit = ["subscriptions-per-token", "`subscriptions`"].into_iter().find(|limit| body.contains(limit));
+            return Some(limit.map_or_else(|| status.to_string(), str::to_owned));
+        }
+    }
+    let mut connection = Connection::try_open(attacker.address).ok()?;
+    connection.try_send(&in_session(authorized(HttpRequest::stream("/mcp")), &session)).ok()?;
+    let mut answer = connection.try_answer().ok()??;
+    let is_notified =
+        (0..20).map_while(|_| answer.next_message()).any(|message| message.data.contains("resources/updated"));
+    attacker.keep(connection, 60);
+    Some(if is_notified { "notified" } else { "not notified" }.to_owned())
+}
+
+/// Calls with large arguments of a tool that wants many of them in headers.
+fn annotated_calls(attacker: &mut Attacker) -> Option<String> {
+    let tool = format!("{}.t", Kind::HeaderParams.name());
+    let message = modern_message("tools/call", json!({"name": tool, "arguments": {}})).to_string();
+    let arguments = format!(r#""arguments":{{{}"p7":"v"}}"#, r#""x":[1],"#.repeat(500_000));
+    let message = message.replace(r#""arguments":{}"#, &arguments);
+    attacker.status(&call(&tool).header("Mcp-Param-P7", "v").body(message))
 }
 
 /// Streams of sessions that nobody reads, while servers log.

@@ -13,6 +13,8 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 
+use crate::hostile_lists;
+
 /// The first argument of a hostile server; its kind and the folder of counts follow.
 pub(crate) const FLAG: &str = "--hostile-server";
 
@@ -40,6 +42,20 @@ pub(crate) enum Kind {
     LargeList,
     /// Thousands of URI templates that take long to match.
     Templates,
+    /// A tool whose header annotations have paths of gigabytes.
+    HeaderPaths,
+    /// A tool with as many header annotations as are allowed, for calls with large arguments.
+    HeaderParams,
+    /// Schemas whose edits for legacy clients take several times their size.
+    Edits,
+    /// 50,000 resources and a single one in turns.
+    Shrinking,
+    /// Thousands of resources that another server has as well.
+    SharedUris,
+    /// The other one.
+    SharedUrisAgain,
+    /// One of these resources, and none, in turns.
+    OneSharedUri,
     /// Log messages of 100 MB for all clients.
     HugeLogs,
     /// Log messages of 3 MB, which is within the limits, endlessly.
@@ -67,7 +83,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::EndlessPages,
         Self::EndlessResources,
         Self::References,
@@ -77,6 +93,13 @@ impl Kind {
         Self::ManyTools,
         Self::LargeList,
         Self::Templates,
+        Self::HeaderPaths,
+        Self::HeaderParams,
+        Self::Edits,
+        Self::Shrinking,
+        Self::SharedUris,
+        Self::SharedUrisAgain,
+        Self::OneSharedUri,
         Self::HugeLogs,
         Self::ManyLogs,
         Self::HugeInstructions,
@@ -102,6 +125,13 @@ impl Kind {
             Self::ManyTools => "many-tools",
             Self::LargeList => "large-list",
             Self::Templates => "templates",
+            Self::HeaderPaths => "header-paths",
+            Self::HeaderParams => "header-params",
+            Self::Edits => "edits",
+            Self::Shrinking => "shrinking",
+            Self::SharedUris => "shared-uris",
+            Self::SharedUrisAgain => "shared-uris-again",
+            Self::OneSharedUri => "one-shared-uri",
             Self::HugeLogs => "huge-logs",
             Self::ManyLogs => "many-logs",
             Self::HugeInstructions => "huge-instructions",
@@ -121,11 +151,13 @@ impl Kind {
     /// limits; their counts are the proof.
     pub(crate) fn bound_in_log(self) -> Option<&'static str> {
         Some(match self {
-            Self::EndlessPages | Self::EndlessResources | Self::ManyTools => "server_catalog_kb",
+            Self::EndlessPages | Self::EndlessResources | Self::ManyTools | Self::Edits => "server_catalog_kb",
             Self::References => "has more than 2000 references",
             Self::RepeatedMembers => "has more than 20000 members and elements",
             Self::DeepSchema => "nested deeper than 56 levels",
             Self::Templates => "are listed but not matched against URIs",
+            Self::HeaderPaths => "x-mcp-header annotations",
+            Self::SharedUris | Self::SharedUrisAgain | Self::OneSharedUri => "listed by two servers",
             // A line of that length is not even read to its end.
             Self::HugeLogs => "it is more than 32 MB, which is the limit",
             Self::HugeProgress => "server_notification_kb",
@@ -208,7 +240,17 @@ impl Server {
 
     fn welcome(&self, id: &Value, revision: &Value) {
         let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {}});
-        if matches!(self.kind, Kind::EndlessResources | Kind::Templates | Kind::Updates) {
+        let has_resources = matches!(
+            self.kind,
+            Kind::EndlessResources
+                | Kind::Templates
+                | Kind::Updates
+                | Kind::Shrinking
+                | Kind::SharedUris
+                | Kind::SharedUrisAgain
+                | Kind::OneSharedUri
+        );
+        if has_resources {
             capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
         }
         let mut welcome = json!({
@@ -226,10 +268,13 @@ impl Server {
     /// What it does by itself.
     fn begin(&self) {
         let list_changed = |server: &Self| server.notify("notifications/tools/list_changed", &json!({}));
+        let resources_changed = |server: &Self| server.notify("notifications/resources/list_changed", &json!({}));
         match self.kind {
-            Kind::References | Kind::RepeatedMembers | Kind::ManyTools | Kind::LargeList => {
+            Kind::References | Kind::RepeatedMembers | Kind::ManyTools | Kind::LargeList | Kind::HeaderPaths => {
                 self.repeat(CHANGE_INTERVAL, list_changed);
             }
+            Kind::Shrinking => self.repeat(CHANGE_INTERVAL, resources_changed),
+            Kind::OneSharedUri => self.repeat(CHANGE_INTERVAL / 50, resources_changed),
             Kind::Restless => self.repeat(Duration::from_millis(1), move |server| {
                 list_changed(server);
                 server.count();
@@ -316,6 +361,9 @@ impl Server {
                 tool(&deep)
             }
             Kind::DoublingSchema => tool(&doubling_schema(45)),
+            Kind::HeaderPaths => hostile_lists::tools_with_header_paths(version),
+            Kind::HeaderParams => hostile_lists::tool_with_header_params(),
+            Kind::Edits => hostile_lists::tools_with_edits(),
             Kind::ManyTools => many(100_000, &"n".repeat(200)),
             Kind::LargeList => many(50_000, "tool_with_a_name_of_ordinary_length_"),
             _ => return format!(r#"{{"tools":[{}]}}"#, tool(object)),
@@ -332,6 +380,18 @@ impl Server {
                 self.count();
                 format!(r#"{{"resources":[{}],"nextCursor":"{version}"}}"#, page.join(","))
             }
+            Kind::Shrinking => {
+                self.count();
+                hostile_lists::resources("w", if version.is_multiple_of(2) { 1 } else { 50_000 })
+            }
+            Kind::SharedUris | Kind::SharedUrisAgain => {
+                self.count();
+                hostile_lists::resources("s", hostile_lists::SHARED_URIS)
+            }
+            Kind::OneSharedUri => {
+                self.count();
+                hostile_lists::resources("s", u32::from(!version.is_multiple_of(2)))
+            }
             _ => r#"{"resources":[]}"#.to_owned(),
         }
     }
@@ -345,7 +405,7 @@ impl Server {
                 self.count();
                 format!(r#"{{"resourceTemplates":[{}]}}"#, templates.join(","))
             }
-            Kind::Updates => r#"{"resourceTemplates":[{"uriTemplate":"u://{id}","name":"n"}]}"#.to_owned(),
+            Kind::Updates => r#"{"resourceTemplates":[{"uriTemplate":"u://{+id}","name":"n"}]}"#.to_owned(),
             _ => r#"{"resourceTemplates":[]}"#.to_owned(),
         }
     }
@@ -386,7 +446,7 @@ impl Server {
                 }
                 self.count();
             }
-            Kind::DoublingSchema => self.count(),
+            Kind::DoublingSchema | Kind::HeaderParams => self.count(),
             _ => {}
         }
         self.answer(id, r#"{"content":[]}"#);

@@ -1,6 +1,7 @@
 //! Runs hostile servers and clients against a live service, and checks that a well-behaved neighbour is not affected.
 //!
 //! - [`hostile_server`]: servers that list, log and respond too much or wrongly
+//! - [`hostile_lists`]: lists of these servers whose meaning costs more than their bytes
 //! - [`hostile_client`]: clients, documents and bare sockets that ask for too much
 //! - [`neighbour`]: a well-behaved client of a well-behaved server, and the same server without us for comparison
 //! - [`report`]: compares the measurements with their limits
@@ -8,6 +9,7 @@
 #![expect(clippy::print_stdout, reason = "the report is what this program is for")]
 
 mod hostile_client;
+mod hostile_lists;
 mod hostile_server;
 mod neighbour;
 mod options;
