@@ -252,13 +252,16 @@ fn a_call_that_waits_for_a_server_that_never_starts_fails() {
 #[test]
 fn what_waits_for_a_server_can_be_cancelled() {
     let journal = Journal::new();
-    let slow = journal.fake().args(["--start-delay-ms", "400"]);
-    let mut client = connected(&Config::new().server("slow", slow));
+    let mut client = connected(&Config::new().server("slow", journal.fake_that_waits()));
     let call = client.start_call("slow:echo", json!({}));
     let list = client.request("tools/list", json!({}));
     for id in [call, list] {
         client.notify("notifications/cancelled", json!({"requestId": id}));
     }
+    // Its answer shows that everything before it has been read.
+    let ping = client.request("ping", json!({}));
+    client.response(ping);
+    journal.let_it_start();
     assert_eq!(text_of(&client.call("slow:echo", json!({"text": "later"}))), "later");
     assert_eq!(journal.of_method("tools/call").len(), 1);
     assert_eq!(client.drain().len(), 0);
@@ -319,9 +322,9 @@ fn arguments_are_optional_and_need_not_be_an_object() {
 #[test]
 fn there_is_no_timeout_of_ours_on_a_call() {
     let config = Config::new().server("one", fake());
-    let mut client = initialized(Launch::aggregator(&config).env(START_TIMEOUT, "5"));
+    let mut client = initialized(Launch::aggregator(&config).env(START_TIMEOUT, "12"));
     client.tool_names();
-    assert_eq!(text_of(&client.call("one:sleep", json!({"ms": 5500}))), "slept");
+    assert_eq!(text_of(&client.call("one:sleep", json!({"ms": 12_500}))), "slept");
 }
 
 #[test]

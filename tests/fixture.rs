@@ -95,6 +95,24 @@ impl Journal {
         fake().arg("--journal").arg(self.path().to_string_lossy())
     }
 
+    /// The same, but it starts only after [`Journal::let_it_start`].
+    #[track_caller]
+    pub(crate) fn fake_that_waits(&self) -> ServerEntry {
+        let script = r#"while ! test -e "$0"; do sleep 0.02; done; exec "$@""#;
+        let gate = self.gate().to_string_lossy().into_owned();
+        let program = testkit::program("fake-server").to_string_lossy().into_owned();
+        let args = ["-c".to_owned(), script.to_owned(), gate, program, "--journal".to_owned()];
+        ServerEntry::new("sh").args(args).arg(self.path().to_string_lossy())
+    }
+
+    pub(crate) fn let_it_start(&self) {
+        fs::write(self.gate(), "").expect("the folder can be written");
+    }
+
+    fn gate(&self) -> PathBuf {
+        self.folder.path().join("may-start")
+    }
+
     /// Whether the server was ever started.
     pub(crate) fn exists(&self) -> bool {
         self.path().exists()

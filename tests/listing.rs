@@ -226,9 +226,10 @@ fn a_list_waits_for_servers_that_are_still_starting() {
 #[test]
 fn a_list_does_not_wait_for_ever() {
     for phase in ["initialize", "list"] {
-        let config =
-            Config::new().server("hangs", with_tools(1).args(["--hang-at", phase])).server("quick", with_tools(1));
-        let mut client = initialized(Launch::aggregator(&config).env(START_TIMEOUT, "5"));
+        let config = Config::new()
+            .server("hangs", with_tools(1).args(["--hang-at", phase]).field("startTimeout", 5000))
+            .server("quick", with_tools(1));
+        let mut client = connected(&config);
         assert_eq!(client.tool_names(), ["quick:tool_0"], "{phase}");
         client.wait_for_stderr("within 5 s");
     }

@@ -118,9 +118,8 @@ impl Rest {
     /// Registers a fake server and waits until it is connected.
     #[track_caller]
     pub(crate) fn register(&self, name: &str, arguments: &[&str]) -> Value {
-        let registered = expect(201, &self.post("/servers", &fake(name, arguments)));
-        self.wait_for_status(name, "connected");
-        registered
+        expect(201, &self.post("/servers", &fake(name, arguments)));
+        self.wait_for_status(name, "connected")
     }
 
     #[track_caller]

@@ -48,6 +48,29 @@ fn servers_of_the_config_file_are_changed_only_there() {
 }
 
 #[test]
+fn a_warning_is_logged_once_however_often_the_file_is_read() {
+    let serve = Serve::start(&Config::new().raw(with_both_keys(&["given"])));
+    let mut rest = Rest { serve, folder: tempfile::tempdir().unwrap(), database: None };
+    let file = rest.serve.folder().join("config.json");
+    rest.wait_for_status("given", "connected");
+    // Reading it again when it changes is what every other reading does, too.
+    for servers in [&["given", "more"][..], &["given", "more", "most"]] {
+        std::fs::write(&file, with_both_keys(servers)).unwrap();
+        rest.wait_for_status(servers.last().unwrap(), "connected");
+    }
+    rest.serve.signal(testkit::Signal::TERM);
+    rest.serve.wait_exit();
+    let said = rest.serve.stderr_text();
+    assert_eq!(said.matches("$.servers is not used").count(), 1, "{said}");
+}
+
+/// A config with a key that is not used.
+fn with_both_keys(servers: &[&str]) -> String {
+    let config = servers.iter().fold(Config::new(), |config, name| config.server(name, testkit::fake()));
+    config.text().replacen('{', "{\"servers\": {}, ", 1)
+}
+
+#[test]
 fn an_entry_that_failed_too_often_is_tried_again_when_it_is_mended() {
     let rest = Rest { serve: Serve::start(&Config::new()), folder: tempfile::tempdir().unwrap(), database: None };
     expect(200, &rest.patch("/settings", &json!({"retry_backoff_ms": [1, 1, 1]})));

@@ -1,19 +1,29 @@
 //! Servers: registered, listed, changed, connected, tested, removed.
 
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
 use serde_json::{Value, json};
-use testkit::{HttpServer, Script};
+use testkit::{HttpServer, Script, wait_until};
 
 use super::{Rest, expect, expect_error, expect_problems, fake, names};
 
 #[test]
 fn a_server_is_registered_with_its_tools_listed_and_removed() {
     let rest = Rest::start();
-    let server = expect(201, &rest.post("/servers", &fake("one", &["--tools", "2"])));
-    assert_eq!((&server["name"], &server["status"]), (&json!("one"), &json!("connected")));
+    let registered = expect(201, &rest.post("/servers", &fake("one", &["--tools", "2"])));
+    assert_eq!(registered["name"], "one");
+    // A registration waits for the connection, but only for a moment.
+    let server = rest.wait_for_status("one", "connected");
+    assert_eq!(server["id"], registered["id"]);
     assert_eq!(server["transport_type"], "stdio");
     assert_eq!(server["server_info"]["name"], "fake-server");
-    assert!(names(&server["tools"]).contains(&"one.tool_1"), "{server}");
-    assert_eq!(server["tool_count"], server["tools"].as_array().unwrap().len());
+    let tools = expect(200, &rest.get("/servers/one/tools"));
+    assert!(names(&tools).contains(&"one.tool_1"), "{tools}");
+    assert_eq!(server["tool_count"], tools.as_array().unwrap().len());
+    if registered["status"] == "connected" {
+        assert_eq!(names(&registered["tools"]), names(&tools));
+    }
 
     let id = server["id"].as_str().unwrap();
     for key in [id, "one"] {
@@ -39,9 +49,14 @@ fn a_name_is_taken_once() {
 #[test]
 fn a_slow_server_is_answered_as_connecting_and_is_connected_later() {
     let rest = Rest::start();
-    let server = expect(201, &rest.post("/servers", &fake("slow", &["--start-delay-ms", "2500"])));
+    let may_start = rest.folder.path().join("may-start");
+    let script = "while ! test -e \"$0\"; do sleep 0.05; done; exec \"$1\"";
+    let args = json!(["-c", script, may_start, testkit::program("fake-server")]);
+    let slow = json!({"name": "slow", "transport_type": "stdio", "connection_config": {"command": "sh", "args": args}});
+    let server = expect(201, &rest.post("/servers", &slow));
     assert_eq!(server["status"], "connecting", "{server}");
     assert!(server.get("tools").is_none_or(Value::is_null), "{server}");
+    std::fs::write(may_start, "").unwrap();
     rest.wait_for_status("slow", "connected");
     assert_eq!(rest.call("slow.echo", &json!({})).status, 200);
 }
@@ -317,4 +332,56 @@ fn a_server_that_sleeps_is_distinguished_from_one_that_is_disabled_or_on_its_way
     let record = expect(200, &rest.get("/executions"))[0].clone();
     let digits = record["duration_ms"].to_string();
     assert!(digits.split_once('.').is_none_or(|(_, rest)| rest.len() <= 3), "{record}");
+}
+
+/// A program that works until a file appears, and then crashes whenever it is started. Each start leaves a file.
+fn breakable(folder: &Path) -> Value {
+    let script = "cd \"$0\" && : > \"start.$$\"; test -e broken && { echo 'no licence' >&2; exit 7; }; exec \"$1\"";
+    let args = json!(["-c", script, folder, testkit::program("fake-server")]);
+    // Otherwise a program that exits immediately is started again with the legacy handshake.
+    let config = json!({"command": "sh", "args": args, "era": "legacy"});
+    json!({"name": "moody", "transport_type": "stdio", "connection_config": config})
+}
+
+/// The times between the starts of such a program.
+fn pauses(folder: &Path) -> Vec<Duration> {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+    let starts = files.filter(|file| file.file_name().to_string_lossy().starts_with("start."));
+    let mut starts: Vec<SystemTime> = starts.map(|file| file.metadata().unwrap().modified().unwrap()).collect();
+    starts.sort_unstable();
+    starts.windows(2).map(|pair| pair[1].duration_since(pair[0]).unwrap()).collect()
+}
+
+#[test]
+fn a_program_that_has_worked_is_retried_ever_later_when_it_crashes_at_start_and_recovers_by_itself() {
+    let rest = Rest::start();
+    // One that never worked would be disabled after its second failure.
+    let settings = json!({"retry_backoff_ms": [100, 400, 1600], "failure_threshold": 1});
+    expect(200, &rest.patch("/settings", &settings));
+    expect(201, &rest.post("/servers", &breakable(rest.folder.path())));
+    rest.wait_for_status("moody", "connected");
+    wait_until("its connection has been stable, so that it has worked", || {
+        let database = rusqlite::Connection::open(rest.registry()).unwrap();
+        let sql = "SELECT worked_at IS NOT NULL FROM external_servers";
+        database.query_row(sql, [], |row| row.get::<_, bool>(0)).ok().filter(|has_worked| *has_worked)
+    });
+    let broken = rest.folder.path().join("broken");
+    std::fs::write(&broken, "").unwrap();
+    rest.call("moody.crash", &json!({"code": 3}));
+    let down = wait_until("it failed four times", || {
+        let server = expect(200, &rest.get("/servers/moody"));
+        let is_waiting = server["status"] == "error" && server["next_retry_at"].is_string();
+        (is_waiting && server["failure_count"].as_u64() >= Some(4)).then_some(server)
+    });
+    assert_eq!((&down["enabled"], &down["auto_disabled"]), (&json!(true), &json!(false)), "{down}");
+    assert!(down["error_message"].as_str().unwrap().contains("no licence"), "{down}");
+    // After a stable connection it is restarted at once, and then later each time. A busy machine only adds to that.
+    let pauses = pauses(rest.folder.path());
+    for (pause, least) in pauses[1..].iter().zip([85, 350, 1430]) {
+        assert!(*pause >= Duration::from_millis(least), "{pauses:?}");
+    }
+
+    std::fs::remove_file(&broken).unwrap();
+    let up = rest.wait_for_status("moody", "connected");
+    assert_eq!((&up["retry_count"], &up["next_retry_at"]), (&json!(0), &json!(null)), "{up}");
 }

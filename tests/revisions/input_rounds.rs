@@ -196,7 +196,7 @@ fn over_http_a_question_is_taken_back_before_the_stream_of_its_call_ends() {
 #[test]
 fn a_question_is_withdrawn_when_its_call_times_out() {
     let puppet = Puppet::new(Spec::modern().tool("t"));
-    let config = Config::new().server("s", puppet.entry().field("timeout", 1000));
+    let config = Config::new().server("s", puppet.entry().field("timeout", 8000));
     let mut client = Launch::service(&config).start();
     introduce(&mut client, &all_capabilities());
     let id = client.begin_call("s.t", json!({}));

@@ -11,25 +11,39 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 
 /// Reads and checks the config. Errors contain the messages of the parser.
+///
+/// A config can be a pipe, so a command reads it once, and takes everything else from [`Loaded::source`].
 pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
-    read(path).map_err(|error| explain(&error))
+    let loaded = read(path).map_err(|error| explain(&error))?;
+    loaded.log_warnings();
+    Ok(loaded)
 }
 
 /// The same for a program that serves: a server whose variables are not set fails alone.
 pub(crate) fn load_each(path: &Path) -> Result<Loaded, Failure> {
-    load::load_each(path, Accepted::All).map_err(|error| explain(&error))
+    let loaded = load::load_each(path, Accepted::All).map_err(|error| explain(&error))?;
+    loaded.log_warnings();
+    Ok(loaded)
 }
 
-/// The same for a caller that inspects the problems.
+/// The same for a caller that inspects problems and warnings.
 pub(crate) fn read(path: &Path) -> Result<Loaded, LoadError> {
     load::load(path, Accepted::All)
 }
 
-/// The whole file as JSON, for members other than servers.
-pub(crate) fn document(path: &Path) -> Result<Value, Failure> {
-    let invalid = |source| LoadError::Invalid { path: path.to_owned(), source };
-    let read = load::read(path).and_then(|bytes| Config::document(&bytes).map_err(invalid));
-    read.map_err(|error| explain(&error))
+/// A config file that was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConfigSource<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl ConfigSource<'_> {
+    /// The whole file as JSON, for members other than servers.
+    pub(crate) fn document(self) -> Result<Value, Failure> {
+        let invalid = |source| LoadError::Invalid { path: self.path.to_owned(), source };
+        Config::document(self.bytes).map_err(|source| explain(&invalid(source)))
+    }
 }
 
 /// The failure for `error`, with each of its problems for programs.

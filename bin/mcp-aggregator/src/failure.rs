@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use registry::Timestamp;
+use executions::with_local_times;
 use serde_json::{Value, json};
 
-use crate::server_view::LOCAL_TIME;
 use crate::{command_hint, exit};
 
 /// The message for stderr, and the exit status.
@@ -82,10 +81,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind.as_deref() {
-            Some("SERVER_UNAVAILABLE") => write!(out, "error: {}", with_local_times(&self.message))?,
-            _ => write!(out, "error: {}", self.message)?,
-        }
+        write!(out, "error: {}", with_local_times(&self.message))?;
         match &self.hint {
             Some(hint) => write!(out, "\nhint: {hint}"),
             None => Ok(()),
@@ -93,22 +89,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The service's message about an unavailable server, with local times. JSON has them in UTC.
-fn with_local_times(sentence: &str) -> String {
-    let mut shown = sentence.to_owned();
-    for lead in [" since ", "; next attempt at "] {
-        let Some(start) = shown.find(lead).map(|found| found + lead.len()) else { continue };
-        let end = shown[start..].find([' ', ';']).map_or(shown.len(), |length| start + length);
-        if let Ok(moment) = shown[start..end].parse::<Timestamp>() {
-            shown.replace_range(start..end, &moment.local(LOCAL_TIME));
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
+    use registry::Timestamp;
+
     use super::*;
+    use crate::server_view::LOCAL_TIME;
 
     #[test]
     fn times_of_a_service_are_local_for_people_and_utc_for_machines() {

@@ -35,6 +35,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
         format!("could not open log file {path}: {error}")
     })?;
     let loaded = load::load(&config, Accepted::StdioOnly).map_err(|error| error.to_string())?;
+    loaded.log_warnings();
 
     // One thread suffices to move bytes, and is fastest: no call ever changes threads.
     let runtime = tokio::runtime::Builder::new_current_thread()

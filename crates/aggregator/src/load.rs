@@ -1,15 +1,16 @@
 //! Loads the configuration file: read, checked and expanded before any server is started.
 
+use std::env::{self, VarError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use catalog::{Accepted, Config, ConfigError};
+use catalog::{Accepted, Config, ConfigError, Variable};
 
 use crate::cycle::{self, Chain, Cycle};
 
 /// A configuration ready to be run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Loaded {
     /// The servers.
     pub config: Config,
@@ -46,26 +47,48 @@ pub enum LoadError {
     Cycle(#[from] Cycle),
 }
 
+impl Loaded {
+    /// Logs what is probably not intended.
+    pub fn log_warnings(&self) {
+        for warning in &self.config.warnings {
+            tracing::warn!("config: {warning}");
+        }
+    }
+}
+
 /// Reads the configuration at `path` with the variables of our environment.
 pub fn load(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
-    load_by(path, |bytes| Config::parse(bytes, accepted, |name| std::env::var(name).ok()))
+    parse(path, read(path)?, accepted)
 }
 
 /// The same, but a server whose variables are not set fails alone, and the others can start.
 pub fn load_each(path: &Path, accepted: Accepted) -> Result<Loaded, LoadError> {
-    load_by(path, |bytes| Config::parse_each(bytes, accepted, |name| std::env::var(name).ok()))
+    let source = read(path)?;
+    let config = Config::parse_each(&source, accepted, variable);
+    checked(path, config, source)
 }
 
-fn load_by(path: &Path, parse: impl FnOnce(&[u8]) -> Result<Config, ConfigError>) -> Result<Loaded, LoadError> {
-    let bytes = read(path)?;
+/// The configuration in `source`, which is the content of the file at `path`. A pipe can be read only once.
+pub fn parse(path: &Path, source: Vec<u8>, accepted: Accepted) -> Result<Loaded, LoadError> {
+    let config = Config::parse(&source, accepted, variable);
+    checked(path, config, source)
+}
+
+fn checked(path: &Path, config: Result<Config, ConfigError>, source: Vec<u8>) -> Result<Loaded, LoadError> {
     // A pipe (`<(…)` in a shell) can be read but has no meaningful path.
     let resolved = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let chain = Chain::enter(std::env::var_os(cycle::VARIABLE).as_deref(), &resolved)?;
-    let config = parse(&bytes).map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
-    for warning in &config.warnings {
-        tracing::warn!("config: {warning}");
+    let chain = Chain::enter(env::var_os(cycle::VARIABLE).as_deref(), &resolved)?;
+    let config = config.map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
+    Ok(Loaded { config, chain, source })
+}
+
+/// A variable of our environment.
+pub fn variable(name: &str) -> Variable {
+    match env::var(name) {
+        Ok(value) => Variable::Set(value),
+        Err(VarError::NotPresent) => Variable::Unset,
+        Err(VarError::NotUnicode(_)) => Variable::NotUtf8,
     }
-    Ok(Loaded { config, chain, source: bytes })
 }
 
 /// The bytes of the configuration at `path`.
@@ -93,7 +116,7 @@ pub fn answer_timeout() -> Result<Duration, String> {
 }
 
 fn seconds(variable: &str, default: u64) -> Result<Duration, String> {
-    let Some(text) = std::env::var_os(variable) else { return Ok(Duration::from_secs(default)) };
+    let Some(text) = env::var_os(variable) else { return Ok(Duration::from_secs(default)) };
     // Text that is not UTF-8 is no number either.
     let text = text.to_string_lossy();
     let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0 && seconds.is_finite());

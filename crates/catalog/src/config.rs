@@ -29,7 +29,7 @@ pub struct Config {
     pub servers: Vec<ServerSpec>,
     /// The servers with `"disabled": true` or `"enabled": false`, in file order.
     pub disabled: Vec<ServerName>,
-    /// The servers that cannot start because variables they use are not set, in file order. Only
+    /// The servers that cannot start because variables they use have no value, in file order. Only
     /// [`Config::parse_each`] has any: [`Config::parse`] refuses such a file.
     pub unset: Vec<UnsetServer>,
     /// What works, but is probably not intended.
@@ -55,26 +55,45 @@ pub enum Accepted {
     All,
 }
 
+/// A variable of the environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Variable {
+    /// Its value.
+    Set(String),
+    /// It is not set.
+    Unset,
+    /// It is set, but its value is not UTF-8, so it cannot be used. Its default must not be used, either.
+    NotUtf8,
+}
+
+impl From<Option<String>> for Variable {
+    fn from(value: Option<String>) -> Self {
+        value.map_or(Self::Unset, Self::Set)
+    }
+}
+
 impl Config {
-    /// Parses the bytes of a config file. `lookup` returns the value of a variable.
+    /// Parses the bytes of a config file. `lookup` returns a variable.
     ///
     /// No error ever contains what `lookup` returned.
-    pub fn parse(
+    pub fn parse<V: Into<Variable>>(
         bytes: &[u8],
         accepted: Accepted,
-        lookup: impl Fn(&str) -> Option<String>,
+        lookup: impl Fn(&str) -> V,
     ) -> Result<Self, ConfigError> {
         let tree = parse_json(decode(bytes)?)?;
+        let lookup = |name: &str| lookup(name).into();
         check::config(&tree, accepted, UnsetVariables::RefuseFile, &lookup).map_err(ConfigError::Problems)
     }
 
     /// The same, but a server whose variables are not set fails alone: it is in [`Config::unset`], and the others can start.
-    pub fn parse_each(
+    pub fn parse_each<V: Into<Variable>>(
         bytes: &[u8],
         accepted: Accepted,
-        lookup: impl Fn(&str) -> Option<String>,
+        lookup: impl Fn(&str) -> V,
     ) -> Result<Self, ConfigError> {
         let tree = parse_json(decode(bytes)?)?;
+        let lookup = |name: &str| lookup(name).into();
         check::config(&tree, accepted, UnsetVariables::FailServer, &lookup).map_err(ConfigError::Problems)
     }
 

@@ -16,6 +16,8 @@
 
 use std::collections::HashMap;
 
+use crate::config::Variable;
+
 /// Far more than real configs need; protects the stack from hostile texts.
 const MAX_NESTING: usize = 16;
 
@@ -53,7 +55,7 @@ pub(crate) enum TemplateError {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filled<'a> {
     pub(crate) text: String,
-    /// Names that are not set, in order of use; each left a gap in `text`.
+    /// Names that have no value, in order of use; each left a gap in `text`.
     pub(crate) missing: Vec<&'a str>,
 }
 
@@ -135,22 +137,22 @@ impl<'a> Template<'a> {
         &self.oddities
     }
 
-    /// Replaces variables. `lookup` returns `None` for a variable that is not set.
-    pub(crate) fn fill(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Filled<'a> {
+    /// Replaces variables. A default is for a variable that is not set or empty, not for one that cannot be read.
+    pub(crate) fn fill(&self, lookup: &dyn Fn(&str) -> Variable) -> Filled<'a> {
         let mut filled = Filled::default();
         self.fill_into(&mut filled, lookup);
         filled
     }
 
-    fn fill_into(&self, filled: &mut Filled<'a>, lookup: &dyn Fn(&str) -> Option<String>) {
+    fn fill_into(&self, filled: &mut Filled<'a>, lookup: &dyn Fn(&str) -> Variable) {
         for piece in &self.pieces {
             match piece {
                 Piece::Literal(text) => filled.text.push_str(text),
                 Piece::Reference { name, default } => match (lookup(name), default) {
-                    (Some(value), None) => filled.text.push_str(&value),
-                    (Some(value), Some(_)) if !value.is_empty() => filled.text.push_str(&value),
-                    (_, Some(default)) => default.fill_into(filled, lookup),
-                    (None, None) => filled.missing.push(name),
+                    (Variable::Set(value), None) => filled.text.push_str(&value),
+                    (Variable::Set(value), Some(_)) if !value.is_empty() => filled.text.push_str(&value),
+                    (Variable::Set(_) | Variable::Unset, Some(default)) => default.fill_into(filled, lookup),
+                    (Variable::Unset, None) | (Variable::NotUtf8, _) => filled.missing.push(name),
                 },
             }
         }
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn lookup(name: &str) -> Option<String> {
+    fn lookup(name: &str) -> Variable {
         let value = match name {
             "HOME" => "/home/me",
             "A" => "alpha",
@@ -208,9 +210,9 @@ mod tests {
             "lower-case.name" => "odd",
             "EMPTY" => "",
             "TRICKY" => "$A ${A} ${",
-            _ => return None,
+            _ => return Variable::Unset,
         };
-        Some(value.to_owned())
+        Variable::Set(value.to_owned())
     }
 
     /// The text filled in; panics if a variable is missing.
@@ -337,7 +339,7 @@ mod tests {
                 if template.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_))) {
                     prop_assert_eq!(&filled.text, &text);
                 }
-                template.fill(&|_| None);
+                template.fill(&|_| Variable::Unset);
             }
         }
 
@@ -354,9 +356,9 @@ mod tests {
                 expected += &format!("{literal}{value} ");
             }
             let template = Template::parse(&text).unwrap();
-            let filled = template.fill(&|_| Some(value.clone()));
+            let filled = template.fill(&|_| Variable::Set(value.clone()));
             prop_assert_eq!(filled, Filled { text: expected, missing: vec![] });
-            prop_assert_eq!(template.fill(&|_| None).missing.len(), parts.len());
+            prop_assert_eq!(template.fill(&|_| Variable::Unset).missing.len(), parts.len());
         }
     }
 }

@@ -43,7 +43,7 @@ pub mod server;
 pub mod snapshot;
 pub mod uri_template;
 
-pub use config::{Accepted, Config, ConfigError};
+pub use config::{Accepted, Config, ConfigError, Variable};
 pub use container::{Contact, Container, Port, Pull};
 pub use item::{Item, Kind};
 pub use login_command::{login_command, sign_in_sentence};

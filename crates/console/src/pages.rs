@@ -36,7 +36,7 @@ pub(crate) fn error_text(error: &Error) -> String {
             let line = |problem: &service::Problem| format!("{}: {}", place(&problem.loc), problem.msg);
             problems.iter().map(line).collect::<Vec<_>>().join("\n")
         }
-        _ => error.to_string(),
+        _ => ::executions::with_local_times(&error.to_string()),
     }
 }
 
@@ -136,4 +136,26 @@ pub(crate) fn unread(error: &serde_json::Error) -> Html {
 pub(crate) fn annotations(tool: &registry::ToolRecord) -> Result<Value, serde_json::Error> {
     let members: HashMap<String, &RawValue> = serde_json::from_str(tool.definition.get())?;
     members.get("annotations").map_or(Ok(Value::Null), |said| serde_json::from_str(said.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use ::executions::Error as CallError;
+    use registry::{Status, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn the_times_in_an_error_are_local() {
+        let since = "2026-07-28T12:00:00Z";
+        let sentence = |since: &str| format!("Server `a` is not available: error since {since}");
+        let error = CallError::ServerUnavailable {
+            server_id: String::new(),
+            name: "a".to_owned(),
+            status: Status::Error,
+            sentence: sentence(since),
+        };
+        let local = since.parse::<Timestamp>().unwrap().local("%Y-%m-%d %H:%M:%S");
+        assert_eq!(error_text(&Error::from(error)), sentence(&local));
+    }
 }

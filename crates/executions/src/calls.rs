@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::{CancelReason, Ended, Error, Execution, Executions, NewExecution, Origin, QUEUE_TIMEOUT, Refused};
 use attempt::{Attempt, AttemptOutcome, line_of};
 use failure::Concluded;
+pub use failure::with_local_times;
 use resolution::{Miss, Target};
 
 /// A server with its own time limit enforces it itself; we step in only if it does not.

@@ -46,7 +46,7 @@ use protocol::trace::TraceContext;
 use registry::{AuditNote, ExecutionRecord, Source, Store};
 use tokio::sync::Notify;
 
-pub use calls::{Call, Metadata, Outcome};
+pub use calls::{Call, Metadata, Outcome, with_local_times};
 use cancel_reason::{CancelReason, Refused};
 use concurrency::{ConcurrencyLimit, Full, Slot};
 pub use error::Error;

@@ -223,13 +223,15 @@ impl Recorder {
             }
             // The record of a running call is useful only before its end.
             let written = match write(store, &notes).await {
-                Ok(noted) => write(store, &ended).await.map(|written| noted + written),
+                Ok(noted) => write(store, &ended).await.map(|ended| noted.and(ended)),
                 Err(error) => Err(error),
             };
             match written {
-                Ok(written) => {
-                    self.finish_batch(written, ended);
-                    self.set_error(None);
+                Ok(Written { records, refused, why_refused }) => {
+                    self.finish_batch(records, ended);
+                    self.dropped.fetch_add(refused, Ordering::Relaxed);
+                    // What is lost is reported until the next batch is written.
+                    self.set_error(why_refused);
                     if failures > 0 {
                         tracing::info!("the database is reachable again; executions are written");
                     }
@@ -314,25 +316,46 @@ impl Backlog {
     }
 }
 
-/// Writes a batch, all at once if possible; returns the number of records. One that the database refuses does not
-/// block the others.
-async fn write(store: &Store, batch: &Arc<Batch>) -> Result<u64, registry::Error> {
+/// What became of a batch.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Written {
+    records: u64,
+    /// Records that the database does not accept: they are lost.
+    refused: u64,
+    why_refused: Option<String>,
+}
+
+impl Written {
+    fn and(self, other: Self) -> Self {
+        Self {
+            records: self.records + other.records,
+            refused: self.refused + other.refused,
+            why_refused: other.why_refused.or(self.why_refused),
+        }
+    }
+}
+
+/// Writes a batch, all at once if possible. A record that the database refuses does not block the others.
+async fn write(store: &Store, batch: &Arc<Batch>) -> Result<Written, registry::Error> {
     let error = match store.record(batch).await {
-        Ok(()) => return Ok(batch.len() as u64),
+        Ok(()) => return Ok(Written { records: batch.len() as u64, ..Written::default() }),
         Err(error) => error,
     };
     if error.is_retryable() {
         return Err(error);
     }
-    let mut written = 0;
+    let mut written = Written::default();
     for record in batch.iter() {
         match store.record(&Batch::of([record], [])).await {
-            Ok(()) => written += 1,
+            Ok(()) => written.records += 1,
             Err(error) if error.is_retryable() => return Err(error),
-            Err(_) => {}
+            Err(error) => {
+                written.refused += 1;
+                written.why_refused = Some(format!("an execution is lost: {error}"));
+            }
         }
     }
-    tracing::warn!(%error, refused = batch.len() as u64 - written, "the database refused executions");
+    tracing::warn!(%error, refused = written.refused, "the database refused executions");
     Ok(written)
 }
 

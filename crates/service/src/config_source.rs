@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use aggregator::Accepted;
 use aggregator::cycle::Chain;
 use aggregator::load::{self, LoadError, Loaded};
+use catalog::config::Warning;
 use catalog::{Config, Contact, Dialect, Transport as ConfigTransport};
 use registry::{
     Actor, AuditNote, ConnectionConfig, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch, ServerRecord,
@@ -38,6 +39,10 @@ pub struct ConfigFile {
     path: PathBuf,
     chain: Chain,
     entries: Vec<Entry>,
+    source: Vec<u8>,
+    warnings: Vec<Warning>,
+    /// Whether it can be read again. A pipe cannot.
+    is_regular: bool,
 }
 
 impl ConfigFile {
@@ -47,6 +52,8 @@ impl ConfigFile {
         // Messages about the file must not depend on the folder we were started in.
         let path = &std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let Loaded { config, chain, source } = load::load_each(path, Accepted::All)?;
+        // A file that is just being replaced is not there for a moment.
+        let is_regular = !path.metadata().is_ok_and(|metadata| !metadata.is_file());
         let written = Config::entries(&source, Accepted::All)
             .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
         let entry = |(name, value): (String, Value)| match value {
@@ -60,12 +67,17 @@ impl ConfigFile {
             _ => None,
         };
         let entries = written.into_iter().filter_map(entry).collect();
-        Ok(Self { path: path.to_owned(), chain, entries })
+        Ok(Self { path: path.to_owned(), chain, entries, source, warnings: config.warnings, is_regular })
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its content.
+    pub fn source(&self) -> &[u8] {
+        &self.source
     }
 
     /// Its position in a chain of aggregators.
@@ -86,8 +98,13 @@ struct Entry {
 
 /// Adds the servers of the file and then those of the registry, and follows the file from then on.
 pub(crate) async fn open(context: &Arc<ServiceContext>, config: Option<ConfigFile>) -> Result<(), Error> {
-    let (path, entries) = config.map(|ConfigFile { path, entries, .. }| (path, entries)).unzip();
-    let entries = entries.unwrap_or_default();
+    let (file, entries) = match config {
+        Some(ConfigFile { path, entries, warnings, is_regular, .. }) => {
+            log_new_warnings(&[], &warnings);
+            (Some((path, warnings)).filter(|_| is_regular), entries)
+        }
+        None => (None, Vec::new()),
+    };
     let known = context.store.servers(&ServerFilter::default(), Page::ALL).await?.items;
     let (mut registered, of_file): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|record| record.origin == Origin::Registered);
@@ -104,8 +121,9 @@ pub(crate) async fn open(context: &Arc<ServiceContext>, config: Option<ConfigFil
     for record in registered {
         context.add_server(record).await?;
     }
-    if let Some(path) = path {
-        let watcher = ConfigWatcher { context: Arc::clone(context), path, entries };
+    // A pipe was read to its end: its servers stay as they are.
+    if let Some((path, warnings)) = file {
+        let watcher = ConfigWatcher { context: Arc::clone(context), path, entries, warnings };
         context.spawn(watcher.watch());
     }
     Ok(())
@@ -189,6 +207,8 @@ struct ConfigWatcher {
     path: PathBuf,
     /// The last valid content of the file, as far as it was applied.
     entries: Vec<Entry>,
+    /// What was logged about it.
+    warnings: Vec<Warning>,
 }
 
 /// Longer than the clock resolution of any file system.
@@ -240,7 +260,11 @@ impl ConfigWatcher {
         let path = self.path.clone();
         let loading = tokio::task::spawn_blocking(move || ConfigFile::load(&path)).await;
         let wanted = match loading.expect("reading a file does not panic") {
-            Ok(file) => file.entries,
+            Ok(file) => {
+                log_new_warnings(&self.warnings, &file.warnings);
+                self.warnings = file.warnings;
+                file.entries
+            }
             // It is being replaced.
             Err(LoadError::NotFound(_)) => return false,
             Err(error) => {
@@ -332,6 +356,13 @@ impl ConfigWatcher {
         handle.end(TargetState::Removed, false).await;
         self.context.events.emit(Event::ServerRemoved { server_id: handle.id.to_string(), name: entry.name.clone() });
         Ok(())
+    }
+}
+
+/// Logs the warnings that were not there before. The file is read more often than it changes.
+fn log_new_warnings(logged: &[Warning], warnings: &[Warning]) {
+    for warning in warnings.iter().filter(|warning| !logged.contains(warning)) {
+        tracing::warn!("config: {warning}");
     }
 }
 

@@ -194,7 +194,7 @@ pub(crate) fn is_lazy(config: &Map<String, Value>) -> bool {
 
 fn parse(file: &Value) -> Result<Config, ConfigError> {
     let text = serde_json::to_vec(file).expect("a JSON value can be written");
-    Config::parse(&text, Accepted::All, |name| std::env::var(name).ok())
+    Config::parse(&text, Accepted::All, aggregator::load::variable)
 }
 
 /// The equivalent entry of a config file.

@@ -51,8 +51,19 @@ struct Pending {
     writing: Option<ServerId>,
     is_writing_note: bool,
     is_closing: bool,
-    /// Why the last write failed, if it did.
+    /// Why the last write failed, if it did and is retried.
     last_error: Option<String>,
+    /// What was refused and is lost, and why, until something newer is written in its place.
+    lost: HashMap<Subject, String>,
+}
+
+/// What a write replaces in the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Subject {
+    Status(ServerId),
+    Tools(ServerId),
+    HealthCheck(ServerId),
+    AuditLog,
 }
 
 #[derive(Debug, Default)]
@@ -108,7 +119,10 @@ impl OperatorLog for AuditWriter {
                     tracing::warn!(%error, action = operation.note.action, "the audit log is not written yet");
                     self.status_writer.operation(operation);
                 }
-                Err(error) => tracing::error!(%error, action = operation.note.action, "failed to write the audit log"),
+                Err(error) => {
+                    tracing::error!(%error, action = operation.note.action, "failed to write the audit log");
+                    self.status_writer.ended(Subject::AuditLog, Some(&error));
+                }
             }
         })
     }
@@ -169,7 +183,12 @@ impl StatusWriter {
 
     /// Drops all writes of a removed server.
     pub(crate) fn forget(&self, server: ServerId) {
-        self.lock().servers.remove(&server);
+        let mut pending = self.lock();
+        pending.servers.remove(&server);
+        for subject in [Subject::Status(server), Subject::Tools(server), Subject::HealthCheck(server)] {
+            pending.lost.remove(&subject);
+        }
+        drop(pending);
         self.progress.notify_waiters();
     }
 
@@ -200,6 +219,7 @@ impl StatusWriter {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
                     self.lock().last_error = None;
+                    self.ended(work.subject(), None);
                 }
                 Err(error) if error.is_retryable() => {
                     if is_closing {
@@ -214,16 +234,29 @@ impl StatusWriter {
                     continue;
                 }
                 // The server was removed meanwhile.
-                Err(Error::NotFound { .. }) => {}
-                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "failed to write"),
+                Err(Error::NotFound { .. }) => self.ended(work.subject(), None),
+                Err(error) => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "failed to write");
+                    self.ended(work.subject(), Some(&error));
+                }
             }
             self.finish();
         }
     }
 
-    /// Why nothing can be written just now, if so.
+    /// Why nothing can be written just now, or what could not be written and is missing, if so.
     pub(crate) fn last_error(&self) -> Option<String> {
-        self.lock().last_error.clone()
+        let pending = self.lock();
+        pending.last_error.clone().or_else(|| pending.lost.values().min().cloned())
+    }
+
+    /// A write succeeded, or was refused for good.
+    fn ended(&self, subject: Subject, error: Option<&Error>) {
+        let mut pending = self.lock();
+        match error {
+            Some(error) => drop(pending.lost.insert(subject, with_causes(error))),
+            None => drop(pending.lost.remove(&subject)),
+        }
     }
 
     /// Lets the writer end when all is written; with one more attempt each if the database is unreachable.
@@ -359,7 +392,27 @@ impl Backlog {
     }
 }
 
+/// An error that is not retried, with what the database said.
+fn with_causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
 impl Work {
+    fn subject(&self) -> Subject {
+        match self {
+            Self::Change(server, _) => Subject::Status(*server),
+            Self::Tools(server, _) => Subject::Tools(*server),
+            Self::HealthChecked(server, _) => Subject::HealthCheck(*server),
+            Self::Note(_) => Subject::AuditLog,
+        }
+    }
+
     async fn write(&self, store: &Store) -> Result<(), Error> {
         match self {
             Self::Change(server, change) => store.set_status(*server, change.with_time()).await.map(drop),
@@ -451,6 +504,24 @@ mod tests {
         let Some(Work::Change(_, first)) = status_writer.next().0 else { panic!("there is a change") };
         assert_eq!((first.change.status, first.change.enabled), (Status::Connecting, Some(false)));
         assert_eq!(work_of(&status_writer).len(), MAX_PENDING_CHANGES - 1);
+    }
+
+    #[test]
+    fn what_was_refused_is_reported_until_something_newer_is_written() {
+        let (status_writer, server) = (StatusWriter::default(), ServerId::fresh());
+        let (status, tools) = (Subject::Status(server), Subject::Tools(server));
+        let refused = Error::Refused { operation: "store the tools of a server", source: "no such table".into() };
+        status_writer.ended(tools, Some(&refused));
+        let told = status_writer.last_error();
+        assert_eq!(told.as_deref(), Some("could not store the tools of a server: no such table"));
+        status_writer.ended(status, None);
+        assert!(status_writer.last_error().is_some(), "another write does not bring the tools back");
+        assert!(!status_writer.should_queue(), "the database can be written");
+        status_writer.ended(tools, None);
+        assert_eq!(status_writer.last_error(), None);
+        status_writer.ended(tools, Some(&refused));
+        status_writer.forget(server);
+        assert_eq!(status_writer.last_error(), None, "the server was removed");
     }
 
     #[test]

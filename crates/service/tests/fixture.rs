@@ -89,6 +89,12 @@ impl ServiceFixture {
         self.service.ended().await;
     }
 
+    /// Registers a server and waits until it is connected: a registration itself waits only for a moment.
+    pub(crate) async fn register(&self, new: Registration) -> ServerView {
+        let name = self.service.register(&somebody(), new).await.unwrap().record.name;
+        self.until(&name, Status::Connected).await
+    }
+
     /// Waits until a server is in that state.
     pub(crate) async fn until(&self, server: &str, status: Status) -> ServerView {
         self.until_it(server, &format!("{status}"), |view| view.record.status == status).await
@@ -175,7 +181,7 @@ async fn open(
     provider: Option<&Arc<dyn Fetch>>,
 ) -> Arc<Service> {
     let path = folder.path().join("config.json");
-    let config = path.is_file().then(|| ConfigFile::load(&path).unwrap());
+    let config = path.exists().then(|| ConfigFile::load(&path).unwrap());
     let options = Options {
         name: "test".to_owned(),
         version: "0".to_owned(),

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use assistant::DialogueEvent;
+use executions::with_local_times;
 use protocol::escape;
 
 use crate::output::{self, print_message};
@@ -46,7 +47,7 @@ impl EventPrinter {
                 print_message(format_args!("done in {} ms: {}", took.as_millis(), printable(tool)));
             }
             DialogueEvent::Called { tool, problem: Some(problem), .. } => {
-                print_message(format_args!("failed: {}: {}", printable(tool), printable(problem)));
+                print_message(format_args!("failed: {}: {}", printable(tool), printable(&with_local_times(problem))));
             }
         }
     }

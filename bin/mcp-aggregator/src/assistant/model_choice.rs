@@ -10,8 +10,9 @@ use models::{Budget, Limits, Model, Provider, ProviderError, ToolCalling, variab
 use serde_json::{Map, Value};
 
 use super::unanswered;
+use crate::config::ConfigSource;
+use crate::environment;
 use crate::failure::Failure;
-use crate::{config, environment};
 
 /// Which model.
 #[derive(Debug, Args)]
@@ -69,7 +70,7 @@ pub(crate) struct AssistantArguments {
 
 impl AssistantArguments {
     /// The model, if options or the config define one.
-    pub(crate) fn model(&self, config: Option<&Path>) -> Result<Option<Arc<Model>>, Failure> {
+    pub(crate) fn model(&self, config: Option<ConfigSource<'_>>) -> Result<Option<Arc<Model>>, Failure> {
         let named = match &self.assistant_model {
             Some(model) => Some(Named {
                 model: model.clone(),
@@ -89,7 +90,7 @@ impl AssistantArguments {
 }
 
 /// Checks the model in a config without sending a request.
-pub(crate) fn check(config: &Path) -> Result<(), Failure> {
+pub(crate) fn check(config: ConfigSource<'_>) -> Result<(), Failure> {
     match Named::in_config(config)? {
         Some(named) => named.provider().map(drop),
         None => Ok(()),
@@ -97,7 +98,7 @@ pub(crate) fn check(config: &Path) -> Result<(), Failure> {
 }
 
 /// The model that options, the config or the environment define, in this order; or why there is none. Sends no request.
-pub(crate) fn model(arguments: &ModelArguments, config: Option<&Path>) -> Result<Model, Failure> {
+pub(crate) fn model(arguments: &ModelArguments, config: Option<ConfigSource<'_>>) -> Result<Model, Failure> {
     let is_said = arguments.model.is_some() || arguments.base_url.is_some() || arguments.provider.is_some();
     let named = if is_said { None } else { config.map(Named::in_config).transpose()?.flatten() };
     let mut provider = match named {
@@ -154,10 +155,10 @@ struct Named {
 
 impl Named {
     /// The model in a config file, if it defines one.
-    fn in_config(path: &Path) -> Result<Option<Self>, Failure> {
-        match config::document(path)?.get(MEMBER) {
-            Some(Value::Object(members)) => Self::of(members, path).map(Some),
-            Some(_) => Err(Failure::new(format!("{}: `{MEMBER}` must be an object", path.display()))),
+    fn in_config(config: ConfigSource<'_>) -> Result<Option<Self>, Failure> {
+        match config.document()?.get(MEMBER) {
+            Some(Value::Object(members)) => Self::of(members, config.path).map(Some),
+            Some(_) => Err(Failure::new(format!("{}: `{MEMBER}` must be an object", config.path.display()))),
             None => Ok(None),
         }
     }

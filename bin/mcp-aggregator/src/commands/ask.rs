@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use aggregator::NamePolicy;
+use aggregator::load::Loaded;
 use assistant::{Dialogue, DialogueEnd, DialogueLimits, Outcome};
 use clap::Args;
 use models::Model;
@@ -16,6 +17,7 @@ use crate::assistant::{
     ServiceAskError, ToolBackend, ToolRequest, ask_service,
 };
 use crate::cli::shared::ServersArguments;
+use crate::config::ConfigSource;
 use crate::documents::ConfigTools;
 use crate::failure::Failure;
 use crate::output::print_message;
@@ -94,18 +96,21 @@ struct Prepared<'a> {
 pub(crate) fn run(arguments: &AskArguments) -> Result<(), Failure> {
     stderr_log::init(arguments.servers.debug);
     arguments.transcript.as_deref().map(check_writable).transpose()?;
+    let config = arguments.servers.config.as_deref();
+    let loaded = config.map(config::load).transpose()?;
+    let source = config.zip(loaded.as_ref()).map(|(path, loaded)| ConfigSource { path, bytes: &loaded.source });
     // Or why there is no model here; then the service's model is used.
-    let model = helper::model(&arguments.model, arguments.servers.config.as_deref());
+    let model = helper::model(&arguments.model, source);
     let prepared = Prepared {
         arguments,
         question: question(&arguments.question)?,
         wanted: ToolRequest::new(&arguments.narrowing, None)?,
         consent: Consent::new(arguments.yes),
     };
-    match (&arguments.servers.config, model) {
+    match (loaded, model) {
         // Reports a missing model before anything is started.
         (Some(_), Err(failure)) => Err(failure),
-        (Some(config), Ok(model)) => by_config(&prepared, &model, config),
+        (Some(loaded), Ok(model)) => by_config(&prepared, &model, loaded),
         (None, Ok(model)) => by_service(&prepared, &model),
         (None, Err(failure)) => wholly_by_service(&prepared, failure),
     }
@@ -152,8 +157,7 @@ fn by_service(prepared: &Prepared<'_>, model: &Model) -> Result<(), Failure> {
 }
 
 /// Starts the servers that may be used.
-fn by_config(prepared: &Prepared<'_>, model: &Model, config: &Path) -> Result<(), Failure> {
-    let mut loaded = config::load(config)?;
+fn by_config(prepared: &Prepared<'_>, model: &Model, mut loaded: Loaded) -> Result<(), Failure> {
     let servers = documents::servers_of_config(&loaded.config);
     let needed = prepared.wanted.needed(&servers)?;
     loaded.config.servers.retain(|spec| needed.iter().any(|name| name == spec.name.as_str()));

@@ -1,6 +1,7 @@
 //! `calls`: lists the latest tool calls; cancels one, or all.
 
 use clap::Args;
+use executions::with_local_times;
 use serde_json::Value;
 
 use crate::cli::shared::REST_JSON;
@@ -125,7 +126,8 @@ fn lines(calls: &[Value]) -> Vec<String> {
         if call["completed_at"].is_null() {
             lines.push(format!("  id: {}", text(call, "id")));
         }
-        let why = call["error_message"].as_str().and_then(|why| why.lines().next()).map(printable);
+        let why = call["error_message"].as_str().map(with_local_times);
+        let why = why.as_deref().and_then(|why| why.lines().next()).map(printable);
         lines.extend(why.into_iter().flat_map(|why| wrapped(&format!("why: {why}"), server_view::NOTE)));
     }
     lines
@@ -169,5 +171,8 @@ mod tests {
                 format!("{asked}  done       1.2 ms  cli  git.log"),
             ]
         );
+        let why = "Server `git` is not available: error since 2026-07-28T12:00:00Z";
+        let lines = lines(&[call("error", over, Some(why))]);
+        assert_eq!(lines[2], format!("  why: Server `git` is not available: error since {asked}"));
     }
 }

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use upstream::Report;
 
 use crate::cli::shared::{ConfigArgument, DEBUG};
+use crate::config::ConfigSource;
 use crate::failure::Failure;
 use crate::session::{self, Session};
 use crate::table::{aligned, printable};
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
     for warning in &loaded.config.warnings {
         output::print_message(format_args!("warning: {}", printable(&warning.to_string())));
     }
-    assistant::check(&arguments.config.path)?;
+    assistant::check(ConfigSource { path: &arguments.config.path, bytes: &loaded.source })?;
     if arguments.start { start_all(loaded, arguments) } else { show_plan(&loaded, arguments.json) }
 }
 

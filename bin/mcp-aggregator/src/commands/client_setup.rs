@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use aggregator::Accepted;
+use aggregator::load::LoadError;
+use catalog::Config;
 use serde_json::{Map, Value, json};
 
 use super::client::Request;
@@ -19,7 +22,7 @@ use crate::commands::client::DEFAULT_ENTRY;
 use crate::failure::Failure;
 use crate::import::clients::{Client, Machine};
 use crate::import::plan::is_ours;
-use crate::import::{found_in, jsonc};
+use crate::import::registration_of_entry;
 use crate::output::{self, print_message};
 use crate::program_path::program_path;
 use crate::target::TokenFrom;
@@ -138,13 +141,18 @@ fn wanted_entry(request: &Request<'_>, file: &ClientFile) -> Result<Wanted, Fail
             return Err(Failure::usage("this is the config of the client itself: mcp-aggregator would start itself")
                 .with_hint("copy its servers to a separate file, or import them with `mcp-aggregator import`"));
         }
-        config::load(&config)?;
+        // A pipe ends with this command, but the client reads its config at each start.
+        if config.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(Failure::usage(format!("{} is not a regular file", config.display()))
+                .with_hint("the client starts mcp-aggregator with this config again and again: save it as a file"));
+        }
+        let loaded = config::load(&config)?;
         let program = program_path()
             .map_err(|error| Failure::new(format!("could not find the path of this program: {error}")))?;
-        let text = std::fs::read_to_string(&config).map_err(|error| unreadable(&config, &error))?;
-        let read = jsonc::read(&text).map_err(|error| unreadable(&config, &error.into()))?;
-        let served = found_in(&read, "").into_iter();
-        let served = served.map(|found| Value::Object(found.registration)).collect();
+        let invalid = |source| LoadError::Invalid { path: config.clone(), source };
+        let entries = Config::entries(&loaded.source, Accepted::All).map_err(|why| config::explain(&invalid(why)))?;
+        let served = entries.iter().filter_map(|(name, entry)| Some(registration_of_entry(name, entry.as_object()?)));
+        let served = served.map(Value::Object).collect();
         let entry = entry::entry(client, &ClientTransport::Stdio { program: &program, config: &config });
         return Ok(Wanted { entry, has_token: false, served });
     }

@@ -20,6 +20,7 @@ use watch::{Known, Watched};
 use crate::assistant::ModelArguments;
 use crate::cli::shared::ServersArguments;
 use crate::commands::list;
+use crate::config::ConfigSource;
 use crate::documents::{self, AssistantBlocks, ConfigTools, RunPrinter, ServiceTools, file_failed};
 use crate::failure::Failure;
 use crate::output::{self, print_message};
@@ -139,7 +140,7 @@ fn by_service(arguments: &RunArguments, text: &str) -> Result<(), Failure> {
             service,
             around.servers.clone(),
             &documents::whole_path(&arguments.document),
-            assistant_blocks(arguments),
+            assistant_blocks(arguments, None),
         );
         let mut first = true;
         run_and_watch(arguments, text, &around, async |selection, document| {
@@ -163,8 +164,10 @@ fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), 
     loaded.config.servers.retain(|spec| is_needed(spec.name.as_str()));
     let separator = crate::cli::shared::usual_separator();
     let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
+    let source = ConfigSource { path: config, bytes: &loaded.source };
+    let assistant_blocks = assistant_blocks(arguments, Some(source));
     session::with(loaded, options, async |session| {
-        let assistant_blocks = Some(assistant_blocks(arguments));
+        let assistant_blocks = Some(assistant_blocks);
         let toolbox =
             ConfigTools { aggregator: session.aggregator.clone(), servers: around.servers.clone(), assistant_blocks };
         run_and_watch(arguments, text, &around, async |selection, document| {
@@ -181,8 +184,7 @@ fn may_use(step: &Step, server: &str) -> bool {
 }
 
 /// What answers `assistant` blocks.
-fn assistant_blocks(arguments: &RunArguments) -> AssistantBlocks {
-    let config = arguments.servers.config.as_deref();
+fn assistant_blocks(arguments: &RunArguments, config: Option<ConfigSource<'_>>) -> AssistantBlocks {
     AssistantBlocks::new(&arguments.model, config, arguments.yes, documents::whole_path(&arguments.document))
 }
 

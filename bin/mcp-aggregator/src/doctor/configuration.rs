@@ -1,28 +1,29 @@
 //! Checks the config: whether it is valid, its variables are set, and its programs exist.
 
-use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 use aggregator::Accepted;
-use aggregator::load::{LoadError, Loaded};
+use aggregator::load::{self, LoadError, Loaded};
 use catalog::config::{Problem, ProblemKind};
 use catalog::{Config, ConfigError, Program, ServerSpec, Transport};
 use serde_json::{Map, Value, json};
 
 use super::diagnosis::Diagnosis;
 use crate::assistant;
-use crate::config;
-use crate::import::read_jsonc;
+use crate::config::ConfigSource;
 
 /// The default `PATH`.
 const STANDARD_FOLDERS: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"];
 
 /// The findings about a config; and the config, if it can be used.
 pub(crate) fn examine(path: &Path) -> (Vec<Diagnosis>, Option<Loaded>) {
-    let (mut problems, loaded) = match config::read(path) {
+    let source = match load::read(path) {
+        Ok(source) => source,
+        Err(error) => return (not_loaded(&error), None),
+    };
+    let (mut problems, loaded) = match load::parse(path, source.clone(), Accepted::All) {
         Ok(loaded) => (Vec::new(), loaded),
-        Err(error) => match without_problems(path) {
+        Err(error) => match without_problems(path, &source) {
             Some(loaded) => (not_loaded(&error), loaded),
             None => return (not_loaded(&error), None),
         },
@@ -34,29 +35,24 @@ pub(crate) fn examine(path: &Path) -> (Vec<Diagnosis>, Option<Loaded>) {
         vec![Diagnosis::ok("config", format!("{}: {enabled} {servers}{rest}, {disabled} disabled", path.display()))];
     findings.append(&mut problems);
     // Its servers work without it, but `serve` and `ask` do not.
-    findings.extend(assistant::check(path).err().map(|failure| Diagnosis::problem("assistant", failure.message)));
+    let model = assistant::check(ConfigSource { path, bytes: &source });
+    findings.extend(model.err().map(|failure| Diagnosis::problem("assistant", failure.message)));
     findings.extend(loaded.config.warnings.iter().map(|warning| Diagnosis::warning("config", warning.to_string())));
     findings.extend(loaded.config.servers.iter().filter_map(program));
     (findings, Some(loaded))
 }
 
 /// A config with problems, reduced to its valid servers. `None` if there are none.
-fn without_problems(path: &Path) -> Option<Loaded> {
-    let whole: Value = read_jsonc(&fs::read_to_string(path).ok()?).ok()?;
-    let key = ["mcpServers", "servers"].into_iter().find(|key| whole[*key].is_object())?;
-    let alone = |name: &String, entry: &Value| json!({ key: { name: entry } }).to_string();
-    let is_fine = |name: &String, entry: &Value| {
-        Config::parse(alone(name, entry).as_bytes(), Accepted::All, |name| std::env::var(name).ok()).is_ok()
+fn without_problems(path: &Path, source: &[u8]) -> Option<Loaded> {
+    // A file whose servers cannot be read has been reported.
+    let servers = Config::entries(source, Accepted::All).ok()?;
+    let reduced = |servers: &Map<String, Value>| {
+        let source = json!({ "mcpServers": servers }).to_string().into_bytes();
+        load::parse(path, source, Accepted::All).ok()
     };
-    let servers = whole[key].as_object()?.clone().into_iter().filter(|(name, entry)| is_fine(name, entry));
-    let servers: Map<String, Value> = servers.collect();
-    if servers.is_empty() {
-        return None;
-    }
-    // The temporary file may contain secrets: only the user can read it, and it is removed.
-    let mut rest = tempfile::NamedTempFile::new().ok()?;
-    rest.write_all(json!({ key: servers }).to_string().as_bytes()).ok()?;
-    config::read(rest.path()).ok()
+    let is_fine = |name: &String, entry: &Value| reduced(&Map::from_iter([(name.clone(), entry.clone())])).is_some();
+    let servers: Map<String, Value> = servers.into_iter().filter(|(name, entry)| is_fine(name, entry)).collect();
+    if servers.is_empty() { None } else { reduced(&servers) }
 }
 
 fn not_loaded(error: &LoadError) -> Vec<Diagnosis> {
@@ -110,4 +106,24 @@ fn is_a_path(program: &Program) -> bool {
 
 fn is_usual(folder: &Path) -> bool {
     STANDARD_FOLDERS.iter().any(|usual| folder == Path::new(usual))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The servers that can be used in spite of the problems of a file.
+    fn usable(text: &str) -> Option<Vec<String>> {
+        let loaded = without_problems(Path::new("/etc/mcp.json"), text.as_bytes())?;
+        Some(loaded.config.servers.iter().map(|spec| spec.name.to_string()).collect())
+    }
+
+    #[test]
+    fn a_file_with_problems_is_reduced_to_servers_that_every_other_command_would_use() {
+        let text = "{ // ours\n \"mcpServers\": {\"bad\": {}, \"good\": {\"command\": \"x\"}, },\n}";
+        assert_eq!(usable(text), Some(vec!["good".to_owned()]));
+        let shadowed = r#"{"mcpServers": [], "servers": {"unused": {"command": "x"}}}"#;
+        assert_eq!(usable(shadowed), None, "the first key counts, as everywhere");
+        assert_eq!(usable("{"), None);
+    }
 }

@@ -1,6 +1,6 @@
 //! Answers the `assistant` blocks of a document.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use assistant::{Dialogue, DialogueEnd, DialogueLimits};
 use models::Model;
@@ -12,6 +12,7 @@ use crate::assistant::{
     ask_service,
 };
 use crate::client::Client;
+use crate::config::ConfigSource;
 use crate::documents::file_failed;
 
 /// An assistant that answers blocks.
@@ -25,7 +26,7 @@ pub(crate) struct AssistantBlocks {
 }
 
 impl AssistantBlocks {
-    pub(crate) fn new(model: &ModelArguments, config: Option<&Path>, yes: bool, document: PathBuf) -> Self {
+    pub(crate) fn new(model: &ModelArguments, config: Option<ConfigSource<'_>>, yes: bool, document: PathBuf) -> Self {
         let model = helper::model(model, config).map_err(|failure| match failure.hint {
             Some(hint) => format!("{}; {hint}", failure.message),
             None => failure.message,

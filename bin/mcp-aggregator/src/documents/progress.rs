@@ -1,5 +1,6 @@
 //! Prints the progress of a run, and its summary.
 
+use executions::with_local_times;
 use notebook::{Finished, PlacementOutcome, Progress, Report, Status};
 
 use crate::table::{cut, printable};
@@ -44,7 +45,11 @@ fn title(number: usize, line: usize, title: &str) -> String {
 
 fn finished(over: &Finished) -> String {
     let took = over.took_ms.map(|ms| format!(" in {ms} ms")).unwrap_or_default();
-    let message = over.message.as_deref().map(|message| format!(": {}", in_lines(message))).unwrap_or_default();
+    let message = over
+        .message
+        .as_deref()
+        .map(|message| format!(": {}", in_lines(&with_local_times(message))))
+        .unwrap_or_default();
     let how = match over.status {
         Status::Done => format!("done{took}"),
         Status::Failed => format!("failed{took}{message}"),

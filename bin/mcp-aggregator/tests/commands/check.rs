@@ -37,6 +37,18 @@ fn what_would_be_started_is_shown_without_secrets_and_nothing_is_started() {
 }
 
 #[test]
+fn a_variable_that_is_not_utf_8_is_named_and_no_default_takes_its_place() {
+    use std::os::unix::ffi::OsStrExt;
+    let config = Config::new().server("x", ServerEntry::new("npx").env("KEY", "${MCP_TEST_KEY:-none}")).write();
+    let mut check = Run::new("check", config.path());
+    check.command.env("MCP_TEST_KEY", std::ffi::OsStr::from_bytes(b"k\xff"));
+    let output = check.output();
+    expect(&output, 1);
+    let said = "MCP_TEST_KEY is set, but not to UTF-8 text; used at $.mcpServers.x.env.KEY";
+    assert!(output.stderr.contains(said), "{}", output.stderr);
+}
+
+#[test]
 fn unused_keys_cause_warnings_and_the_config_still_works() {
     let config = Config::new()
         .raw(
@@ -119,13 +131,14 @@ fn servers_that_work_are_started_counted_and_stopped() {
 #[test]
 fn failed_servers_are_reported_with_reason_stderr_and_a_hint() {
     let config = Config::new()
-        .server("good", fake())
-        .server("bad", failing())
+        .server("good", fake().field("startTimeout", 120_000))
+        .server("bad", failing().field("startTimeout", 120_000))
         .server("gone", ServerEntry::new("no-such-program"))
         .server("stuck", fake().args(["--hang-at", "list"]))
-        .server("mute", ServerEntry::new("false").env("TOKEN", "hunter2"))
+        .server("mute", ServerEntry::new("false").env("TOKEN", "hunter2").field("startTimeout", 120_000))
         .write();
-    let slow_reader_timeout = ("MCP_AGGREGATOR_START_TIMEOUT", "5");
+    // On a busy machine it is a while until the list is requested.
+    let slow_reader_timeout = ("MCP_AGGREGATOR_START_TIMEOUT", "12");
     let output =
         Run::new("check", config.path()).args(&["--start"]).env(slow_reader_timeout.0, slow_reader_timeout.1).output();
     expect(&output, 1);
@@ -137,7 +150,7 @@ fn failed_servers_are_reported_with_reason_stderr_and_a_hint() {
         "  | no database here\n",
         "  why: startup: program `no-such-program` was not found; looked in ",
         "  hint: install it, or set `command` to its full path\n",
-        "did not answer `tools/list` within 5 s",
+        "did not answer `tools/list` within 12 s",
         "  hint: if it needs more time, set MCP_AGGREGATOR_START_TIMEOUT",
         "it exited with status 1\n  hint: it wrote nothing to stderr",
     ] {

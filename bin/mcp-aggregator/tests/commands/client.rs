@@ -74,6 +74,17 @@ fn replaced_servers_are_restored_even_in_an_edited_file() {
     assert_eq!(fs::read_to_string(&file).unwrap(), expected, "every other byte is where it was");
 }
 
+#[test]
+fn what_a_config_does_not_serve_is_no_duplicate() {
+    let user = User::new();
+    let file = user.write(".cursor/mcp.json", &cursor_config(&user));
+    let both = json!({"mcpServers": {"other": {"command": "else"}}, "servers": {"mine": served(&user)}});
+    let servers = user.write("both.json", &both.to_string());
+    let add = ["client", "add", "cursor", "--stdio", "--config", servers.to_str().unwrap(), "--replace"];
+    expect(&user.run(&add), 0);
+    assert_eq!(names(&file), ["mine", "other", "all"], "`servers` is not used, because there is `mcpServers`");
+}
+
 /// Cursor, connected with `--replace`: `mine` is gone from its file.
 fn replaced(user: &User) -> (PathBuf, String) {
     let file = user.write(".cursor/mcp.json", &cursor_config(user));

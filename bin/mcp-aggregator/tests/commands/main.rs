@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod help;
 mod manual;
+mod pipes;
 mod remote;
 mod serve;
 mod snapshots;

@@ -11,12 +11,12 @@ use std::cell::RefCell;
 
 use super::path::{JsonPath, quoted};
 use super::tree::{self, Member, Node};
-use super::{Accepted, Config, OF_VS_CODE, Problem, UnsetServer, UnsetVariables, Warning};
+use super::{Accepted, Config, OF_VS_CODE, Problem, UnsetServer, UnsetVariables, Variable, Warning};
 use crate::secrets::Secrets;
 use crate::server::{ServerName, ServerSpec, Transport};
 use report::{MissingVariable, Wanted, given_often};
 
-type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+type Lookup<'a> = &'a dyn Fn(&str) -> Variable;
 
 /// Checks the whole config.
 pub(super) fn config(

@@ -61,7 +61,7 @@ pub struct Problem {
 pub enum ProblemKind {
     /// The config has the wrong structure.
     Schema,
-    /// The config refers to a variable that is not set.
+    /// The config refers to a variable that is not set, or not to UTF-8 text.
     MissingVariable,
 }
 

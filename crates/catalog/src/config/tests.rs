@@ -551,6 +551,22 @@ fn an_unset_variable_may_fail_only_the_server_that_uses_it() {
 }
 
 #[test]
+fn a_variable_that_is_not_utf_8_is_neither_unset_nor_replaced_by_its_default() {
+    let text = r#"{"mcpServers": {
+        "needy": {"command": "x", "args": ["${ODD:-default}"], "env": {"E": "${env:ODD}"}},
+        "fine": {"command": "y", "args": ["${OTHER:-default}"]}
+    }}"#;
+    let lookup = |name: &str| if name == "ODD" { Variable::NotUtf8 } else { Variable::Unset };
+    let config = Config::parse_each(text.as_bytes(), Accepted::All, lookup).unwrap();
+    assert_eq!(config.servers.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(), ["fine"]);
+    let expected = "ODD is set, but not to UTF-8 text; used at $.mcpServers.needy.args[0], $.mcpServers.needy.env.E";
+    assert_eq!(config.unset[0].reason, expected);
+    let error = Config::parse(text.as_bytes(), Accepted::All, lookup).unwrap_err();
+    assert_eq!(error.code(), "missing_env_var");
+    assert!(error.to_string().contains("give it a value that is UTF-8 text"), "{error}");
+}
+
+#[test]
 fn the_entries_of_a_file_are_read_by_the_same_parser() {
     let text =
         "\u{feff}{ // a\n \"servers\": {\"b\": {\"command\": \"${X}\", \"timeout\": 1e3,}, /* */ \"a\": {},},\n}";

@@ -2,7 +2,7 @@
 
 mod export;
 
-use executions::{Error as CallError, MAX_PAYLOAD_BYTES};
+use executions::{Error as CallError, MAX_PAYLOAD_BYTES, with_local_times};
 use registry::{
     ExecutionFilter, ExecutionId, ExecutionRecord, ExecutionStatus, Page as Part, RawJson, Source, Timestamp,
 };
@@ -246,7 +246,7 @@ fn row(request: &PageRequest<'_>, call: &ExecutionRecord) -> Html {
         tool = clip(&call.tool_name, 80),
         server = server_link(&call.server_name),
         status = display::execution(call.status),
-        why = call.error_message.as_deref().map(|why| clip(why, 100)),
+        why = call.error_message.as_deref().map(|why| clip(&with_local_times(why), 100)),
         took = call.duration.map_or_else(|| "–".to_owned(), display::took),
         source = call.source.as_str(),
         client = call.client.as_deref().map(|client| clip(client, 60)),
@@ -304,7 +304,7 @@ pub(crate) async fn show(request: &PageRequest<'_>, id: &str) -> Result<PageResp
             html!(r#"<form method="post" action="/executions/{id}/cancel">{csrf}<button class="danger small">Cancel</button></form>"#, id = call.id.to_string(), csrf = request.csrf())
         }),
         facts = facts,
-        error = call.error_message.as_deref().map(|why| html!(r#"<h2>Error</h2><pre class="error" tabindex="0">{}</pre>"#, why)),
+        error = call.error_message.as_deref().map(|why| html!(r#"<h2>Error</h2><pre class="error" tabindex="0">{}</pre>"#, with_local_times(why))),
         bodies = bodies,
     );
     Ok(PageResponse::page(Page { title: clip(&call.tool_name, 80), place: "/executions", body, script: None }))

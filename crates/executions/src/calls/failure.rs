@@ -157,12 +157,12 @@ fn sentence(entry: &ServerEntry, now: Timestamp) -> String {
     let ServerEntry { name, status, since, retry_at, why, .. } = entry;
     if *status == Status::Connected {
         // The status was not updated yet.
-        return format!("Server `{name}` is not available: its connection was just lost, and the service reconnects");
+        return format!("Server `{name}{UNAVAILABLE}its connection was just lost, and the service reconnects");
     }
     if *status == Status::SignInRequired {
         return sign_in_sentence(name, why.as_deref());
     }
-    let mut text = format!("Server `{name}` is not available: {status} since {}", to_the_second(*since));
+    let mut text = format!("Server `{name}{UNAVAILABLE}{status} since {}", to_the_second(*since));
     if let Some(at) = retry_at {
         let left = at.since(now).as_secs_f64().ceil();
         text += &format!("; next attempt at {} (in {left} s)", to_the_second(*at));
@@ -177,6 +177,26 @@ fn sentence(entry: &ServerEntry, now: Timestamp) -> String {
 fn to_the_second(moment: Timestamp) -> String {
     let text = moment.to_string();
     text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z"))
+}
+
+/// What precedes the state of a server in [`sentence`].
+const UNAVAILABLE: &str = "` is not available: ";
+
+/// The same message for a person, with local times if it is the one about an unavailable server. Records and JSON have
+/// them in UTC.
+pub fn with_local_times(message: &str) -> String {
+    let mut shown = message.to_owned();
+    let Some(found) = shown.find(UNAVAILABLE) else { return shown };
+    let mut state = found + UNAVAILABLE.len();
+    for lead in [" since ", "; next attempt at "] {
+        let Some(start) = shown[state..].find(lead).map(|found| state + found + lead.len()) else { continue };
+        let end = shown[start..].find([' ', ';', '\n']).map_or(shown.len(), |length| start + length);
+        let Ok(moment) = shown[start..end].parse::<Timestamp>() else { continue };
+        let local = moment.local("%Y-%m-%d %H:%M:%S");
+        shown.replace_range(start..end, &local);
+        state = start + local.len();
+    }
+    shown
 }
 
 /// The execution, server and tool.
@@ -201,5 +221,26 @@ fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,
         _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_times_of_an_unavailable_server_are_local_for_people() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap().local("%Y-%m-%d %H:%M:%S");
+        let (since, next) = ("2026-07-28T12:00:00Z", "2026-07-28T12:05:00Z");
+        let written = |since: &str, next: &str| {
+            format!("failed: Server `a since 1` is not available: error since {since}; next attempt at {next} (in 5 s)")
+        };
+        let shown = with_local_times(&format!("{}; it said: down since {since}", written(since, next)));
+        let expected = format!("{}; it said: down since {since}", written(&at(since), &at(next)));
+        assert_eq!(shown, expected, "what a server said itself stays as it is");
+        let other = format!("no luck since {since}; next attempt at {next}");
+        assert_eq!(with_local_times(&other), other);
+        let disabled = format!("Server `a` is not available: disabled since {since}");
+        assert_eq!(with_local_times(&disabled), disabled.replace(since, &at(since)));
     }
 }

@@ -121,8 +121,11 @@ impl Executions {
     /// The error for a tool that no connected server has: if a disconnected one had it, that is the reason.
     pub(super) async fn missing(&self, call: &Call) -> Error {
         let filter = ToolFilter { original_name: Some(call.name.clone()), ..ToolFilter::default() };
-        // Without a database it is an unknown tool.
-        let known = self.store().tools(&filter, Page::first(10)).await.map(|listed| listed.items).unwrap_or_default();
+        let known = match self.store().tools(&filter, Page::first(10)).await {
+            Ok(listed) => listed.items,
+            // Nobody knows whether the tool exists.
+            Err(error) => return Error::Registry(error),
+        };
         let entry = |id: ServerId| self.server_table().find(&id.to_string());
         let down = known.iter().filter_map(|tool| entry(tool.source_server_id)).find(|server| !server.status.is_up());
         match down {

@@ -41,6 +41,17 @@ async fn a_result_is_returned_byte_for_byte_with_metadata() {
 }
 
 #[tokio::test]
+async fn without_a_database_a_tool_that_is_not_connected_is_not_called_unknown() {
+    let fixture = CallFixture::open(Settings::default()).await;
+    fixture.server("near").await;
+    let error = fixture.executions.call(call("elsewhere")).await.unwrap_err();
+    assert_eq!(error.code(), "TOOL_NOT_FOUND");
+    fixture.store.close().await;
+    let error = fixture.executions.call(call("elsewhere")).await.unwrap_err();
+    assert_eq!(error.code(), "DATABASE_UNAVAILABLE", "{error}");
+}
+
+#[tokio::test]
 async fn a_tool_is_found_by_every_name_that_can_only_mean_it() {
     let fixture = CallFixture::open(Settings::default()).await;
     fixture.server_with("found-a", &["echo", "read.file"], None).await;
@@ -205,8 +216,9 @@ async fn the_time_in_the_queue_counts_and_is_distinguished() {
     };
     let running = start(call("turns.stuck"));
     until("it runs", || server.running() == 1).await;
-    let hasty = start(Call { timeout_ms: Some(1000), ..call("turns.echo") });
+    // The patient one comes first, so that it has waited longer than the whole time of the hasty one.
     let patient = start(call("turns.echo"));
+    let hasty = start(Call { timeout_ms: Some(1000), ..call("turns.echo") });
     until("two wait", || fixture.executions.reading().queued == 2).await;
     pause();
     let began = tokio::time::Instant::now();

@@ -114,6 +114,28 @@ async fn comments_trailing_commas_and_a_byte_order_mark_change_nothing() {
     fixture.end().await;
 }
 
+#[tokio::test]
+async fn a_pipe_is_read_once_and_its_end_is_no_problem() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let fixture = ServiceFixture::new().await;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer
+        .write_all(json!({ "mcpServers": { "a": { "command": "x", "disabled": true } } }).to_string().as_bytes())
+        .unwrap();
+    drop(writer);
+    let pipe = format!("/dev/fd/{}", reader.as_raw_fd());
+    std::os::unix::fs::symlink(pipe, fixture.config_path()).unwrap();
+    let fixture = fixture.again().await;
+    // The clock jumps over many checks of the file as soon as nothing else happens.
+    tokio::time::pause();
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    tokio::time::resume();
+    assert_eq!(fixture.service.config_error(), None);
+    assert_eq!(fixture.service.server("a").await.unwrap().record.origin, Origin::Config);
+    fixture.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_broken_is_reported_and_its_last_good_state_stays() {
     let fixture = with_file(json!({ "a": entry(&[]) })).await;

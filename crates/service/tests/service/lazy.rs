@@ -18,8 +18,9 @@ async fn a_lazy_server_is_started_once_to_learn_then_sleeps_and_wakes_for_a_call
         ServiceFixture::with(FixtureOptions { settings: json!({ "idle_timeout_s": 3 }), ..FixtureOptions::default() })
             .await;
     let view = fixture.service.register(&somebody(), lazy("one", &[])).await.unwrap();
-    assert_eq!((view.record.status, view.lazy), (Status::Connected, true));
+    assert!(view.lazy);
     fixture.until("one", Status::Disconnected).await;
+    assert_eq!(fixture.history_until("one", 3, "disconnected").await, ["connecting", "connected", "disconnected"]);
     assert!(fixture.listed().await.contains(&"one.echo".to_owned()), "what it offers stays on offer");
     let answer = fixture.call("one.echo", json!({ "text": "awake" })).await;
     assert_eq!(answer["result"]["content"][0]["text"], "awake", "{answer}");

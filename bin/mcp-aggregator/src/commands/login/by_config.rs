@@ -24,12 +24,11 @@ pub(super) fn run(arguments: &LoginArguments, path: &Path) -> Result<(), Failure
     // A client that authenticates itself needs no person.
     if protected.settings.grant != GrantType::ClientCredentials {
         // What the server demands of a sign-in is in its answer to a connection, sometimes only to its last step.
-        session::with_oauth(loaded, options.clone(), &oauth, async |session| {
+        session::with_oauth(loaded.clone(), options.clone(), &oauth, async |session| {
             session.all_decided().await?;
             Box::pin(session.unless_interrupted(sign_in(arguments, &oauth, &protected))).await?
         })?;
     }
-    let (loaded, _) = load(&arguments.server, path)?;
     let tools = session::with_oauth(loaded, options, &oauth, async |session| {
         session.all_decided().await?;
         let view = session.fleet().view();

@@ -17,6 +17,7 @@ use tool_search::ClassifierSetup;
 
 use super::ServeArguments;
 use crate::admission::{TOKEN_VARIABLE, check_exposure, tokens};
+use crate::config::ConfigSource;
 use crate::failure::Failure;
 use crate::model_args::builtin_embedder;
 use crate::storage::{StorageArguments, with_causes};
@@ -86,8 +87,9 @@ impl Plan {
         let names = arguments.names;
         let options = session::options(&arguments.name, names.separator.separator, names.names, session::OF_MANY)?;
         let options = Options { surface: arguments.surface, client_limits: limits.clients.clone(), ..options };
-        let model = arguments.assistant.model(arguments.config.as_deref())?;
         let config = arguments.config.as_deref().map(config_file).transpose()?;
+        let source = config.as_ref().map(|config| ConfigSource { path: config.path(), bytes: config.source() });
+        let model = arguments.assistant.model(source)?;
         let skills = arguments.skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
         let embedder = arguments.advisers.embedder(runtime)?.or_else(builtin_embedder);
         let classifier = arguments.advisers.classifier()?;

@@ -6,9 +6,11 @@ use super::super::{Problem, ProblemKind, Warning};
 use super::Check;
 use std::collections::HashSet;
 
-/// A variable that is not set, and every place that uses it.
+/// A variable without a value that can be used, and every place that uses it.
 pub(super) struct MissingVariable {
     name: String,
+    /// It is set, but not UTF-8.
+    is_set: bool,
     used_at: Vec<String>,
 }
 
@@ -70,11 +72,11 @@ impl Check<'_> {
         self.warnings.push(Warning { path: path.to_string(), message });
     }
 
-    pub(super) fn variable_is_missing(&mut self, name: &str, path: &JsonPath) {
+    pub(super) fn variable_is_missing(&mut self, name: &str, is_set: bool, path: &JsonPath) {
         let place = path.to_string();
         let known = self.missing.iter_mut().find(|variable| variable.name == name);
         let Some(variable) = known else {
-            self.missing.push(MissingVariable { name: name.to_owned(), used_at: vec![place] });
+            self.missing.push(MissingVariable { name: name.to_owned(), is_set, used_at: vec![place] });
             return;
         };
         // Twice in one text is one place.
@@ -108,8 +110,9 @@ impl MissingVariable {
     }
 
     fn into_problem(self) -> Problem {
-        let Self { name, used_at } = self;
+        let Self { name, is_set, used_at } = self;
         let hint = match name.split_once(':') {
+            _ if is_set => "give it a value that is UTF-8 text".to_owned(),
             Some(("env", plain)) => {
                 format!("`${{env:..}}` is the syntax of other programs; here, write `${{{plain}}}`")
             }
@@ -117,9 +120,10 @@ impl MissingVariable {
             _ => "set it in the environment of this program, or give a default: `${NAME:-default}`".to_owned(),
         };
         let shown = if is_identifier(&name) { name } else { quoted(&name) };
+        let why = if is_set { "is set, but not to UTF-8 text" } else { "is not set" };
         Problem {
             kind: ProblemKind::MissingVariable,
-            message: format!("{shown} is not set; used at {}", used_at.join(", ")),
+            message: format!("{shown} {why}; used at {}", used_at.join(", ")),
             path: used_at.into_iter().next().unwrap_or_default(),
             hint: Some(hint),
         }

@@ -1,6 +1,7 @@
 //! Texts of a config with their variables replaced.
 
 use super::super::Accepted;
+use super::super::Variable;
 use super::super::path::JsonPath;
 use super::super::tree::Node;
 use super::report::Wanted;
@@ -89,7 +90,8 @@ impl Check<'_> {
             Variables::Fill => {
                 let filled = template.fill(&|name| self.variable(name));
                 for name in &filled.missing {
-                    self.variable_is_missing(self.plain_name(name), path);
+                    let is_set = self.variable(name) == Variable::NotUtf8;
+                    self.variable_is_missing(self.plain_name(name), is_set, path);
                 }
                 if !filled.missing.is_empty() {
                     return None;
@@ -104,10 +106,16 @@ impl Check<'_> {
         Some(text)
     }
 
-    fn variable(&self, name: &str) -> Option<String> {
-        let value = (self.lookup)(name).or_else(|| (self.lookup)(self.plain_name(name)))?;
-        self.filled_in.borrow_mut().push((self.plain_name(name).to_owned(), value.clone()));
-        Some(value)
+    fn variable(&self, name: &str) -> Variable {
+        let plain_name = self.plain_name(name);
+        let variable = match (self.lookup)(name) {
+            Variable::Unset => (self.lookup)(plain_name),
+            known => known,
+        };
+        if let Variable::Set(value) = &variable {
+            self.filled_in.borrow_mut().push((plain_name.to_owned(), value.clone()));
+        }
+        variable
     }
 
     /// VS Code and Cursor write `${env:NAME}`. It is accepted where their files are.

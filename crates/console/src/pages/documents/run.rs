@@ -1,5 +1,6 @@
 //! Runs a document by a form, without scripts: the next page shows the outcome of every block.
 
+use executions::with_local_times;
 use notebook::ProblemKind;
 use serde_json::{Value, json};
 use service::Error;
@@ -83,7 +84,7 @@ fn reason(over: &Value) -> Option<String> {
     let faults = over["problem"]["faults"]
         .as_array()
         .map(|faults| faults.iter().filter_map(|fault| fault["what"].as_str()).collect::<Vec<_>>().join("; "));
-    let message = over["message"].as_str().map(str::to_owned);
+    let message = over["message"].as_str().map(with_local_times);
     faults.or(message).filter(|_| over["status"] != "done")
 }
 
