@@ -65,7 +65,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(schemas::update())
             .with_extra_checks(problems_with_other_config)
             .answers(200, "The changed server.", server())
-            .fails(&["SERVER_ALREADY_EXISTS", "SERVER_READ_ONLY"]),
+            .fails(&["SERVER_ALREADY_EXISTS", "SERVER_READ_ONLY", "CONFLICT"]),
         of_server(Endpoint::delete("/servers/{server}", "Remove a server", |request| Box::pin(remove(request))))
             .about("Also removes its tools and its history.")
             .optional_query("force", schemas::force())
