@@ -122,6 +122,15 @@ impl ToolChanges {
     }
 }
 
+/// Tools that cannot be stored, because another program's rows in the table of tools have their names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameConflicts {
+    /// How many tools.
+    pub tools: u64,
+    /// The table, with its schema.
+    pub table: String,
+}
+
 /// The classification of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Classified {
