@@ -48,6 +48,17 @@ impl Filter {
         session.first(&sql, self.values, understand).await
     }
 
+    /// The only row of an aggregate over the matches.
+    pub(crate) async fn only<T>(
+        self,
+        session: &mut Session,
+        columns: &str,
+        table: &str,
+        understand: impl Fn(&mut Row) -> Result<T, Mismatch>,
+    ) -> Result<Option<T>, Error> {
+        session.first(&format!("SELECT {columns} FROM {table}{}", self.conditions), self.values, understand).await
+    }
+
     /// One page of the matches in an order, and the number of all matches.
     pub(crate) async fn page<T: Send + 'static>(
         self,

@@ -90,6 +90,8 @@ impl ToolRecord {
 pub struct ToolFilter {
     /// Only those of this server.
     pub server: Option<ServerId>,
+    /// Only those of these servers, if there are any.
+    pub servers: Vec<ServerId>,
     /// Only those with this name, such as `server.tool`.
     pub name: Option<String>,
     /// Only those with this name on their server.

@@ -38,7 +38,7 @@ pub(super) fn service_health() -> Schema {
     let issue = Schema::object()
         .with(
             "component",
-            Schema::one_of(["server", "database", "executions", "config", "tokens", "vectors", "embeddings"]),
+            Schema::one_of(["server", "database", "executions", "config", "tokens", "tools", "vectors", "embeddings"]),
         )
         .with("message", Schema::text())
         .with_optional("server_id", Schema::formatted("uuid"))

@@ -16,16 +16,18 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
     let reached = service.ping().await.map_err(|error| error.to_string());
     let database = reached.and_then(|()| service.write_error().map_or(Ok(()), Err));
     let state = service.state();
-    let servers = service.servers(None, false, Part::ALL).await?.items;
+    let servers = service.servers(None, Part::ALL).items;
     let failing = failing_servers(&servers);
     let (config, embeddings) = (service.config_error(), service.embedding_error());
     let (tokens, settings) = (service.token_error(), service.settings_error());
+    let conflicts = service.name_conflicts();
     let vectors = service.vectors();
     let is_well = database.is_ok()
         && failing.0.is_empty()
         && config.is_none()
         && tokens.is_none()
         && settings.is_none()
+        && conflicts.is_none()
         && embeddings.is_none()
         && vectors.problem.is_none()
         && !state.executions_stopped;
@@ -48,6 +50,7 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
         ),
         check("Search by meaning", embeddings.is_none() && vectors.problem.is_none(), meaning),
         check("Config file", config.is_none(), html!("{}", config)),
+        check("Names of tools", conflicts.is_none(), html!("{}", conflicts)),
         check("Tokens", tokens.is_none(), html!("{}", tokens)),
         check("Settings", settings.is_none(), html!("{}", settings)),
         check(

@@ -25,6 +25,7 @@ impl Store {
         let mut session = self.read("list tools").await?;
         let wanted = Filter::default()
             .and("t.source_server_id =", filter.server)
+            .and_one_of("t.source_server_id", filter.servers.iter().copied())
             .and("t.name =", filter.name.as_ref())
             .and("t.original_name =", filter.original_name.as_ref())
             .and("t.enabled =", filter.enabled)
@@ -95,24 +96,29 @@ impl Store {
         session.all(sql, values![server], |row| row.take("original_name")).await
     }
 
-    /// The length of all definitions that match, in bytes, without reading them.
-    pub async fn definition_bytes(&self, server: Option<ServerId>, enabled: Option<bool>) -> Result<u64, Error> {
+    /// The number of tools of these servers, enabled or not if that is given, and the length of their definitions in
+    /// bytes. Reads no definition.
+    pub async fn measure_tools(&self, servers: &[ServerId], enabled: Option<bool>) -> Result<(u64, u64), Error> {
+        if servers.is_empty() {
+            return Ok((0, 0));
+        }
         let mut session = self.read("measure tools").await?;
-        let length =
-            if session.is_postgres() { "octet_length(definition)" } else { "length(CAST(definition AS BLOB))" };
-        let mut sql = format!(
-            "SELECT CAST(COALESCE(SUM({length}), 0) AS BIGINT) AS n FROM mcp.tools WHERE source_server_id IS NOT NULL"
-        );
-        let mut values = values![];
-        if let Some(server) = server {
-            sql.push_str(" AND source_server_id = $1");
-            values.push(server.into());
-        }
-        if let Some(enabled) = enabled {
-            sql.push_str(&format!(" AND enabled = ${}", values.len() + 1));
-            values.push(enabled.into());
-        }
-        session.number(&sql, values).await
+        let length = match session.is_postgres() {
+            true => "octet_length(definition)",
+            false => "length(CAST(definition AS BLOB))",
+        };
+        let wanted =
+            Filter::default().and_one_of("source_server_id", servers.iter().copied()).and("enabled =", enabled);
+        let columns = format!("count(*) AS n, CAST(COALESCE(SUM({length}), 0) AS BIGINT) AS bytes");
+        let measured = wanted.only(&mut session, &columns, "mcp.tools", |row| Ok((row.take("n")?, row.take("bytes")?)));
+        Ok(measured.await?.unwrap_or_default())
+    }
+
+    /// The whole names of the tools of a server, in the order of its list.
+    pub async fn tool_names(&self, server: ServerId) -> Result<Vec<String>, Error> {
+        let mut session = self.read("list the names of tools").await?;
+        let sql = "SELECT name FROM mcp.tools WHERE source_server_id = $1 ORDER BY position, id";
+        session.list(sql, values![server], |row| row.take("name")).await
     }
 
     /// Stores classifications, all or none. Skips tools that were removed or changed in the meantime. Returns how many

@@ -221,15 +221,22 @@ async fn two_lists_at_once_leave_one_of_them(RegistryFixture { store, .. }: Regi
 async fn definitions_are_measured_without_being_read(RegistryFixture { store, .. }: RegistryFixture) {
     let (one, two) = (registered(&store, "one").await.id, registered(&store, "two").await.id);
     let (first, second) = ([tool("a", "é"), tool("b", "x")], [tool("c", "y")]);
-    let bytes = |tools: &[ListedTool]| tools.iter().map(|tool| tool.definition.get().len() as u64).sum::<u64>();
+    let size = |tools: &[ListedTool]| {
+        (tools.len() as u64, tools.iter().map(|tool| tool.definition.get().len() as u64).sum::<u64>())
+    };
     store.replace_tools(one, first.clone()).await.unwrap();
     store.replace_tools(two, second.clone()).await.unwrap();
-    let measured = async |server, enabled| store.definition_bytes(server, enabled).await.unwrap();
-    assert_eq!(measured(None, None).await, bytes(&first) + bytes(&second));
-    assert_eq!(measured(Some(one), None).await, bytes(&first));
-    assert_eq!(measured(Some(ServerId::fresh()), Some(true)).await, 0);
+    let measured = async |servers: &[ServerId], enabled| store.measure_tools(servers, enabled).await.unwrap();
+    let both = [&first[..], &second[..]].concat();
+    assert_eq!(measured(&[one, two], None).await, size(&both));
+    assert_eq!(measured(&[one], None).await, size(&first));
+    assert_eq!(measured(&[], None).await, (0, 0), "of no server");
+    assert_eq!(measured(&[ServerId::fresh()], Some(true)).await, (0, 0));
     store.set_tools_enabled(&[all(&store, one).await[0].id], false).await.unwrap();
-    assert_eq!(measured(Some(one), Some(true)).await, bytes(&first[1..]));
-    assert_eq!(measured(None, Some(false)).await, bytes(&first[..1]));
+    assert_eq!(measured(&[one], Some(true)).await, size(&first[1..]));
+    assert_eq!(measured(&[one, two], Some(false)).await, size(&first[..1]));
     assert_eq!(store.tool_counts_of_servers().await.unwrap(), [(one, 2), (two, 1)].into());
+    assert_eq!(store.tool_names(one).await.unwrap(), ["one.a", "one.b"]);
+    let of_two = ToolFilter { servers: vec![two, ServerId::fresh()], ..ToolFilter::default() };
+    assert_eq!(store.tools(&of_two, Page::ALL).await.unwrap().items[0].name, "two.c");
 }
