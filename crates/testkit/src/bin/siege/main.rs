@@ -2,12 +2,14 @@
 //!
 //! - [`hostile_server`]: servers that list, log and respond too much or wrongly
 //! - [`hostile_client`]: clients, documents and bare sockets that ask for too much
+//! - [`hostile_reader`]: clients that read the longest lists, several at once
 //! - [`neighbour`]: a well-behaved client of a well-behaved server, and the same server without us for comparison
 //! - [`report`]: compares the measurements with their limits
 
 #![expect(clippy::print_stdout, reason = "the report is what this program is for")]
 
 mod hostile_client;
+mod hostile_reader;
 mod hostile_server;
 mod neighbour;
 mod options;
