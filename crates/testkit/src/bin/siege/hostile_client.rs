@@ -79,10 +79,10 @@ pub(crate) const ATTACKS: [Attack; 29] = [
     attack("all-lists", 1_000, "200", all_lists),
     attack("reconnect-servers", 3_000, "done", reconnect_servers),
     attack("assistant-tools", 2_000, "200", assistant_tools),
-    attack("assistant-tools-at-once", 2_000, "200, long", hostile_reader::assistant_tools_at_once),
-    attack("rest-tools", 2_000, "200, long", hostile_reader::rest_tools),
+    attack("assistant-tools-at-once", 2_000, "200", hostile_reader::assistant_tools_at_once),
+    attack("rest-tools", 2_000, "200", hostile_reader::rest_tools),
     attack("rest-items", 500, "200", hostile_reader::rest_items),
-    attack("document-context", 2_000, "200, long", hostile_reader::document_context),
+    attack("document-context", 2_000, "200", hostile_reader::document_context),
     attack("list-of-one-server", 500, "200, several pages", hostile_reader::list_of_one_server),
 ];
 

@@ -24,16 +24,16 @@ pub(crate) fn rest_items(attacker: &mut Attacker) -> Option<String> {
 }
 
 pub(crate) fn document_context(attacker: &mut Attacker) -> Option<String> {
-    read_at_once(attacker.address, &["/documents/context?path=siege.md"])
+    read_at_once(attacker.address, &["/documents/context?path=siege.md&line=1"])
 }
 
 pub(crate) fn assistant_tools_at_once(attacker: &mut Attacker) -> Option<String> {
     read_at_once(attacker.address, &["/assistant/tools", "/assistant/tools?format=gemini"])
 }
 
-/// Reads the list of the server with the most tools, at its own address, page by page.
+/// Reads the list of the server with the longest list, at its own address, page by page.
 pub(crate) fn list_of_one_server(attacker: &mut Attacker) -> Option<String> {
-    let path = format!("/mcp/{}", Kind::ManyTools.name());
+    let path = format!("/mcp/{}", Kind::LargeList.name());
     let mut cursor = Value::Null;
     for page in 1..=3 {
         let mut params = json!({"_meta": {
