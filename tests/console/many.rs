@@ -24,6 +24,17 @@ fn with_fifty_servers_and_five_thousand_tools_every_page_stays_small() {
     wait_until("all tools are there", || {
         rest.get("/state").json()["total_tools"].as_u64().filter(|tools| *tools >= 5000)
     });
+    for (name, list) in [("resources", "resources"), ("templates", "templates"), ("prompts", "prompts")] {
+        expect(
+            201,
+            &rest.post("/servers", &fake(name, &["--endless-list", list, "--pages", "1", "--page-bytes", "5000000"])),
+        );
+    }
+    for list in ["/resources", "/resources/templates", "/prompts"] {
+        wait_until(list, || {
+            rest.get(&format!("{list}?limit=1")).json().as_array().filter(|items| items.len() == 1).cloned()
+        });
+    }
     let visitor = Visitor::new(&rest);
     let mut told = String::new();
     for path in [
@@ -34,6 +45,10 @@ fn with_fifty_servers_and_five_thousand_tools_every_page_stays_small() {
         "/tools?server=server-07",
         "/tools?state=on",
         "/tools/server-07/tool_3",
+        "/resources",
+        "/resources?offset=100&templates=150",
+        "/prompts",
+        "/prompts?offset=100",
         "/playground?tool=server-07.tool_3",
         "/executions",
         "/documents",

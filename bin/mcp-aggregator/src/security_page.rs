@@ -1,7 +1,9 @@
 //! Tests that docs/security.md lists every limit with its default.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use aggregator::bounds;
 use catalog::{limits, uri_template};
 use http_server::Limits;
 use upstream::Limit;
@@ -92,4 +94,36 @@ fn limits_of_definitions_and_templates_are_on_the_page() {
         written(uri_template::STEPS_PER_REQUEST)
     );
     assert!(PAGE.contains(&steps), "{steps}");
+}
+
+#[test]
+fn other_bounds_are_on_the_page() {
+    let seconds = |duration: Duration| format!("| {} s |", duration.as_secs());
+    let total_and_token = |total, of_token| format!("| {} in total, {} per token |", written(total), written(of_token));
+    for (what, value) in [
+        ("| messages of a batch", format!("| {} |", bounds::MAX_BATCH_MESSAGES)),
+        ("| tasks that are remembered", total_and_token(bounds::MAX_TASKS, bounds::MAX_TASKS_PER_TOKEN)),
+        (
+            "| calls of modern clients at legacy servers",
+            total_and_token(bounds::MAX_BRIDGED_CALLS, bounds::MAX_BRIDGED_CALLS_PER_TOKEN),
+        ),
+        ("| requests of one session that wait", format!("| {} |", bounds::MAX_DEFERRED)),
+        ("| elicitations with a URL", format!("| {} |", bounds::MAX_REMEMBERED_ELICITATIONS)),
+        (
+            "| names that several servers have",
+            format!(
+                "| {} are reported, {} characters of each |",
+                written(bounds::MAX_REPORTED),
+                bounds::LONGEST_REPORTED
+            ),
+        ),
+        ("| definitions in one list of REST", format!("| {} MB |", service::MOST_LISTED_BYTES >> 20)),
+        ("| describing such a list", seconds(service::LIST_DEADLINE)),
+        ("| such lists at once", format!("at most {} s,", service::LONGEST_LIST_WAIT.as_secs())),
+        ("| schema checks of one run", seconds(notebook::CHECK_TIME_OF_RUN)),
+    ] {
+        let row =
+            PAGE.lines().find(|line| line.starts_with(what)).unwrap_or_else(|| panic!("no row begins with {what}"));
+        assert!(row.contains(&value), "`{value}` is not in `{row}`");
+    }
 }

@@ -13,14 +13,13 @@ use crate::dispatch::{Aggregator, Incoming};
 use crate::responder::Responder;
 
 /// Messages in one batch. The responses are held until all have arrived, so their number must be bounded.
-const MAX_BATCH_MESSAGES: usize = 100;
-
-/// Bytes of responses that one batch collects; later responses are replaced by errors. The last one may exceed it.
-const MOST_BYTES: usize = 32 << 20;
+pub const MAX_BATCH_MESSAGES: usize = 100;
 
 /// The responses to one batch, until they are complete and leave as one array.
 struct Batch {
     sink: Arc<dyn ClientSink>,
+    /// Bytes of responses that are collected.
+    most_bytes: usize,
     gathered: Mutex<Gathered>,
 }
 
@@ -47,7 +46,8 @@ pub(crate) fn split(aggregator: &Arc<Aggregator>, message: Incoming<'_>) {
     // Counted before anything is dispatched: the first response may arrive before the last message is scanned.
     let missing = parts.iter().filter(|part| wants_answer(part)).count();
     let gathered = Mutex::new(Gathered { missing, array: Vec::new() });
-    let gathering = Responder::to(client, Arc::new(Batch { sink: Arc::clone(to.sink()), gathered }));
+    let most_bytes = aggregator.options.client_limits.batch_bytes;
+    let gathering = Responder::to(client, Arc::new(Batch { sink: Arc::clone(to.sink()), most_bytes, gathered }));
     for part in parts {
         if part.starts_with(b"[") {
             let text = "Invalid Request: a batch within a batch";
@@ -91,12 +91,12 @@ impl Batch {
 impl ClientSink for Batch {
     fn send(&self, what: Outbound, message: Message<'_>) {
         match what {
-            Outbound::Response => self.add(|array| match array.len() <= MOST_BYTES {
+            Outbound::Response => self.add(|array| match array.len() <= self.most_bytes {
                 true => message.write_to(array),
                 false => {
                     let text = format!(
-                        "The responses to this batch have more than {} MB; send the requests one by one",
-                        MOST_BYTES >> 20
+                        "The responses to this batch have more than {} MB (limit `batch-mb`); send the requests one by one",
+                        self.most_bytes >> 20
                     );
                     let refusal = reply::error(&message.answered_id(), code::INTERNAL_ERROR, &text, None);
                     Message::Own(&refusal).write_to(array);
@@ -166,17 +166,18 @@ mod tests {
     fn a_batch_gathers_so_many_bytes_and_then_errors() {
         let last = Arc::new(Last::default());
         let sink = Arc::clone(&last) as Arc<dyn ClientSink>;
-        let batch = Batch { sink, gathered: Mutex::new(Gathered { missing: 4, array: Vec::new() }) };
-        let answer = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{}"}}"#, "x".repeat(20 << 20));
+        let batch =
+            Batch { sink, most_bytes: 3 << 20, gathered: Mutex::new(Gathered { missing: 4, array: Vec::new() }) };
+        let answer = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{}"}}"#, "x".repeat(2 << 20));
         for id in 1..=4 {
             batch.send(Outbound::Response, Message::Own(answer(id).as_bytes()));
         }
         let gathered = last.0.lock().unwrap();
-        assert!(gathered.len() < 41 << 20, "{}", gathered.len());
-        let tail = String::from_utf8_lossy(&gathered[40 << 20..]);
+        assert!(gathered.len() < 5 << 20, "{}", gathered.len());
+        let tail = String::from_utf8_lossy(&gathered[4 << 20..]);
         for id in [3, 4] {
             assert!(tail.contains(&format!(r#""id":{id},"error""#)), "{tail}");
         }
-        assert!(tail.contains("more than 32 MB; send the requests one by one"), "{tail}");
+        assert!(tail.contains("more than 3 MB (limit `batch-mb`); send the requests one by one"), "{tail}");
     }
 }

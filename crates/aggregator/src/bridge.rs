@@ -11,7 +11,7 @@
 
 mod legacy_client;
 mod modern_client;
-mod parked_calls;
+pub(crate) mod parked_calls;
 mod request_state;
 
 use std::sync::Arc;

@@ -23,7 +23,7 @@ use crate::server_requests::ServerRequests;
 use crate::surface::{DiscoveredTools, Found, Surface};
 
 /// How many requests may wait for servers to start; further ones are answered with what is known.
-const MAX_DEFERRED: usize = 100;
+pub const MAX_DEFERRED: usize = 100;
 
 /// What is known of a client before its first message.
 pub struct ClientSetup {

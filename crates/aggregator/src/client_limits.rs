@@ -22,6 +22,12 @@ pub struct ClientLimits {
     pub identity_subscriptions: usize,
     /// Subscriptions of all clients.
     pub subscriptions: usize,
+    /// Bytes of the responses to one batch; later responses are replaced by errors. The last one may exceed it.
+    pub batch_bytes: usize,
+    /// Clients without a session that are remembered.
+    pub sessionless_clients: usize,
+    /// The same of one identity.
+    pub identity_sessionless_clients: usize,
 }
 
 impl Default for ClientLimits {
@@ -33,6 +39,9 @@ impl Default for ClientLimits {
             session_subscriptions: 1_000,
             identity_subscriptions: 5_000,
             subscriptions: 20_000,
+            batch_bytes: 32 << 20,
+            sessionless_clients: 1_000,
+            identity_sessionless_clients: 500,
         }
     }
 }

@@ -4,20 +4,20 @@
 //! every request, so it counts as connected for a while after its last one.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
 use protocol::bridge::meta::CLIENT_INFO;
 use protocol::revision::SELF_CONTAINED_REVISION;
 use protocol::scan::{Span, member};
 use protocol::{Params, Revision, text};
 
+use crate::client_limits::ClientLimits;
+
 /// How long a client without a session counts as connected after its last request.
 pub(crate) const SESSIONLESS_CLIENT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// How many clients without a session are tracked; a new one replaces the one that was silent the longest.
-const MAX_SESSIONLESS_CLIENTS: usize = 1000;
 /// Clients choose their names and versions; longer ones are truncated.
 const MAX_NAME_BYTES: usize = 200;
 
@@ -83,8 +83,9 @@ impl ConnectedClient {
     }
 }
 
-/// Clients without a session: by principal, and by the declared client info, byte for byte.
-type Sessionless = HashMap<Arc<str>, HashMap<Bytes, Arc<ConnectedClient>>>;
+/// Clients without a session: by principal, and by a hash of the declared client info, which may be long. Its key is
+/// random, so nobody can find two that are equal.
+type Sessionless = HashMap<Arc<str>, HashMap<u64, Arc<ConnectedClient>>>;
 
 /// All connected clients.
 #[derive(Debug)]
@@ -92,15 +93,26 @@ pub(crate) struct ConnectedClients {
     began: Instant,
     sessions: Mutex<Vec<Weak<ConnectedClient>>>,
     sessionless: Mutex<Sessionless>,
-}
-
-impl Default for ConnectedClients {
-    fn default() -> Self {
-        Self { began: Instant::now(), sessions: Mutex::default(), sessionless: Mutex::default() }
-    }
+    hash: RandomState,
+    /// How many clients without a session are tracked. One more replaces the one that was silent the longest, of the
+    /// principal with the most.
+    most: usize,
+    /// The same of one principal, which replaces one of its own.
+    most_of_principal: usize,
 }
 
 impl ConnectedClients {
+    pub(crate) fn new(limits: &ClientLimits) -> Self {
+        Self {
+            began: Instant::now(),
+            sessions: Mutex::default(),
+            sessionless: Mutex::default(),
+            hash: RandomState::new(),
+            most: limits.sessionless_clients,
+            most_of_principal: limits.identity_sessionless_clients,
+        }
+    }
+
     /// Adds a client with a session, which lasts as long as the returned value is held.
     pub(crate) fn begin_session(
         &self,
@@ -121,12 +133,13 @@ impl ConnectedClients {
         let info = params.meta.and_then(|meta| member(line, meta, CLIENT_INFO));
         let client_info = info.map_or(&b""[..], |info| info.of(line));
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let key = self.hash.hash_one(client_info);
         let mut sessionless = lock(&self.sessionless);
-        if let Some(known) = sessionless.get(&**principal).and_then(|clients| clients.get(client_info)) {
+        if let Some(known) = sessionless.get(&**principal).and_then(|clients| clients.get(&key)) {
             known.last_request.store(now, Ordering::Relaxed);
             return Arc::clone(known);
         }
-        make_room(&mut sessionless, now);
+        self.make_room(&mut sessionless, principal, now);
         let whole = Span { start: 0, end: client_info.len() };
         let word = |name| member(client_info, whole, name).and_then(|value| text::decode(value.of(client_info)));
         let client = ConnectedClient::new(
@@ -138,8 +151,24 @@ impl ConnectedClients {
         client.last_request.store(now, Ordering::Relaxed);
         let client = Arc::new(client);
         let of_principal = sessionless.entry(Arc::clone(principal)).or_default();
-        of_principal.insert(Bytes::copy_from_slice(client_info), Arc::clone(&client));
+        of_principal.insert(key, Arc::clone(&client));
         client
+    }
+
+    /// Removes silent clients, and others as far as there is no room for one more of this principal.
+    fn make_room(&self, sessionless: &mut Sessionless, principal: &Arc<str>, now: u64) {
+        let count = |all: &Sessionless| all.values().map(HashMap::len).sum::<usize>();
+        let own = |all: &Sessionless| all.get(&**principal).map_or(0, HashMap::len);
+        if count(sessionless) < self.most && own(sessionless) < self.most_of_principal {
+            return;
+        }
+        sessionless.values_mut().for_each(|clients| clients.retain(|_, client| !is_silent(client, now)));
+        if own(sessionless) >= self.most_of_principal {
+            sessionless.get_mut(&**principal).into_iter().for_each(remove_oldest);
+        } else if count(sessionless) >= self.most {
+            sessionless.values_mut().max_by_key(|clients| clients.len()).into_iter().for_each(remove_oldest);
+        }
+        sessionless.retain(|_, clients| !clients.is_empty());
     }
 
     /// The connected clients, in the order in which they connected.
@@ -155,19 +184,12 @@ impl ConnectedClients {
     }
 }
 
-/// Removes silent clients; if there are still too many, the one that was silent the longest.
-fn make_room(sessionless: &mut Sessionless, now: u64) {
-    let count = |all: &Sessionless| all.values().map(HashMap::len).sum::<usize>();
-    if count(sessionless) < MAX_SESSIONLESS_CLIENTS {
-        return;
+/// Removes the client that was silent the longest.
+fn remove_oldest(clients: &mut HashMap<u64, Arc<ConnectedClient>>) {
+    let last = |client: &Arc<ConnectedClient>| client.last_request.load(Ordering::Relaxed);
+    if let Some(oldest) = clients.iter().min_by_key(|(_, client)| last(client)).map(|(key, _)| *key) {
+        clients.remove(&oldest);
     }
-    sessionless.values_mut().for_each(|clients| clients.retain(|_, client| !is_silent(client, now)));
-    if count(sessionless) >= MAX_SESSIONLESS_CLIENTS {
-        let last = |client: &Arc<ConnectedClient>| client.last_request.load(Ordering::Relaxed);
-        let oldest = sessionless.values().flat_map(HashMap::values).map(last).min().unwrap_or_default();
-        sessionless.values_mut().for_each(|clients| clients.retain(|_, client| last(client) > oldest));
-    }
-    sessionless.retain(|_, clients| !clients.is_empty());
 }
 
 fn is_silent(client: &ConnectedClient, now: u64) -> bool {
@@ -202,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_session_counts_as_connected_while_it_exists() {
-        let clients = ConnectedClients::default();
+        let clients = ConnectedClients::new(&ClientLimits::default());
         let session = clients.begin_session("editor", Some("1.2"), Revision::V2025_11_25, &"me".into());
         session.count_call();
         let seen = clients.all();
@@ -214,7 +236,7 @@ mod tests {
 
     #[test]
     fn requests_without_a_session_belong_to_one_client_by_client_info_and_token() {
-        let clients = ConnectedClients::default();
+        let clients = ConnectedClients::new(&ClientLimits::default());
         let first = request(&clients, r#"{"name":"a","version":"1"}"#, "me");
         let again = request(&clients, r#"{"name":"a","version":"1"}"#, "me");
         assert!(Arc::ptr_eq(&first, &again));
@@ -225,12 +247,31 @@ mod tests {
 
     #[test]
     fn the_number_of_remembered_clients_is_bounded_and_names_are_truncated() {
-        let clients = ConnectedClients::default();
-        for number in 0..MAX_SESSIONLESS_CLIENTS + 10 {
-            request(&clients, &format!(r#"{{"name":"{number}"}}"#), "");
+        let limits =
+            ClientLimits { sessionless_clients: 20, identity_sessionless_clients: 12, ..ClientLimits::default() };
+        let clients = ConnectedClients::new(&limits);
+        let of = |principal: &str| clients.all().iter().filter(|client| &**client.principal() == principal).count();
+        for number in 0..5 {
+            request(&clients, &format!(r#"{{"name":"{number}"}}"#), "ann");
         }
-        assert!(clients.all().len() <= MAX_SESSIONLESS_CLIENTS, "{}", clients.all().len());
+        for number in 0..50 {
+            request(&clients, &format!(r#"{{"name":"{number}"}}"#), "bob");
+        }
+        assert_eq!((of("ann"), of("bob")), (5, 12), "a token replaces its own");
+        for number in 0..50 {
+            request(&clients, &format!(r#"{{"name":"{number}"}}"#), "eve");
+        }
+        assert_eq!((of("ann"), clients.all().len()), (5, 20), "the token with the most makes room");
         let long = request(&clients, &format!(r#"{{"name":"{}"}}"#, "x".repeat(5000)), "");
         assert_eq!(long.name().map(|name| name.len()), Some(MAX_NAME_BYTES));
+    }
+
+    #[test]
+    fn of_a_long_client_info_nothing_but_a_hash_and_the_cut_name_is_kept() {
+        let clients = ConnectedClients::new(&ClientLimits::default());
+        let info = format!(r#"{{"name":"a","icons":"{}"}}"#, "x".repeat(60_000));
+        let first = request(&clients, &info, "me");
+        assert!(Arc::ptr_eq(&first, &request(&clients, &info, "me")));
+        assert!(format!("{clients:?}").len() < 2_000);
     }
 }

@@ -117,7 +117,8 @@ impl Aggregator {
 
     /// The same, with every tool call opened by `interceptor`.
     pub fn with_interceptor(fleet: Arc<Fleet>, options: Options, interceptor: Arc<dyn CallInterceptor>) -> Arc<Self> {
-        Self::with(fleet, options, Some(interceptor), Some(ConnectedClients::default()))
+        let clients = ConnectedClients::new(&options.client_limits);
+        Self::with(fleet, options, Some(interceptor), Some(clients))
     }
 
     fn with(

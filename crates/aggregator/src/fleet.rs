@@ -7,7 +7,7 @@
 //! - `observer`: handles the events of running servers
 
 mod disabled_tools;
-mod name_conflicts;
+pub(crate) mod name_conflicts;
 mod observer;
 mod slots;
 #[cfg(test)]

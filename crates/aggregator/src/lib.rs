@@ -26,6 +26,7 @@
 //! `mcp-aggregator`).
 
 mod batch;
+pub mod bounds;
 mod bridge;
 mod call;
 mod client;

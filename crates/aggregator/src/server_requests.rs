@@ -18,7 +18,7 @@ use crate::client_sink::{ClientSink, Message, Outbound};
 /// How many server requests may be pending at one client.
 const MAX_OPEN_REQUESTS: usize = 1000;
 /// How many URL elicitations are remembered, to forward their completion.
-const MAX_REMEMBERED_ELICITATIONS: usize = 100;
+pub const MAX_REMEMBERED_ELICITATIONS: usize = 100;
 /// Bytes of the id of an elicitation that is remembered.
 const MAX_ELICITATION_ID_BYTES: usize = 1 << 10;
 

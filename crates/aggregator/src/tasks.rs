@@ -25,8 +25,9 @@ use crate::suspended_request::Target;
 
 /// How many tasks are remembered, in total and per token. Beyond that, the oldest task of the token with the most is
 /// forgotten: no token loses a task because another one creates many.
-const MAX_TASKS: usize = 10_000;
-const MAX_TASKS_PER_TOKEN: usize = 5_000;
+pub const MAX_TASKS: usize = 10_000;
+/// The same per token.
+pub const MAX_TASKS_PER_TOKEN: usize = 5_000;
 /// Bytes of a task's id. A task with a longer id cannot be requested again.
 const MAX_TASK_ID_BYTES: usize = 1 << 10;
 /// How long a server may take to respond to the cancellation of an abandoned task.

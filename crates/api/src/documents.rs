@@ -13,9 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use executions::Error as CallError;
-use notebook::{
-    Binding, FileError, Folder, FolderError, Interrupt, MAX_DOCUMENT_BYTES, NotDone, Origin, Section, Server,
-};
+use notebook::{Binding, FileError, Folder, FolderError, MAX_DOCUMENT_BYTES, NotDone, Origin, Section, Server};
 use registry::Page;
 use service::{BindingView, Error, Service};
 
@@ -86,7 +84,7 @@ pub(crate) struct DocumentContext {
 
 impl DocumentContext {
     pub(crate) async fn of(service: &Service, path: Option<&str>) -> Result<Self, Error> {
-        let servers = service.servers(None, false, Page::ALL).await?.items;
+        let servers = service.servers(None, Page::ALL).items;
         let servers =
             servers.into_iter().map(|view| Server { name: view.record.name, is_enabled: view.record.enabled });
         let registered = match path {
@@ -147,14 +145,7 @@ pub(crate) fn not_found(path: &str, error: &FolderError) -> Error {
 pub(crate) async fn compute<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    compute_until(|_| work()).await
-}
-
-/// The same for work that stops early when nobody waits for it any more.
-pub(crate) async fn compute_until<T: Send + 'static>(
-    work: impl FnOnce(&Interrupt) -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    notebook::interruptible(work).await.unwrap_or_else(|error| match error {
+    notebook::off_runtime(work).await.unwrap_or_else(|error| match error {
         NotDone::Busy(_) => {
             let message = format!("the document cannot be processed now: {error}; try again later");
             Err(Error::Call(CallError::LimitReached { message, context: serde_json::Map::new() }))

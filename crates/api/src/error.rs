@@ -54,7 +54,11 @@ pub(crate) const ALL: &[ErrorCode] = &[
         "a limit is reached (calls, connections, documents, or wrong tokens from one address); `detail` says which",
     ),
     error_code("DATABASE_UNAVAILABLE", 503, "the database is unreachable; try again"),
-    error_code("CONFLICT", 409, "another request changed the same object at the same time"),
+    error_code(
+        "CONFLICT",
+        409,
+        "another request changed the same object at the same time, or another program stored the same name",
+    ),
     error_code("INTERNAL_ERROR", 500, "a bug in mcp-aggregator; the log has details"),
     error_code("UNAUTHORIZED", 401, "the request has no token, or an unknown one"),
     error_code("FORBIDDEN", 403, "the `Host`, the `Origin` or the local user of the request is not allowed"),
@@ -119,7 +123,7 @@ pub(crate) fn to_value(error: &Error) -> Value {
 /// The code of an error. A conflict with stored data, or data that cannot be stored, is not an internal error.
 fn code_of(error: &Error) -> &'static str {
     match error {
-        Error::Registry(registry::Error::Conflict { .. }) => "CONFLICT",
+        Error::Registry(registry::Error::Conflict { .. } | registry::Error::ToolNameTaken { .. }) => "CONFLICT",
         Error::Registry(registry::Error::Invalid { .. }) => "VALIDATION_ERROR",
         _ => error.code(),
     }
@@ -210,6 +214,7 @@ mod tests {
             (Error::SignInNotSupported { name: text(), why: text() }, 409),
             (Error::SignInFailed { name: text(), message: text() }, 502),
             (Error::Validation { problems: Vec::new() }, 422),
+            (Error::Registry(registry::Error::ToolNameTaken { tool: text(), table: text() }), 409),
             (Error::Registry(registry::Error::WrongKey), 500),
         ] {
             assert_eq!(answer(&error).status().as_u16(), status, "{error:?}");

@@ -70,6 +70,7 @@ pub struct Api {
     documents: Option<Arc<Folder>>,
     model: Option<Arc<Model>>,
     auth_counter: Option<AuthCounter>,
+    job_limit: usize,
     closing: watch::Sender<bool>,
 }
 
@@ -78,12 +79,25 @@ impl Api {
     pub fn new(service: Arc<Service>) -> Self {
         let endpoints = endpoints::all();
         let closing = watch::Sender::new(false);
-        Self { service, endpoints, documents: None, model: None, auth_counter: None, closing }
+        Self {
+            service,
+            endpoints,
+            documents: None,
+            model: None,
+            auth_counter: None,
+            job_limit: sse_job::MOST_UNREAD,
+            closing,
+        }
     }
 
     /// Adds the counts of refused requests to the metrics.
     pub fn with_auth_counter(self, counter: AuthCounter) -> Self {
         Self { auth_counter: Some(counter), ..self }
+    }
+
+    /// Cancels a run or a question when its client has not read so many bytes of its progress.
+    pub fn with_job_limit(self, job_limit: usize) -> Self {
+        Self { job_limit, ..self }
     }
 
     /// Lets clients list, read, run and write the documents in this folder.
@@ -127,10 +141,21 @@ impl Api {
         let name = if principal.is_empty() { Arc::from(ANONYMOUS_ACTOR) } else { principal };
         let (actor, closing) = (Actor { name }, self.closing.subscribe());
         let (documents, model) = (self.documents.clone(), self.model.clone());
-        let auth_counter = self.auth_counter.clone();
+        let (auth_counter, job_limit) = (self.auth_counter.clone(), self.job_limit);
         let headers = parts.headers;
-        let request =
-            ApiRequest { service, actor, headers, closing, documents, model, auth_counter, path, query, body };
+        let request = ApiRequest {
+            service,
+            actor,
+            headers,
+            closing,
+            documents,
+            model,
+            job_limit,
+            auth_counter,
+            path,
+            query,
+            body,
+        };
         let running = (endpoint.run)(request);
         let done = match endpoint.ends_with_client {
             true => running.await,
@@ -152,6 +177,7 @@ impl Api {
             closing: self.closing.subscribe(),
             documents: self.documents.clone(),
             model: self.model.clone(),
+            job_limit: sse_job::MOST_UNREAD,
             auth_counter: None,
             path: Vec::new(),
             query: serde_json::Map::new(),

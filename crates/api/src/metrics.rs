@@ -19,10 +19,9 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 /// All metrics as they are now.
 pub(crate) async fn text(service: &Service, auth_counter: Option<&AuthCounter>) -> String {
     let mut out = Exposition::default();
-    if let Ok(listed) = service.servers(None, false, Page::ALL).await {
-        let statuses: Vec<Status> = listed.items.iter().map(|server| server.record.status).collect();
-        servers(&mut out, &statuses);
-    }
+    let listed = service.servers(None, Page::ALL);
+    let statuses: Vec<Status> = listed.items.iter().map(|server| server.record.status).collect();
+    servers(&mut out, &statuses);
     state(&mut out, &service.state());
     search(&mut out, service.search_counters());
     calls(&mut out, &service.reading());

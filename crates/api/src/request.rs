@@ -33,6 +33,8 @@ pub(crate) struct ApiRequest {
     pub(crate) documents: Option<Arc<Folder>>,
     /// The model of the assistant.
     pub(crate) model: Option<Arc<Model>>,
+    /// Bytes of the events of a job that may be unread.
+    pub(crate) job_limit: usize,
     /// Counts refused requests.
     pub(crate) auth_counter: Option<AuthCounter>,
     pub(crate) path: Vec<(String, String)>,
@@ -78,11 +80,15 @@ impl ApiRequest {
 
     /// One page of a list; without a limit, the rest of it.
     pub(crate) fn part_of<T: Serialize>(&self, all: &[T]) -> ApiResponse {
-        let offset = usize::try_from(self.page().offset).unwrap_or(usize::MAX);
-        let rest = all.get(offset..).unwrap_or_default();
-        let limit =
-            if self.has_limit() { usize::try_from(self.page().limit).unwrap_or(usize::MAX) } else { usize::MAX };
+        let page = self.page_or_rest();
+        let rest = all.get(usize::try_from(page.offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
         ApiResponse::page(&rest[..limit.min(rest.len())], all.len() as u64)
+    }
+
+    /// The requested page; without a limit, the rest of the list.
+    pub(crate) fn page_or_rest(&self) -> Page {
+        if self.has_limit() { self.page() } else { Page { limit: u32::MAX, ..self.page() } }
     }
 
     /// Whether the query has a limit.

@@ -150,7 +150,7 @@ mod tests {
             server_name: "a".to_owned(),
             title: None,
             description: None,
-            arguments: json!([]),
+            arguments: registry::RawJson::parse("[]").unwrap(),
         };
         let resource = service::ResourceView {
             uri: "file:///a".to_owned(),

@@ -19,14 +19,15 @@ use crate::response::BodyStream;
 /// The interval of keep-alive comments.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The limit of unread bytes. One more event may be as long as a result.
-const MOST_UNREAD: usize = 16 << 20;
+/// The limit of unread bytes where nobody sets one. One more event may be as long as a result.
+pub(crate) const MOST_UNREAD: usize = 16 << 20;
 
 /// Sends the events of a job.
 #[derive(Debug, Clone)]
 pub(crate) struct EventSender {
     events: mpsc::UnboundedSender<Bytes>,
     unread: Arc<UnreadBytes>,
+    most_unread: usize,
 }
 
 /// The number of bytes that the client has not read yet.
@@ -44,7 +45,7 @@ impl EventSender {
     }
 
     fn send(&self, bytes: Bytes) {
-        if self.unread.count.fetch_add(bytes.len(), Ordering::Relaxed) > MOST_UNREAD {
+        if self.unread.count.fetch_add(bytes.len(), Ordering::Relaxed) > self.most_unread {
             self.unread.overflow.notify_one();
             return;
         }
@@ -63,10 +64,13 @@ pub(crate) struct SseJob {
 }
 
 impl SseJob {
-    /// Starts the work. The stream ends when the future does.
-    pub(crate) fn of<W: Future<Output = ()> + Send + 'static>(work: impl FnOnce(EventSender) -> W) -> Self {
+    /// Starts the work. The stream ends when the future does, and when more than so many bytes are unread.
+    pub(crate) fn of<W: Future<Output = ()> + Send + 'static>(
+        most_unread: usize,
+        work: impl FnOnce(EventSender) -> W,
+    ) -> Self {
         let (events, pieces) = mpsc::unbounded_channel();
-        let event_sender = EventSender { events, unread: Arc::default() };
+        let event_sender = EventSender { events, unread: Arc::default(), most_unread };
         let unread = Arc::clone(&event_sender.unread);
         let task = tokio::spawn(alive(event_sender.clone(), work(event_sender)));
         Self { opening: Some(Bytes::from_static(b": hello\n\n")), pieces, unread, task: task.abort_handle() }
@@ -83,7 +87,7 @@ async fn alive(event_sender: EventSender, work: impl Future<Output = ()>) {
         tokio::select! {
             () = &mut work => return,
             () = event_sender.unread.overflow.notified() => {
-                tracing::warn!(most = MOST_UNREAD, "cancelled a job because its client does not read the events");
+                tracing::warn!(most = event_sender.most_unread, "cancelled a job because its client does not read the events");
                 return;
             }
             _ = signs.tick() => event_sender.send(Bytes::from_static(KEEP_ALIVE_COMMENT)),
@@ -119,7 +123,7 @@ mod tests {
     async fn a_job_ends_when_its_event_stream_is_closed() {
         let text = "x".repeat(1 << 20);
         let (ended, end) = tokio::sync::oneshot::channel::<()>();
-        let mut stream = SseJob::of(|event_sender| async move {
+        let mut stream = SseJob::of(MOST_UNREAD, |event_sender| async move {
             let _ended = ended;
             loop {
                 event_sender.event("said", &json!(text));

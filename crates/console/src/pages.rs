@@ -19,10 +19,12 @@ pub(crate) mod system;
 pub(crate) mod tools;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use registry::Listed;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use service::Error;
+use service::{Error, ItemKind, ItemPage, ListPlace};
 
 use crate::form;
 use crate::html::{Html, html};
@@ -72,9 +74,9 @@ fn has_odd_numbers(text: &str) -> bool {
 }
 
 /// The names of all servers.
-pub(crate) async fn server_names(request: &PageRequest<'_>) -> Result<Vec<String>, Error> {
-    let listed = request.service().servers(None, false, registry::Page::ALL).await?;
-    Ok(listed.items.into_iter().map(|view| view.record.name).collect())
+pub(crate) fn server_names(request: &PageRequest<'_>) -> Vec<String> {
+    let listed = request.service().servers(None, registry::Page::ALL);
+    listed.items.into_iter().map(|view| view.record.name).collect()
 }
 
 /// The path of a server's page.
@@ -110,6 +112,27 @@ pub(crate) fn pager(shown: usize, offset: u64, limit: u32, total: u64, address: 
         total = crate::display::count(total),
         on = link(offset + (shown as u64) < total, offset + limit, "Next"),
     )
+}
+
+/// Rows of a list on one page.
+const ROWS: u32 = 50;
+
+/// The page of a list that a query parameter names.
+pub(crate) fn part(request: &PageRequest<'_>, name: &str) -> registry::Page {
+    let offset = request.query.value_of(name).and_then(|offset| offset.parse().ok()).unwrap_or(0);
+    registry::Page { limit: ROWS, offset }
+}
+
+/// A page of prompts, resources or templates, described where a list of its size belongs.
+pub(crate) async fn items<T: Send + 'static>(
+    request: &PageRequest<'_>,
+    kind: ItemKind,
+    part: registry::Page,
+    describe: fn(&ItemPage, &dyn Fn() -> bool) -> Result<Listed<T>, Error>,
+) -> Result<Listed<T>, Error> {
+    let service = Arc::clone(request.service());
+    let place = ListPlace::of(service.items(kind, None, part)?.size()).await?;
+    place.run(move |is_over| describe(&service.items(kind, None, part)?, is_over)).await
 }
 
 /// The options of a select, with one of them selected.

@@ -21,7 +21,7 @@ use crate::ResolvePrincipal;
 
 /// How long a session lives without being used.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
-/// The limit of sessions; the one that was idle the longest is removed.
+/// The limit of sessions where nobody sets one.
 const MAX_SESSIONS: usize = 1000;
 /// The header in which scripts send the CSRF token.
 pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
@@ -31,6 +31,8 @@ pub(crate) struct Sessions {
     key: [u8; 32],
     /// Checks a token.
     resolve_principal: ResolvePrincipal,
+    /// How many sessions there may be.
+    most: usize,
     opened: Mutex<HashMap<String, Opened>>,
 }
 
@@ -58,7 +60,11 @@ pub(crate) struct Visitor {
 
 impl Sessions {
     pub(crate) fn new(resolve_principal: ResolvePrincipal) -> Self {
-        Self { key: random(), resolve_principal, opened: Mutex::default() }
+        Self { key: random(), resolve_principal, most: MAX_SESSIONS, opened: Mutex::default() }
+    }
+
+    pub(crate) fn with_most(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// The visitor of a request with these headers.
@@ -77,7 +83,7 @@ impl Sessions {
         let now = Instant::now();
         opened.retain(|_, session| now.duration_since(session.used) < IDLE);
         // Of the token with the most sessions: frequent sign-ins of one user do not sign out others.
-        if opened.len() >= MAX_SESSIONS {
+        if opened.len() >= self.most {
             let mut counts = HashMap::<Arc<str>, usize>::new();
             opened.values().for_each(|session| *counts.entry(Arc::clone(&session.principal)).or_default() += 1);
             let surplus =
@@ -215,6 +221,16 @@ mod tests {
         let bob = sessions.open("bob".into(), "bob");
         tokio::time::advance(IDLE).await;
         assert_eq!(sessions.visitor(&headers(&format!("mcp_console_8808={}", bob.id))).principal, None);
+    }
+
+    #[test]
+    fn the_number_of_sessions_is_a_limit_and_the_token_with_the_most_makes_room() {
+        let sessions = Sessions::new(named_by_token()).with_most(4);
+        let ann = sessions.open("ann".into(), "ann");
+        let bobs: Vec<Visitor> = (0..6).map(|_| sessions.open("bob".into(), "bob")).collect();
+        let is_open = |visitor: &Visitor| sessions.token(&visitor.id).is_some();
+        assert!(is_open(&ann) && is_open(&bobs[5]));
+        assert_eq!(bobs.iter().filter(|bob| is_open(bob)).count(), 3);
     }
 
     #[tokio::test]

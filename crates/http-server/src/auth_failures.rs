@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many addresses are remembered; a new one replaces the one that began to fail first.
-const ADDRESSES: usize = 4096;
 /// The window in which the wrong tokens of one address are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 /// How often a reason is logged for one address.
@@ -50,6 +48,8 @@ impl Reason {
 pub struct AuthFailures {
     /// Wrong tokens that one address may send in one window.
     limit: u32,
+    /// How many addresses are remembered; a new one replaces the one that began to fail first.
+    most_addresses: usize,
     counts: [AtomicU64; Reason::ALL.len()],
     limited: AtomicU64,
     table: Mutex<Table>,
@@ -83,10 +83,10 @@ pub struct AuthReading {
 }
 
 impl AuthFailures {
-    /// Allows each address this many wrong tokens per minute.
-    pub fn new(limit: usize) -> Self {
+    /// Allows each address this many wrong tokens per minute, and remembers this many addresses.
+    pub fn new(limit: usize, most_addresses: usize) -> Self {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        Self { limit, counts: Default::default(), limited: AtomicU64::new(0), table: Mutex::default() }
+        Self { limit, most_addresses, counts: Default::default(), limited: AtomicU64::new(0), table: Mutex::default() }
     }
 
     /// The counters so far.
@@ -104,7 +104,7 @@ impl AuthFailures {
         self.counts[reason as usize].fetch_add(1, Ordering::Relaxed);
         let mut table = self.table();
         let may_log = table.may_log(now);
-        let known = table.address(network_of(peer), now);
+        let known = table.address(network_of(peer), now, self.most_addresses);
         known.wrong = known.wrong.saturating_add(u32::from(reason == Reason::WrongToken));
         let wait = known.wait(now, self.limit).filter(|_| reason == Reason::WrongToken);
         let is_due = known.logged[reason as usize].is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL);
@@ -151,11 +151,11 @@ impl Table {
         self.log_lines < LOG_LINES
     }
 
-    fn address(&mut self, address: IpAddr, now: Instant) -> &mut Address {
-        if self.addresses.len() >= ADDRESSES && !self.addresses.contains_key(&address) {
+    fn address(&mut self, address: IpAddr, now: Instant, most: usize) -> &mut Address {
+        if self.addresses.len() >= most && !self.addresses.contains_key(&address) {
             self.addresses.retain(|_, known| now.duration_since(known.began) < WINDOW);
             let oldest = self.addresses.iter().min_by_key(|(_, known)| known.began).map(|(address, _)| *address);
-            if let Some(oldest) = oldest.filter(|_| self.addresses.len() >= ADDRESSES) {
+            if let Some(oldest) = oldest.filter(|_| self.addresses.len() >= most) {
                 self.addresses.remove(&oldest);
             }
         }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn wrong_tokens_beyond_the_limit_have_to_wait_until_the_window_ends() {
-        let failures = AuthFailures::new(3);
+        let failures = AuthFailures::new(3, 4096);
         let (now, peer) = (Instant::now(), at("10.0.0.1"));
         let wrong = |after| failures.note_at(now + Duration::from_secs(after), peer, Reason::WrongToken, "/mcp");
         assert_eq!([wrong(0), wrong(1), wrong(2)], [None; 3]);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn only_wrong_tokens_count() {
-        let failures = AuthFailures::new(1);
+        let failures = AuthFailures::new(1, 4096);
         let now = Instant::now();
         for reason in [Reason::MissingToken, Reason::OtherUser, Reason::UnknownUser] {
             for _ in 0..10 {
@@ -235,18 +235,20 @@ mod tests {
 
     #[test]
     fn the_number_of_remembered_addresses_is_bounded() {
-        let failures = AuthFailures::new(1);
+        let failures = AuthFailures::new(1, 50);
         let now = Instant::now();
-        for number in 0..u32::try_from(ADDRESSES).unwrap() + 100 {
+        for number in 0..150 {
             let address = IpAddr::from(std::net::Ipv4Addr::from_bits(number));
             failures.note_at(now + Duration::from_millis(number.into()), address, Reason::WrongToken, "/");
         }
-        assert_eq!(failures.table().addresses.len(), ADDRESSES);
+        let table = failures.table();
+        assert_eq!(table.addresses.len(), 50);
+        assert!(table.addresses.contains_key(&at("0.0.0.149")), "the latest are remembered");
     }
 
     #[test]
     fn a_flood_writes_few_lines() {
-        let failures = AuthFailures::new(1);
+        let failures = AuthFailures::new(1, 4096);
         let now = Instant::now();
         for number in 0..1000 {
             let address = IpAddr::from(std::net::Ipv4Addr::from_bits(number % 100));

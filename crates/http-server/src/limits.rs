@@ -24,6 +24,12 @@ pub struct Limits {
     pub body_rate: usize,
     /// Wrong tokens that one address may send in a minute before it has to wait.
     pub wrong_tokens: usize,
+    /// Addresses whose wrong tokens are counted. One more replaces the one that began to fail first.
+    pub wrong_token_addresses: usize,
+    /// Sessions of the console. One more ends the longest idle one, of the token that has the most.
+    pub console_sessions: usize,
+    /// Bytes of the events of one job of the REST API that its client has not read.
+    pub job_unread: usize,
     /// How long a connection may be open without a request.
     pub idle_connection: Duration,
     /// How long a client may read nothing of what is written to it before it counts as disconnected.
@@ -89,7 +95,7 @@ const MB: usize = 1 << 20;
 /// The maximum of any limit, in its unit.
 const MAX_LIMIT: usize = 1_000_000_000;
 
-const CHANGEABLE: [Changeable; 20] = [
+const CHANGEABLE: [Changeable; 26] = [
     limit("connections", "concurrent connections", 1, |limits| &mut limits.connections),
     limit("connections-per-token", "the same per token", 1, |limits| &mut limits.connections_of_identity),
     limit("sessions", "concurrent sessions", 1, |limits| &mut limits.sessions),
@@ -121,6 +127,18 @@ const CHANGEABLE: [Changeable; 20] = [
     limit("wrong-tokens-per-minute", "wrong tokens from one address, before it has to wait", 1, |limits| {
         &mut limits.wrong_tokens
     }),
+    limit("wrong-token-addresses", "addresses whose wrong tokens are counted", 1, |limits| {
+        &mut limits.wrong_token_addresses
+    }),
+    limit("modern-clients", "clients of 2026-07-28 that are listed", 1, |limits| {
+        &mut limits.clients.sessionless_clients
+    }),
+    limit("modern-clients-per-token", "the same per token", 1, |limits| {
+        &mut limits.clients.identity_sessionless_clients
+    }),
+    limit("console-sessions", "signed-in sessions of the console", 1, |limits| &mut limits.console_sessions),
+    limit("batch-mb", "MB of the responses to one batch", MB, |limits| &mut limits.clients.batch_bytes),
+    limit("progress-mb", "MB of unread progress of one run or question", MB, |limits| &mut limits.job_unread),
 ];
 
 const fn limit(name: &'static str, about: &'static str, unit: usize, at: fn(&mut Limits) -> &mut usize) -> Changeable {
@@ -178,6 +196,9 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(20),
             body_rate: 16 << 10,
             wrong_tokens: 20,
+            wrong_token_addresses: 4096,
+            console_sessions: 1000,
+            job_unread: 16 << 20,
             idle_connection: Duration::from_secs(180),
             stalled: Duration::from_secs(60),
             sessions: 1000,

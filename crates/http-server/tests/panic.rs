@@ -108,7 +108,7 @@ fn panicking_server(folder: &Path) -> HttpServer {
         aggregator: Aggregator::new(fleet, options),
         tokens: None,
         local: Arc::new(LocalAccess::new(UID, Some(Box::new(SameUser)))),
-        auth_failures: Arc::new(AuthFailures::new(20)),
+        auth_failures: Arc::new(AuthFailures::new(20, 4096)),
         allowed_hosts: Vec::new(),
         trusted_proxies: Vec::new(),
         allowed_origins: Vec::new(),

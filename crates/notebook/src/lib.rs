@@ -54,7 +54,7 @@ mod threads;
 mod toolbox;
 mod yaml;
 
-pub use self::schema::{ArgumentCheck, check_arguments};
+pub use self::schema::{ArgumentCheck, CHECK_TIME_OF_RUN, check_arguments};
 pub use apply::{Applied, ApplyOptions, Edit, Placement, PlacementOutcome, apply};
 #[doc(hidden)]
 pub use binding::fuzz_glob;

@@ -19,7 +19,7 @@ use crate::yaml::{Fault, Node};
 const CHECK_DEADLINE: Duration = Duration::from_secs(1);
 const MAX_QUEUE_WAIT: Duration = Duration::from_secs(10);
 /// The time limit of all checks of one run.
-const CHECK_TIME_OF_RUN: Duration = Duration::from_secs(30);
+pub const CHECK_TIME_OF_RUN: Duration = Duration::from_secs(30);
 
 /// The threads for all checks of this process.
 static POOL: LazyLock<Pool> = LazyLock::new(|| {

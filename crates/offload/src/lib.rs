@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A pool for work of one kind.
 #[derive(Debug)]
@@ -124,21 +124,46 @@ impl Pool {
         &self,
         work: impl FnOnce(&Interrupt) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
+        self.slot().await?.run(work).await
+    }
+
+    /// Waits for a slot, for work whose data is loaded first: what waits for a slot then holds no data. Dropping the
+    /// slot frees it.
+    pub async fn slot(&self) -> Result<Slot<'_>, NotDone> {
         let mut waiting = Waiting { is_abandoned: Arc::default(), cancelled: &self.cancelled, is_over: false };
         let acquired = tokio::time::timeout(self.limits.longest_wait, Arc::clone(&self.slots).acquire_owned());
-        let slot = match acquired.await {
-            Ok(slot) => slot.map_err(|error| NotDone::Failed(error.to_string())),
+        let permit = match acquired.await {
+            Ok(permit) => permit.map_err(|error| NotDone::Failed(error.to_string())),
             Err(_) => Err(NotDone::Busy(self.limits.longest_wait)),
         };
-        let slot = slot.inspect_err(|_| waiting.is_over = true)?;
-        let (is_abandoned, running) = (Arc::clone(&waiting.is_abandoned), Arc::clone(&self.running));
-        let deadline = self.limits.deadline;
+        waiting.is_over = true;
+        Ok(Slot { pool: self, permit: permit? })
+    }
+}
+
+/// A slot of a pool.
+#[derive(Debug)]
+pub struct Slot<'p> {
+    pool: &'p Pool,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Slot<'_> {
+    /// Runs work in this slot. Dropping the future interrupts it.
+    pub async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Interrupt) -> T + Send + 'static,
+    ) -> Result<T, NotDone> {
+        let Self { pool, permit } = self;
+        let mut waiting = Waiting { is_abandoned: Arc::default(), cancelled: &pool.cancelled, is_over: false };
+        let (is_abandoned, running) = (Arc::clone(&waiting.is_abandoned), Arc::clone(&pool.running));
+        let deadline = pool.limits.deadline;
         let done = tokio::task::spawn_blocking(move || {
             let running = Running::begin(running);
             let interrupt = Interrupt { is_abandoned, deadline: Instant::now() + deadline };
             let done = work(&interrupt);
             // The slot is free when the work has ended, not when its future is dropped.
-            drop((running, slot));
+            drop((running, permit));
             done
         });
         let done = done.await.map_err(|error| NotDone::Failed(error.to_string()));
@@ -234,6 +259,16 @@ mod tests {
         tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
         assert_eq!(pool.run(|_| ()).await, Err(NotDone::Busy(Duration::from_millis(20))));
         first.abort();
+    }
+
+    #[tokio::test]
+    async fn a_slot_that_is_held_or_dropped_counts_without_any_work() {
+        let pool = Pool::new(PoolLimits { longest_wait: Duration::from_millis(20), ..limits(1) });
+        let slot = pool.slot().await.unwrap();
+        assert_eq!(pool.run(|_| ()).await, Err(NotDone::Busy(Duration::from_millis(20))));
+        assert_eq!(slot.run(|_| 7).await, Ok(7));
+        drop(pool.slot().await.unwrap());
+        assert_eq!(pool.run(|_| 8).await, Ok(8), "both slots are free again");
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ const KEY: &str = "adopted_tools";
 const TABLE: &str = "tools";
 
 /// The other tables of the registry, which must not belong to another program.
-const OWN_TABLES: [&str; 11] = [
+const OWN_TABLES: [&str; 12] = [
     "registry_meta",
     "external_servers",
     "server_connection_history",
@@ -39,6 +39,7 @@ const OWN_TABLES: [&str; 11] = [
     "judgements",
     "skill_suggestions",
     "tool_switches",
+    "oauth_grants",
 ];
 
 /// A column that the registry needs.
@@ -276,6 +277,19 @@ pub(crate) fn described(definition: &RawJson) -> (Option<String>, Option<RawJson
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_table_of_the_migrations_is_known_as_ours() {
+        let created = crate::migrations::of_postgres().flat_map(|text| {
+            text.split("CREATE TABLE mcp.").skip(1).map(|rest| rest.split([' ', '(']).next().unwrap_or_default())
+        });
+        let mut count = 0;
+        for table in created.filter(|table| *table != TABLE) {
+            assert!(OWN_TABLES.contains(&table), "`{table}` is missing");
+            count += 1;
+        }
+        assert_eq!(count, OWN_TABLES.len(), "no other table is ours");
+    }
 
     #[test]
     fn a_migration_keeps_everything_that_is_not_about_tools() {

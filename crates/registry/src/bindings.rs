@@ -142,7 +142,7 @@ fn not_found(id: BindingId) -> Error {
 
 pub(crate) async fn all(session: &mut Session) -> Result<Vec<BindingRecord>, Error> {
     let sql = format!("SELECT {ALL_COLUMNS} FROM mcp.section_bindings ORDER BY document, id");
-    session.all(&sql, values![], from_row).await
+    session.list(&sql, values![], from_row).await
 }
 
 pub(crate) async fn insert(session: &mut Session, new: NewBinding) -> Result<BindingRecord, Error> {

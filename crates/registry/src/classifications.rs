@@ -48,7 +48,7 @@ impl Store {
         let mut session = self.read("read classifications").await?;
         let sql = "SELECT server, text_hash, judge, skills FROM mcp.judgements WHERE judge = $1 \
             ORDER BY server, text_hash";
-        session.all(sql, values![classifier], from_row).await
+        session.list(sql, values![classifier], from_row).await
     }
 
     /// Stores classifications, all or none, and replaces earlier ones of the same classifier.
@@ -71,7 +71,7 @@ impl Store {
     pub async fn suggestions(&self) -> Result<Vec<SuggestionRecord>, Error> {
         let mut session = self.read("read suggestions").await?;
         let sql = "SELECT id, name, description, tools, rejected, suggested_at FROM mcp.skill_suggestions ORDER BY id";
-        session.all(sql, values![], suggestion_from_row).await
+        session.list(sql, values![], suggestion_from_row).await
     }
 
     /// Stores a suggestion, and replaces one with the same id.

@@ -40,6 +40,32 @@ impl<T: AsRef<[Value]> + Send + Sync + 'static> Rows for Vec<T> {
 /// The timeout of an operation, including the wait for a connection.
 const LIMIT: Duration = Duration::from_secs(5);
 
+/// Rows that are processed on the thread that requested them; more are processed beside the calls.
+pub(crate) const MOST_ROWS_IN_PLACE: usize = 500;
+/// The same for their bytes.
+const MOST_BYTES_IN_PLACE: usize = 256 * 1024;
+
+/// Whether so many bytes are processed beside the calls.
+pub(crate) fn is_large(lengths: impl Iterator<Item = usize>) -> bool {
+    lengths
+        .scan(0_usize, |sum, length| {
+            *sum += length;
+            Some(*sum)
+        })
+        .any(|sum| sum > MOST_BYTES_IN_PLACE)
+}
+
+/// Runs work on a thread that serves no calls if it is long.
+pub(crate) async fn beside<T: Send + 'static>(is_long: bool, work: impl FnOnce() -> T + Send + 'static) -> T {
+    if !is_long {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
 /// A database.
 pub(crate) enum Database {
     Sqlite(Sqlite),
@@ -166,7 +192,23 @@ impl Session {
         understand: impl Fn(&mut Row) -> Result<T, Mismatch>,
     ) -> Result<Vec<T>, Error> {
         let mut rows = self.rows(sql, values).await?;
-        let understood: Result<Vec<T>, Mismatch> = rows.iter_mut().map(understand).collect();
+        self.understood(rows.iter_mut().map(understand).collect())
+    }
+
+    /// The same for lists that may be long: many rows are converted on a thread that serves no calls.
+    pub(crate) async fn list<T: Send + 'static>(
+        &mut self,
+        sql: &str,
+        values: Vec<Value>,
+        understand: impl Fn(&mut Row) -> Result<T, Mismatch> + Send + 'static,
+    ) -> Result<Vec<T>, Error> {
+        let mut rows = self.rows(sql, values).await?;
+        let is_long = rows.len() > MOST_ROWS_IN_PLACE || is_large(rows.iter().map(Row::len));
+        let understood = beside(is_long, move || rows.iter_mut().map(understand).collect()).await;
+        self.understood(understood)
+    }
+
+    fn understood<T>(&self, understood: Result<Vec<T>, Mismatch>) -> Result<Vec<T>, Error> {
         understood.map_err(|mismatch| match mismatch {
             Mismatch::OtherKey => Error::WrongKey,
             other => Error::Corrupt { operation: self.operation, source: other.into() },
@@ -241,5 +283,34 @@ impl Session {
             session.interrupt();
         }
         result.map_err(|database_error| database_error.during(self.operation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{self, ThreadId};
+
+    use super::*;
+
+    /// The threads that converted the rows of a list of numbers. The test's own thread is the runtime's only one.
+    async fn threads_for(rows: usize, text: usize) -> Vec<ThreadId> {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::Sqlite(Sqlite::open(&folder.path().join("list.db")).unwrap());
+        let mut session = database.read("list numbers").await.unwrap();
+        let sql = "WITH RECURSIVE numbers (n, t) AS (SELECT 1, $2 UNION ALL SELECT n + 1, t FROM numbers WHERE n < $1) \
+            SELECT n, t FROM numbers";
+        let values = values![rows as u64, "x".repeat(text)];
+        session.list(sql, values, |row| row.take::<u64>("n").map(|_| thread::current().id())).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn long_lists_are_converted_beside_the_calls() {
+        let here = thread::current().id();
+        for (rows, text) in [(MOST_ROWS_IN_PLACE + 1, 1), (3, 100_000)] {
+            let threads = threads_for(rows, text).await;
+            assert_eq!(threads.len(), rows);
+            assert!(threads.iter().all(|thread| *thread != here), "{rows} rows of {text} bytes");
+        }
+        assert_eq!(threads_for(3, 1).await, [here; 3], "short lists stay where they are");
     }
 }

@@ -52,6 +52,17 @@ pub enum Error {
         #[source]
         source: Cause,
     },
+    /// A row of another program in the table of tools has the name that a tool would get.
+    #[error(
+        "the table `{table}` already has a tool `{tool}`, which another program stored; choose another name for the \
+         server, or rename that row"
+    )]
+    ToolNameTaken {
+        /// The whole name, such as `server.tool`.
+        tool: String,
+        /// The table, with its schema.
+        table: String,
+    },
     /// The data is invalid.
     #[error("{what}")]
     Invalid {

@@ -78,5 +78,5 @@ pub use short_str::ShortStr;
 pub use skills::SkillRecord;
 pub use store::Store;
 pub use timestamp::{InvalidTimestamp, Timestamp};
-pub use tools::{Classified, Embedding, ListedTool, ToolChanges, ToolCounts, ToolFilter, ToolRecord};
+pub use tools::{Classified, Embedding, ListedTool, NameConflicts, ToolChanges, ToolCounts, ToolFilter, ToolRecord};
 pub use transaction::Transaction;

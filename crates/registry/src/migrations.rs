@@ -62,6 +62,12 @@ fn checksum(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The texts of the migrations for PostgreSQL.
+#[cfg(test)]
+pub(crate) fn of_postgres() -> impl Iterator<Item = &'static str> {
+    MIGRATIONS.iter().map(|migration| migration.postgres)
+}
+
 /// Applies missing migrations, all or none, under a lock.
 pub(crate) async fn apply(database: &Database) -> Result<(), OpenError> {
     let mut session = database.write_within("prepare the database", LIMIT).await?;

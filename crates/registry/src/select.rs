@@ -48,13 +48,24 @@ impl Filter {
         session.first(&sql, self.values, understand).await
     }
 
+    /// The only row of an aggregate over the matches.
+    pub(crate) async fn only<T>(
+        self,
+        session: &mut Session,
+        columns: &str,
+        table: &str,
+        understand: impl Fn(&mut Row) -> Result<T, Mismatch>,
+    ) -> Result<Option<T>, Error> {
+        session.first(&format!("SELECT {columns} FROM {table}{}", self.conditions), self.values, understand).await
+    }
+
     /// One page of the matches in an order, and the number of all matches.
-    pub(crate) async fn page<T>(
+    pub(crate) async fn page<T: Send + 'static>(
         self,
         session: &mut Session,
         Columns { columns, tables, order }: Columns,
         page: Page,
-        understand: impl Fn(&mut Row) -> Result<T, Mismatch>,
+        understand: impl Fn(&mut Row) -> Result<T, Mismatch> + Send + 'static,
     ) -> Result<Listed<T>, Error> {
         let Self { conditions, values } = self;
         let next = values.len() + 1;
@@ -62,7 +73,7 @@ impl Filter {
             format!("SELECT {columns} FROM {tables}{conditions} ORDER BY {order} LIMIT ${next} OFFSET ${}", next + 1);
         let mut with_page = values.clone();
         with_page.extend(values![page.limit, page.offset]);
-        let items = session.all(&list, with_page, understand).await?;
+        let items = session.list(&list, with_page, understand).await?;
         // If the page reaches the end, the total is known without another query.
         let is_end = items.len() < page.limit as usize && (!items.is_empty() || page.offset == 0);
         let total = if is_end {

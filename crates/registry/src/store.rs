@@ -1,8 +1,10 @@
 //! The registry itself: opened once, cloned freely.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use crate::ServerId;
 use crate::adoption::{self, ToolsTable};
 use crate::database::{Database, Mismatch, Postgres, Session, Sqlite, values};
 use crate::error::{Error, OpenError};
@@ -27,6 +29,8 @@ struct Inner {
     sealer: RwLock<Arc<Sealer>>,
     location: Location,
     tools_table: ToolsTable,
+    /// How many tools of a server could not be stored because rows of another program have their names.
+    name_conflicts: Mutex<HashMap<ServerId, u64>>,
 }
 
 const SEALED: &str = "SELECT id, connection_config, health_check_url FROM mcp.external_servers ORDER BY id FOR UPDATE";
@@ -53,7 +57,15 @@ impl Store {
         migrations::apply(&database).await?;
         let tools_table = adoption::tools_table(&database).await?;
         let sealer = RwLock::new(Arc::new(Sealer::new(key)));
-        let store = Self { inner: Arc::new(Inner { database, sealer, location: location.clone(), tools_table }) };
+        let store = Self {
+            inner: Arc::new(Inner {
+                database,
+                sealer,
+                location: location.clone(),
+                tools_table,
+                name_conflicts: Mutex::default(),
+            }),
+        };
         store.check_key().await?;
         Ok(store)
     }
@@ -83,7 +95,13 @@ impl Store {
         let opens = session.first(sql, values![CHECK], |row| opened(&sealer, CHECK, row.take("value")?)).await?;
         drop(session);
         let tools_table = adoption::tools_table(&database).await?;
-        let inner = Inner { database, sealer: RwLock::new(Arc::new(sealer)), location: location.clone(), tools_table };
+        let inner = Inner {
+            database,
+            sealer: RwLock::new(Arc::new(sealer)),
+            location: location.clone(),
+            tools_table,
+            name_conflicts: Mutex::default(),
+        };
         Ok(opens.map(|_| Self { inner: Arc::new(inner) }))
     }
 
@@ -174,6 +192,10 @@ impl Store {
     /// Whose the table of tools was first.
     pub(crate) fn tools_table(&self) -> ToolsTable {
         self.inner.tools_table
+    }
+
+    pub(crate) fn name_conflicts_of_servers(&self) -> MutexGuard<'_, HashMap<ServerId, u64>> {
+        self.inner.name_conflicts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn sealer(&self) -> Arc<Sealer> {

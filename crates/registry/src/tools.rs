@@ -90,6 +90,8 @@ impl ToolRecord {
 pub struct ToolFilter {
     /// Only those of this server.
     pub server: Option<ServerId>,
+    /// Only those of these servers, if there are any.
+    pub servers: Vec<ServerId>,
     /// Only those with this name, such as `server.tool`.
     pub name: Option<String>,
     /// Only those with this name on their server.
@@ -120,6 +122,15 @@ impl ToolChanges {
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
+}
+
+/// Tools that cannot be stored, because another program's rows in the table of tools have their names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameConflicts {
+    /// How many tools.
+    pub tools: u64,
+    /// The table, with its schema.
+    pub table: String,
 }
 
 /// The classification of a tool.

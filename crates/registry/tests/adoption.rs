@@ -1,7 +1,8 @@
 //! A PostgreSQL database in which another program has tables: one called `tools` is shared, and schemas are chosen.
 
 use registry::{
-    CredentialKey, Location, OpenError, Page, PostgresLocation, RawJson, SchemaName, ServerPatch, Store, ToolFilter,
+    CredentialKey, Error, Location, OpenError, Page, PostgresLocation, RawJson, SchemaName, ServerPatch, Store,
+    ToolFilter,
 };
 use testkit::Postgres;
 use tokio_postgres::NoTls;
@@ -64,7 +65,7 @@ async fn a_table_of_tools_that_is_there_is_extended_and_its_rows_stay() {
     odd.input_schema = Some(RawJson::parse(r#"{"const":"\u0000"}"#).unwrap());
     odd.definition = RawJson::parse(r#"{"name":"odd","description":"é","inputSchema":{"const":"\u0000"}}"#).unwrap();
     let listed = [tool("usual", "What it does"), tool(&long, "Long"), bare, odd, tool("taken", "Twice")];
-    let changes = store.replace_tools(one.id, &listed).await.unwrap();
+    let changes = store.replace_tools(one.id, &listed[..]).await.unwrap();
     assert_eq!(changes.left_out, 1, "the name of the last is another's: {changes:?}");
     store.close().await;
 
@@ -93,6 +94,44 @@ async fn a_table_of_tools_that_is_there_is_extended_and_its_rows_stay() {
     for column in texts(&fresh, COLUMNS).await {
         assert!(adopted.contains(&column), "{column} is missing in {adopted:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_cannot_be_renamed_to_where_another_program_has_a_tool() {
+    let Some(url) = database_with(SOURCE).await else { return };
+    let store = Store::open(&Location::postgres(&url), &CredentialKey::generate().unwrap()).await.unwrap();
+    let two = registered(&store, "two").await;
+    store.replace_tools(two.id, [tool("free", "a"), tool("taken", "b")]).await.unwrap();
+    let rename = |name: &str| ServerPatch { name: Some(name.to_owned()), ..ServerPatch::default() };
+    let error = store.update_server(two.id, rename("one")).await.unwrap_err();
+    assert!(matches!(error, Error::ToolNameTaken { .. }), "{error:?}");
+    for part in ["`mcp.tools`", "`one.taken`"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert_eq!(store.find_server("two").await.unwrap().id, two.id, "nothing changed");
+    store.update_server(two.id, rename("three")).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_are_not_stored_are_counted_until_their_names_are_free() {
+    let Some(url) = database_with(SOURCE).await else { return };
+    let store = Store::open(&Location::postgres(&url), &CredentialKey::generate().unwrap()).await.unwrap();
+    let one = registered(&store, "one").await;
+    let tools = [tool("free", "a"), tool("taken", "b")];
+    store.replace_tools(one.id, tools.clone()).await.unwrap();
+    let conflicts = store.name_conflicts(|_| true).unwrap();
+    assert_eq!((conflicts.tools, conflicts.table.as_str()), (1, "mcp.tools"));
+    assert_eq!(store.tool_counts_of_servers().await.unwrap(), [(one.id, 1)].into(), "only what is stored counts");
+    assert_eq!(store.server(one.id).await.unwrap().tool_count, 2);
+    run(&url, "DELETE FROM mcp.tools WHERE name = 'one.taken'").await;
+    store.replace_tools(one.id, tools.clone()).await.unwrap();
+    assert_eq!(store.name_conflicts(|_| true), None);
+    run(&url, "INSERT INTO mcp.tools (name, description, input_schema) VALUES ('one.other', '', '{}')").await;
+    store.replace_tools(one.id, [tool("other", "c")]).await.unwrap();
+    assert!(store.name_conflicts(|_| true).is_some());
+    assert_eq!(store.name_conflicts(|server| server != one.id), None, "a removed server has none");
+    store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,7 +203,7 @@ async fn a_registry_in_its_own_schema_does_not_touch_the_default_one() {
     assert!(Store::open_existing(&at("team-A"), &key).await.unwrap().is_none());
     let store = Store::open(&at("team-A"), &key).await.unwrap();
     let one = registered(&store, "one").await;
-    store.replace_tools(one.id, &[tool("a", "A"), tool("b", "B")]).await.unwrap();
+    store.replace_tools(one.id, [tool("a", "A"), tool("b", "B")]).await.unwrap();
     store.close().await;
     let other = Store::open(&at("other"), &key).await.unwrap();
     assert_eq!(other.tool_counts().await.unwrap().total, 0);

@@ -38,7 +38,7 @@ async fn child() {
         let id = registered(&store, &name).await.id;
         println!("\nregistered {name}");
         let tools: Vec<_> = (0..TOOLS).map(|at| tool(&format!("t{at}"), "x")).collect();
-        store.replace_tools(id, &tools).await.unwrap();
+        store.replace_tools(id, &tools[..]).await.unwrap();
         println!("\ntools {name}");
         store.set_status(id, StatusChange::to(Status::Connected)).await.unwrap();
         println!("\nconnected {name}");
@@ -117,14 +117,14 @@ async fn an_operation_that_is_given_up_leaves_nothing(fixture: RegistryFixture) 
     // Dropped a little later each time, so at some point between its first statement and its end.
     for patience in 0..60_u64 {
         let limit = Duration::from_micros(patience * 40);
-        let replaced = tokio::time::timeout(limit, store.replace_tools(id, &tools)).await;
+        let replaced = tokio::time::timeout(limit, store.replace_tools(id, &tools[..])).await;
         let kept = store.tools(&ToolFilter::default(), Page::ALL).await.unwrap().total;
         let counted = store.server(id).await.unwrap().tool_count;
         assert!(kept == 0 || kept == u64::from(TOOLS), "{kept} of {TOOLS} after {limit:?}");
         assert!(replaced.is_err() || kept == u64::from(TOOLS));
         // The last one may have been committed between the two queries, but not partially.
         assert!(u64::from(counted) == kept || kept == 0);
-        store.replace_tools(id, &[]).await.unwrap();
+        store.replace_tools(id, []).await.unwrap();
     }
 }
 

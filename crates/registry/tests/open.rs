@@ -181,7 +181,7 @@ async fn clones_can_be_sent_to_other_tasks(fixture: RegistryFixture) {
     }
     let store = fixture.store.clone();
     let id = sendable(store.insert_server(server("one"))).await.unwrap().id;
-    sendable(store.replace_tools(id, &[])).await.unwrap();
+    sendable(store.replace_tools(id, [])).await.unwrap();
     sendable(store.rekey(&fixture.key)).await.unwrap();
     sendable(Store::open(&fixture.location, &fixture.key)).await.unwrap();
 }

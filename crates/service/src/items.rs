@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aggregator::client_sink::{ClientSink, NullSink, ResponseSink};
-use aggregator::{Aggregator, Client, ClientSetup, FlushSet, Responder};
+use aggregator::{Aggregator, Client, ClientSetup, FlushSet, Responder, View};
 use bytes::Bytes;
 use catalog::{Kind, Missing, NameStyle, Route, SIGN_IN_REQUIRED, Scope, Snapshot};
 use executions::Error as CallError;
@@ -13,12 +13,13 @@ use protocol::bridge::result::{self, ResultType};
 use protocol::revision::SELF_CONTAINED_REVISION;
 use protocol::scan::member;
 use protocol::{Envelope, Kind as MessageKind, Lifecycle, Line, Span, reply, text};
-use registry::{Actor, RawJson};
+use registry::{Actor, Listed, Page, RawJson};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use crate::{Error, Service};
+use crate::lists::took_too_long;
+use crate::{Error, ListSize, Service};
 
 /// The error code of servers that do not have a resource.
 const RESOURCE_NOT_FOUND: &[u8] = b"-32002";
@@ -36,8 +37,8 @@ pub struct PromptView {
     pub title: Option<String>,
     /// Its description.
     pub description: Option<String>,
-    /// Its arguments, as its server describes them.
-    pub arguments: Value,
+    /// Its arguments, as its server describes them: a JSON array.
+    pub arguments: RawJson,
 }
 
 /// A resource, or a resource template.
@@ -60,49 +61,29 @@ pub struct ResourceView {
 }
 
 impl Service {
-    /// The prompts of connected servers, or of one of them.
-    pub fn prompts(&self, server: Option<&str>) -> Result<Vec<PromptView>, Error> {
-        self.items(Kind::Prompt, server, |snapshot, route, definition| PromptView {
-            name: snapshot.listed_name(Kind::Prompt, route, NameStyle::Canonical),
-            original_name: snapshot.item(Kind::Prompt, route).id.to_string(),
-            server_name: server_name(snapshot, route),
-            title: text_of(definition, "title"),
-            description: text_of(definition, "description"),
-            arguments: Some(definition["arguments"].clone()).filter(Value::is_array).unwrap_or_else(|| json!([])),
-        })
-    }
-
-    /// The resources of connected servers, or of one of them.
-    pub fn resources(&self, server: Option<&str>) -> Result<Vec<ResourceView>, Error> {
-        self.items(Kind::Resource, server, |snapshot, route, definition| {
-            resource(snapshot, Kind::Resource, route, definition)
-        })
-    }
-
-    /// The resource templates of connected servers, or of one of them.
-    pub fn resource_templates(&self, server: Option<&str>) -> Result<Vec<ResourceView>, Error> {
-        self.items(Kind::Template, server, |snapshot, route, definition| {
-            resource(snapshot, Kind::Template, route, definition)
-        })
-    }
-
-    fn items<T>(
-        &self,
-        kind: Kind,
-        server: Option<&str>,
-        view: impl Fn(&Snapshot, Route, &Value) -> T,
-    ) -> Result<Vec<T>, Error> {
+    /// A page of the prompts, resources or resource templates of connected servers, or of one of them.
+    pub fn items(&self, kind: Kind, server: Option<&str>, page: Page) -> Result<ItemPage, Error> {
         let slot_index = server.map(|server| self.context.find(server).map(|handle| handle.place)).transpose()?;
-        let current = self.fleet.view();
-        let snapshot = &current.snapshot;
-        let wanted = snapshot.listed(kind, NameStyle::Canonical);
+        let view = self.fleet.view();
+        let wanted = view.snapshot.listed(kind, NameStyle::Canonical);
         let wanted = wanted.filter(|route| slot_index.is_none_or(|slot_index| route.server == slot_index));
-        let shown = wanted.map(|route| {
-            // Listed definitions were validated, so it is JSON.
-            let definition = serde_json::from_slice(&snapshot.item(kind, route).definition).unwrap_or_default();
-            view(snapshot, route, &definition)
-        });
-        Ok(shown.collect())
+        let (mut routes, mut size, mut total) = (Vec::new(), ListSize::default(), 0);
+        for route in wanted {
+            if total >= page.offset && size.items < u64::from(page.limit) {
+                size.add(view.snapshot.item(kind, route).definition.len());
+                routes.push(route);
+            }
+            total += 1;
+        }
+        Ok(ItemPage { view, kind, routes, size, total })
+    }
+
+    /// The prompt with this full name.
+    pub fn prompt_view(&self, name: &str) -> Result<PromptView, Error> {
+        let view = self.fleet.view();
+        let route = view.snapshot.resolve(Scope::All, Kind::Prompt, name);
+        let route = route.ok_or_else(|| Error::PromptNotFound { name: name.to_owned() })?;
+        Ok(prompt(&view.snapshot, route))
     }
 
     /// A prompt, filled in: the server's result, byte for byte. `arguments` is a JSON object.
@@ -284,24 +265,102 @@ fn failed(message: String, reason: &str, error: Value) -> Error {
     Error::Call(CallError::ExecutionFailed { message, context })
 }
 
-fn resource(snapshot: &Snapshot, kind: Kind, route: Route, definition: &Value) -> ResourceView {
+/// A page of items. Their definitions are not read before they are described.
+pub struct ItemPage {
+    view: Arc<View>,
+    kind: Kind,
+    routes: Vec<Route>,
+    size: ListSize,
+    total: u64,
+}
+
+impl ItemPage {
+    /// The number and the bytes of its definitions.
+    pub fn size(&self) -> ListSize {
+        self.size
+    }
+
+    /// Describes it as prompts, until `is_over` returns true.
+    pub fn prompts(&self, is_over: &dyn Fn() -> bool) -> Result<Listed<PromptView>, Error> {
+        self.described(is_over, prompt)
+    }
+
+    /// The same as resources or resource templates.
+    pub fn resources(&self, is_over: &dyn Fn() -> bool) -> Result<Listed<ResourceView>, Error> {
+        self.described(is_over, |snapshot, route| resource(snapshot, self.kind, route))
+    }
+
+    fn described<T>(
+        &self,
+        is_over: &dyn Fn() -> bool,
+        view: impl Fn(&Snapshot, Route) -> T,
+    ) -> Result<Listed<T>, Error> {
+        self.size.check("pass `limit`, or a smaller one, to get fewer items")?;
+        let mut items = Vec::with_capacity(self.routes.len());
+        for route in &self.routes {
+            if is_over() {
+                return Err(took_too_long(&"describing the items took too long"));
+            }
+            items.push(view(&self.view.snapshot, *route));
+        }
+        Ok(Listed { items, total: self.total })
+    }
+}
+
+/// A definition, of which only the needed members are read.
+struct Definition<'d>(&'d [u8]);
+
+impl<'d> Definition<'d> {
+    fn of(snapshot: &'d Snapshot, kind: Kind, route: Route) -> Self {
+        Self(&snapshot.item(kind, route).definition)
+    }
+
+    fn raw(&self, name: &str) -> Option<&'d [u8]> {
+        let whole = Span { start: 0, end: self.0.len() };
+        member(self.0, whole, name).map(|span| span.of(self.0))
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.raw(name).and_then(text::decode).map(|text| text.into_owned())
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        std::str::from_utf8(self.raw(name)?).ok()?.parse().ok()
+    }
+
+    fn list(&self, name: &str) -> Option<RawJson> {
+        let list = self.raw(name).filter(|value| value.starts_with(b"["))?;
+        RawJson::parse(std::str::from_utf8(list).ok()?).ok()
+    }
+}
+
+fn prompt(snapshot: &Snapshot, route: Route) -> PromptView {
+    let definition = Definition::of(snapshot, Kind::Prompt, route);
+    PromptView {
+        name: snapshot.listed_name(Kind::Prompt, route, NameStyle::Canonical),
+        original_name: snapshot.item(Kind::Prompt, route).id.to_string(),
+        server_name: server_name(snapshot, route),
+        title: definition.text("title"),
+        description: definition.text("description"),
+        arguments: definition.list("arguments").unwrap_or_else(|| RawJson::parse("[]").expect("that is JSON")),
+    }
+}
+
+fn resource(snapshot: &Snapshot, kind: Kind, route: Route) -> ResourceView {
+    let definition = Definition::of(snapshot, kind, route);
     ResourceView {
         uri: snapshot.item(kind, route).id.to_string(),
-        name: text_of(definition, "name"),
-        title: text_of(definition, "title"),
-        description: text_of(definition, "description"),
-        mime_type: text_of(definition, "mimeType"),
-        size: definition["size"].as_u64(),
+        name: definition.text("name"),
+        title: definition.text("title"),
+        description: definition.text("description"),
+        mime_type: definition.text("mimeType"),
+        size: definition.number("size"),
         server_name: server_name(snapshot, route),
     }
 }
 
 fn server_name(snapshot: &Snapshot, route: Route) -> String {
     snapshot.servers()[route.server].name.to_string()
-}
-
-fn text_of(definition: &Value, name: &str) -> Option<String> {
-    definition[name].as_str().map(str::to_owned)
 }
 
 /// Servers read lines. In JSON a line end occurs only between tokens, where a space is equivalent.

@@ -16,7 +16,7 @@
 //! - `calls.rs`: making, listing and cancelling calls
 //! - `sign_ins.rs`: signing in to servers; `grant_store.rs`: sign-ins in the registry
 //! - `items.rs`: prompts and resources; `clients.rs`: the connected MCP clients
-//! - `tools.rs`: searching tools, and skills
+//! - `tools.rs`: searching tools, and skills; `tool_lists.rs`: lists of tools; `lists.rs`: where long lists are described
 //! - `bindings.rs`: which server a section of a document may use
 //! - `settings.rs`: settings that can be changed while it runs; `events.rs`: events for listeners
 //! - `audit.rs`: audit rows; `retention.rs`: deletes old rows
@@ -36,6 +36,7 @@ mod error;
 mod events;
 mod grant_store;
 mod items;
+mod lists;
 mod overview;
 mod retention;
 mod servers;
@@ -45,6 +46,7 @@ mod spec;
 mod status_writer;
 mod supervisor;
 mod test_connection;
+mod tool_lists;
 mod tools;
 mod usage;
 
@@ -65,19 +67,21 @@ use status_writer::{AuditWriter, StatusWriter};
 
 pub use backup::problems_with_backup;
 pub use bindings::{Binding, BindingView};
-pub use catalog::login_command;
+pub use catalog::{Kind as ItemKind, login_command};
 pub use clients::ClientView;
 pub use config_source::ConfigFile;
 pub use containers::ContainerView;
 pub use error::{Error, Problem};
 pub use events::{Event, Events, Listener};
 pub use grant_store::RegistryGrants;
-pub use items::{PromptView, ResourceView};
+pub use items::{ItemPage, PromptView, ResourceView};
+pub use lists::{LIST_DEADLINE, LONGEST_LIST_WAIT, ListPlace, ListSize, MOST_LISTED_BYTES, took_too_long};
 pub use overview::Weight;
 pub use servers::{Registration, ServerHealth, ServerView, ServiceState, TestReport, Update, to_the_end};
 pub use settings::{SETTING_RANGES, Settings, change_stored_settings, stored_settings};
 pub use sign_ins::{Returned, SignInAttempt, SignInSetup, SignInView};
 pub use spec::{SECRETS_ARE_MISSING, problems_with_config, protected_within};
+pub use tool_lists::{ToolList, ToolSelection};
 pub use usage::{LogReader, NewLines, UsageView};
 
 /// The configuration of the service.

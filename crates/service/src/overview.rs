@@ -1,7 +1,7 @@
 //! Operators' views besides servers and executions: the audit log and the state of the database.
 
 use catalog::Kind;
-use registry::{AuditFilter, AuditRecord, Listed, Page};
+use registry::{AuditFilter, AuditRecord, Listed, NameConflicts, Page};
 
 use crate::{Error, Service};
 
@@ -54,6 +54,18 @@ impl Service {
     /// Which stored settings are not applied, if any, and why.
     pub fn settings_error(&self) -> Option<String> {
         self.settings.last_error()
+    }
+
+    /// How many tools are not stored because another program has their names in the table of tools, and what to do, if
+    /// there are any. Needs no database access.
+    pub fn name_conflicts(&self) -> Option<String> {
+        let handles = self.context.all();
+        let NameConflicts { tools, table } =
+            self.store.name_conflicts(|server| handles.iter().any(|handle| handle.id == server))?;
+        Some(format!(
+            "{tools} tools are not stored, so search and REST do not know them: rows of another program in the table \
+             `{table}` have their names; rename those rows or the servers (the log names the servers)"
+        ))
     }
 
     /// Records that the tokens file cannot be used, so that tokens removed from it are still accepted; or that it can.

@@ -4,14 +4,12 @@ mod operations;
 mod requests;
 mod views;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Kind;
-use registry::{Actor, AuditNote, HistoryEvent, Listed, Page, ServerId, ServerRecord, Status, ToolFilter, ToolRecord};
+use registry::{Actor, AuditNote, HistoryEvent, Listed, Page, ServerRecord, Status};
 use tokio::sync::oneshot;
-use tool_search::ToolView;
 
 pub(crate) use self::operations::differences;
 pub use self::requests::{Registration, Update};
@@ -22,7 +20,7 @@ use crate::usage::UsageView;
 use crate::{Error, Service, spec, test_connection};
 
 /// How long a reader waits for newly discovered tools to be written.
-const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Service {
     /// Registers a server and, if requested, connects it: waits up to 1.5 s for its tools.
@@ -32,29 +30,15 @@ impl Service {
     }
 
     /// All servers in the order of their names, and the total number.
-    pub async fn servers(
-        &self,
-        status: Option<Status>,
-        with_tools: bool,
-        page: Page,
-    ) -> Result<Listed<ServerView>, Error> {
+    pub fn servers(&self, status: Option<Status>, page: Page) -> Listed<ServerView> {
         let mut views: Vec<ServerView> = self.context.all().iter().map(|handle| view(handle)).collect();
         views.retain(|view| status.is_none_or(|status| view.record.status == status));
         views.sort_by(|one, other| one.record.name.cmp(&other.record.name));
         let total = views.len() as u64;
         let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
         let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-        let mut items: Vec<ServerView> = views.into_iter().skip(offset).take(limit).collect();
-        if with_tools {
-            let mut tools: HashMap<ServerId, Vec<ToolView>> = HashMap::new();
-            for tool in self.with_states(self.stored_tools(None).await?) {
-                tools.entry(tool.record.source_server_id).or_default().push(tool);
-            }
-            for view in &mut items {
-                view.tools = Some(tools.remove(&view.record.id).unwrap_or_default());
-            }
-        }
-        Ok(Listed { items, total })
+        let items: Vec<ServerView> = views.into_iter().skip(offset).take(limit).collect();
+        Listed { items, total }
     }
 
     /// Adds the current usage of the servers' processes. Containers are left out: their engine would have to be
@@ -186,46 +170,6 @@ impl Service {
         Ok(())
     }
 
-    /// The tools of one server or of all; of connected servers only, unless one is named.
-    pub async fn tools(&self, server: Option<&str>) -> Result<Vec<ToolRecord>, Error> {
-        let Some(server) = server else {
-            let offering = self.offering();
-            let tools = self.stored_tools(None).await?;
-            return Ok(tools.into_iter().filter(|tool| offering.contains(&tool.source_server_id)).collect());
-        };
-        let handle = self.context.find(server)?;
-        self.stored_tools(Some(handle.id)).await
-    }
-
-    /// A page of the same, and the total number. Only the page is read.
-    pub async fn tools_page(&self, server: Option<&str>, page: Page) -> Result<Listed<ToolRecord>, Error> {
-        let mut handles = match server {
-            Some(server) => vec![self.context.find(server)?],
-            None => {
-                let offering = self.offering();
-                self.context.all().into_iter().filter(|handle| offering.contains(&handle.id)).collect()
-            }
-        };
-        // The order of the registry's own list.
-        handles.sort_by_cached_key(|handle| handle.current().record.name.clone());
-        self.context.status_writer.wait_all_written(STATUS_WRITE_TIMEOUT).await;
-        let mut part = Listed { items: Vec::new(), total: 0 };
-        let mut skip = page.offset;
-        for handle in handles {
-            let count = u64::from(handle.current().record.tool_count);
-            part.total += count;
-            let room = page.limit.saturating_sub(u32::try_from(part.items.len()).unwrap_or(u32::MAX));
-            if skip >= count || room == 0 {
-                skip = skip.saturating_sub(count);
-                continue;
-            }
-            let filter = ToolFilter { server: Some(handle.id), ..ToolFilter::default() };
-            part.items.extend(self.store.tools(&filter, Page { limit: room, offset: skip }).await?.items);
-            skip = 0;
-        }
-        Ok(part)
-    }
-
     /// The health of one server.
     pub async fn server_health(&self, id_or_name: &str) -> Result<ServerHealth, Error> {
         let shown = self.context.find(id_or_name)?.current();
@@ -302,28 +246,12 @@ impl Service {
         state
     }
 
-    /// Servers whose tools are listed.
-    fn offering(&self) -> HashSet<ServerId> {
-        let view = self.fleet.view();
-        let is_on_offer = |slot_index: usize| view.snapshot.servers()[slot_index].state.offers();
-        self.context.all().iter().filter(|handle| is_on_offer(handle.place)).map(|handle| handle.id).collect()
-    }
-
-    /// The stored tools, including those discovered last.
-    async fn stored_tools(&self, server: Option<ServerId>) -> Result<Vec<ToolRecord>, Error> {
-        match server {
-            Some(server) => self.context.status_writer.wait_written(server, STATUS_WRITE_TIMEOUT).await,
-            None => self.context.status_writer.wait_all_written(STATUS_WRITE_TIMEOUT).await,
-        };
-        Ok(self.store.tools(&ToolFilter { server, ..ToolFilter::default() }, Page::ALL).await?.items)
-    }
-
     /// The view of a server, with its tools if they have been discovered. Its connection state does not depend on
     /// whether its tools can be read.
     async fn view_with_tools(&self, handle: &SupervisorHandle) -> ServerView {
         let mut view = view(handle);
         if view.record.status.is_up() {
-            let tools = self.stored_tools(Some(handle.id)).await;
+            let tools = self.stored_tools(handle.id).await;
             let tools = tools.inspect_err(|error| tracing::warn!(%error, "failed to read its tools")).ok();
             view.tools = tools.map(|tools| self.with_states(tools));
         }

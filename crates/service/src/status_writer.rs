@@ -416,7 +416,7 @@ impl Work {
     async fn write(&self, store: &Store) -> Result<(), Error> {
         match self {
             Self::Change(server, change) => store.set_status(*server, change.with_time()).await.map(drop),
-            Self::Tools(server, offer) => store.replace_tools(*server, &tools_of(offer).await).await.map(drop),
+            Self::Tools(server, offer) => store.replace_tools(*server, tools_of(offer).await).await.map(drop),
             Self::HealthChecked(server, at) => store.note_health_check(*server, *at).await,
             Self::Note(operation) => operation.write(store).await,
         }

@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use registry::{Actor, ServerId, ServerRecord, SuggestionRecord, ToolRecord};
+use registry::{Actor, ServerId, ServerRecord, SuggestionRecord};
 use tool_search::{
-    Host, KnownServer, SearchCounters, SearchRequest, SearchResults, SkillChange, SkillView, ToolView, VectorsState,
+    Host, KnownServer, SearchCounters, SearchRequest, SearchResults, SkillChange, SkillView, VectorsState,
 };
 
 use crate::context::ServiceContext;
@@ -22,11 +22,6 @@ impl Service {
     /// Search metrics since the start.
     pub fn search_counters(&self) -> SearchCounters {
         self.finder.counters()
-    }
-
-    /// Tools with their classification states.
-    pub fn with_states(&self, tools: Vec<ToolRecord>) -> Vec<ToolView> {
-        self.finder.with_states(tools)
     }
 
     /// Why the embedding model is unreachable, if so: tools are then found by words alone.

@@ -11,6 +11,8 @@ mod config_file;
 mod health;
 #[path = "service/lazy.rs"]
 mod lazy;
+#[path = "service/lists.rs"]
+mod lists;
 #[path = "service/llm_classifier.rs"]
 mod llm_classifier;
 #[path = "service/server_lifecycle.rs"]

@@ -251,6 +251,11 @@ impl ToolIndex {
         self.index.has_vector(tool)
     }
 
+    /// What is known of a tool.
+    pub(super) fn entry(&self, tool: &ToolId) -> Option<&IndexedTool> {
+        self.entries.get(tool)
+    }
+
     /// All tools.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&ToolId, &IndexedTool)> {
         self.entries.iter()

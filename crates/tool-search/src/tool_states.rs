@@ -3,8 +3,6 @@
 //! States are not stored: they follow from a tool's classifier, and from the classifiers that are still to run. So a
 //! tool that could not be classified stays `classifying` until it is, also after a restart.
 
-use std::collections::HashMap;
-
 use protocol::scan::{Span, member};
 use protocol::text;
 use registry::{RawJson, ToolId, ToolRecord};
@@ -118,13 +116,15 @@ impl Finder {
     /// Tools with their states. A tool that is not in the index yet was just discovered.
     pub fn with_states(&self, tools: Vec<ToolRecord>) -> Vec<ToolView> {
         let state = self.states();
-        let tool_index = locked(&self.tool_index);
-        let known: HashMap<&ToolId, &IndexedTool> = tool_index.entries().collect();
-        let shown = |record: ToolRecord| {
-            let entry = known.get(&record.id);
-            let state = entry.map_or(ToolState::Discovered, |entry| state(&tool_index, &record.id, entry));
-            ToolView::new(record, state)
+        let states: Vec<ToolState> = {
+            let tool_index = locked(&self.tool_index);
+            let state_of = |tool: &ToolRecord| {
+                let entry = tool_index.entry(&tool.id);
+                entry.map_or(ToolState::Discovered, |entry| state(&tool_index, &tool.id, entry))
+            };
+            tools.iter().map(state_of).collect()
         };
-        tools.into_iter().map(shown).collect()
+        // Definitions are read without the lock, for which searches wait.
+        tools.into_iter().zip(states).map(|(record, state)| ToolView::new(record, state)).collect()
     }
 }

@@ -11,8 +11,9 @@ use super::modern_client::ModernClientCall;
 use super::request_state::{Binding, RequestState, Sealer};
 
 /// How many bridged calls may be open, parked or not, in total and per token.
-const MAX_BRIDGED_CALLS: usize = 10_000;
-const MAX_BRIDGED_CALLS_PER_TOKEN: usize = 5_000;
+pub const MAX_BRIDGED_CALLS: usize = 10_000;
+/// The same per token.
+pub const MAX_BRIDGED_CALLS_PER_TOKEN: usize = 5_000;
 
 /// All calls of modern clients at legacy servers.
 #[derive(Default)]

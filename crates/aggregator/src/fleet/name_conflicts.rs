@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use catalog::{Kind, NameStyle, Route, Snapshot};
 
 /// How many are remembered; further ones are not reported.
-const MAX_REPORTED: usize = 10_000;
+pub const MAX_REPORTED: usize = 10_000;
 
 /// Characters of a name or a URI in a report.
-const LONGEST_REPORTED: usize = 200;
+pub const LONGEST_REPORTED: usize = 200;
 
 /// What was reported.
 #[derive(Debug, Default)]

@@ -117,8 +117,8 @@ impl Run {
     }
 
     /// The same, as a stream of events.
-    pub(crate) fn stream(mut self) -> SseJob {
-        SseJob::of(|event_sender| async move {
+    pub(crate) fn stream(mut self, most_unread: usize) -> SseJob {
+        SseJob::of(most_unread, |event_sender| async move {
             self.tools.event_sender = Some(event_sender.clone());
             let progress = |progress: Progress<'_>| match progress {
                 Progress::Pending(step) => event_sender.event("block.pending", &about(step)),

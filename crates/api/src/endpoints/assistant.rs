@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use assistant::{Dialogue, DialogueEnd, DialogueEvent, DialogueLimits};
 use executions::Error as CallError;
@@ -12,12 +11,12 @@ use registry::{RawJson, ServerId, ToolRecord};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use service::{Error, Service};
+use service::{Error, ListPlace, Service, ToolList, took_too_long};
 use tokio::sync::watch;
 
 use super::documents::{Context, wants_events};
 use crate::assistant::{AssistantContext, Hints, NO_MODEL, UnreadSchemas, dialogue, end_code, event, model_tool};
-use crate::documents::{RequestedDocument, compute_until, own_session};
+use crate::documents::{RequestedDocument, own_session};
 use crate::endpoint::Endpoint;
 use crate::error;
 use crate::request::{ApiRequest, Members};
@@ -26,10 +25,8 @@ use crate::schema::Schema;
 use crate::schemas::documents as shapes;
 use crate::sse_job::SseJob;
 
-/// The time limit for describing the tools of one request.
-const LIST_DEADLINE: Duration = Duration::from_secs(10);
-/// The limit for the size of all definitions in one response.
-const MOST_LISTED_BYTES: usize = 64 * 1024 * 1024;
+/// How to get fewer tools.
+const HINT: &str = "pass `servers` or `skills` to get fewer tools";
 /// How many tools a remark names.
 const MOST_NAMED: usize = 10;
 
@@ -152,13 +149,9 @@ async fn offered(
     line: u64,
     narrowing: &ToolNarrowing,
 ) -> Result<ApiResponse, Error> {
-    let narrowed = Narrowed::of(service, requested, line, narrowing).await?;
+    let (place, narrowed) = Narrowed::of(service, requested, line, narrowing).await?;
     let format = narrowing.format;
-    compute_until(move |interrupt| {
-        let begun = Instant::now();
-        described(&narrowed, format, &|| interrupt.is_set() || begun.elapsed() >= LIST_DEADLINE)
-    })
-    .await
+    place.run(move |is_over| described(&narrowed, format, is_over)).await
 }
 
 /// The response with the tools that are left, also in the format of a provider. Stops when `is_over` returns true.
@@ -246,8 +239,7 @@ impl<'a> AssistantTool<'a> {
 }
 
 fn too_slow(why: &dyn fmt::Display) -> Error {
-    let message = format!("{why} (the limit is {LIST_DEADLINE:?}); pass `servers` or `skills` to get fewer tools");
-    Error::Call(CallError::LimitReached { message, context: serde_json::Map::new() })
+    took_too_long(&format_args!("{why}; {HINT}"))
 }
 
 /// A remark about tools whose parameters a model does not get completely.
@@ -273,31 +265,21 @@ impl Narrowed {
         requested: Option<RequestedDocument>,
         line: u64,
         narrowing: &ToolNarrowing,
-    ) -> Result<Self, Error> {
+    ) -> Result<(ListPlace, Self), Error> {
         // Without a document, use an empty text: nothing is bound.
         let requested = requested.unwrap_or_else(|| RequestedDocument { text: String::new(), path: None, file: None });
-        let Context { context, mut tools, .. } = Context::of(service, requested, line).await?;
+        let found = Context::of(service, requested, line).await?;
         let servers = server_names(service, &narrowing.servers).await?;
         let skills = skill_ids(service, &narrowing.skills)?;
-        tools.retain(|tool| servers.is_empty() || servers.contains(&tool.server_name));
-        tools.retain(|tool| skills.is_empty() || tool.skills.iter().any(|skill| skills.contains(skill)));
-        let bytes: usize = tools.iter().map(|tool| tool.definition.get().len()).sum();
-        if bytes > MOST_LISTED_BYTES {
-            let message = format!(
-                "the definitions of {} tools have {bytes} bytes; the limit is {MOST_LISTED_BYTES}: pass `servers` or \
-                 `skills` to get fewer tools",
-                tools.len()
-            );
-            return Err(Error::Call(CallError::LimitReached { message, context: serde_json::Map::new() }));
-        }
-        Ok(Self { context, tools, servers })
+        let ToolList { place, tools } = found.tools(service, &servers, &skills, HINT).await?;
+        Ok((place, Self { context: found.context, tools, servers }))
     }
 }
 
 async fn ask(request: ApiRequest) -> Result<ApiResponse, Error> {
     let question = Question::of(&request).await?;
     if wants_events(&request) {
-        return Ok(ApiResponse::events(SseJob::of(|event_sender| async move {
+        return Ok(ApiResponse::events(SseJob::of(request.job_limit, |event_sender| async move {
             let report = |name: &str, data: &Value| event_sender.event(name, data);
             match Box::pin(question.execute(report)).await {
                 Ok(answer) => event_sender.event("assistant.finished", &answer),
@@ -329,7 +311,7 @@ impl Question {
         let (text, document) =
             requested.as_ref().map(|requested| (requested.text.clone(), requested.path.clone())).unzip();
         let line = body.number("line").unwrap_or(1);
-        let Narrowed { context, tools, .. } = Narrowed::of(&request.service, requested, line, &narrowing).await?;
+        let (_, Narrowed { context, tools, .. }) = Narrowed::of(&request.service, requested, line, &narrowing).await?;
         let rounds = body.number("max_rounds").and_then(|rounds| usize::try_from(rounds).ok());
         let bounds = rounds
             .map_or_else(DialogueLimits::default, |rounds| DialogueLimits { rounds, ..DialogueLimits::default() });

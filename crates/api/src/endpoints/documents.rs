@@ -8,8 +8,8 @@ use notebook::{
 };
 use registry::ToolRecord;
 use serde::Serialize;
-use serde_json::{Value, json};
-use service::{Error, Service};
+use serde_json::{Map, Value, json};
+use service::{Error, ListPlace, ListSize, Service, ToolList, ToolSelection};
 
 use crate::documents::{
     AssistantOptions, DocumentContext, Output, RequestedDocument, Run, RunRequest, ServiceTools, change_events,
@@ -154,7 +154,7 @@ impl<'a> ShownMap<'a> {
 async fn run(request: ApiRequest) -> Result<ApiResponse, Error> {
     let run = prepared(&request).await?;
     if wants_events(&request) {
-        return Ok(ApiResponse::events(run.stream()));
+        return Ok(ApiResponse::events(run.stream(request.job_limit)));
     }
     Ok(ApiResponse::ok(&Box::pin(run.execute(|_| {})).await?))
 }
@@ -245,24 +245,37 @@ async fn context(request: ApiRequest) -> Result<ApiResponse, Error> {
         }
         Err(error) => return Err(error),
     };
-    Ok(ApiResponse::ok(&found.described()))
+    respond(&request.service, found).await
 }
 
 async fn context_of_text(request: ApiRequest) -> Result<ApiResponse, Error> {
     let requested = RequestedDocument::by_body(&request).await?;
     let line = request.body.number("line").unwrap_or(1);
-    Ok(ApiResponse::ok(&Context::of(&request.service, requested, line).await?.described()))
+    respond(&request.service, Context::of(&request.service, requested, line).await?).await
+}
+
+async fn respond(service: &Service, context: Context) -> Result<ApiResponse, Error> {
+    let hint = "pass a line that is bound to a server, or list the tools of each server";
+    let ToolList { place, tools } = context.tools(service, &[], &[], hint).await?;
+    place.run(move |_| Ok(ApiResponse::ok(&context.described(&tools)))).await
 }
 
 /// The context of a line of a document.
 pub(super) struct Context {
     path: Option<String>,
     pub(super) context: LineContext,
-    pub(super) tools: Vec<ToolRecord>,
     /// Whether the text is known.
     is_read: bool,
     /// The number of registry bindings that name headings or blocks.
     needs_text: usize,
+}
+
+/// The answer to `/documents/context`. The schemas of tools are passed on as they were written.
+#[derive(Serialize)]
+struct DescribedContext<'c> {
+    #[serde(flatten)]
+    about: Map<String, Value>,
+    tools: &'c [ToolRecord],
 }
 
 impl Context {
@@ -275,31 +288,38 @@ impl Context {
             let document = Document::parse(text);
             Ok(notebook::line_context(&document, &servers, &Bindings::of(&document, &registered), line))
         });
-        let context = context.await?;
-        let tools = allowed_tools(service, &context).await?;
-        Ok(Self { path: requested.path, context, tools, is_read: true, needs_text })
+        Ok(Self { path: requested.path, context: context.await?, is_read: true, needs_text })
     }
 
-    fn described(&self) -> Value {
-        let mut shown = json!(self.context);
-        shown["path"] = json!(self.path);
-        shown["text_is_known"] = json!(self.is_read);
+    /// The tools that may be used there, of these servers and with these skills, if there are any.
+    pub(super) async fn tools(
+        &self,
+        service: &Service,
+        servers: &[String],
+        skills: &[String],
+        hint: &'static str,
+    ) -> Result<ToolList, Error> {
+        let server = match (&self.context.bound, self.context.allowed_servers.as_slice()) {
+            (_, []) => return Ok(ToolList { place: ListPlace::of(ListSize::default()).await?, tools: Vec::new() }),
+            (Some(_), [only, ..]) => Some(only.as_str()),
+            (None, _) => None,
+        };
+        service.list_tools(&ToolSelection { server, servers, skills, enabled: Some(true), hint }).await
+    }
+
+    fn described<'c>(&self, tools: &'c [ToolRecord]) -> DescribedContext<'c> {
         let remark = (!self.is_read && self.needs_text > 0)
             .then_some("the text is unknown, so bindings by heading or block were ignored; send the text");
-        shown["remarks"] = json!(self.context.remarks.iter().map(String::as_str).chain(remark).collect::<Vec<_>>());
-        shown["tools"] = self.tools.iter().map(ToolRecord::to_value).collect();
-        shown
+        let mut about = match json!(self.context) {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        };
+        let remarks: Vec<&str> = self.context.remarks.iter().map(String::as_str).chain(remark).collect();
+        about.insert("path".to_owned(), json!(self.path));
+        about.insert("text_is_known".to_owned(), json!(self.is_read));
+        about.insert("remarks".to_owned(), json!(remarks));
+        DescribedContext { about, tools }
     }
-}
-
-/// The tools that may be used at a place.
-async fn allowed_tools(service: &Service, context: &LineContext) -> Result<Vec<ToolRecord>, Error> {
-    let tools = match (&context.bound, context.allowed_servers.as_slice()) {
-        (_, []) => Vec::new(),
-        (Some(_), [only, ..]) => service.tools(Some(only)).await?,
-        (None, _) => service.tools(None).await?,
-    };
-    Ok(tools.into_iter().filter(|tool| tool.enabled).collect())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use registry::RawJson;
-use service::Error;
+use service::{Error, ItemKind, ItemPage, ListPlace};
 
 use crate::endpoint::Endpoint;
 use crate::request::{ApiRequest, refuse};
@@ -53,18 +53,35 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn prompts(request: ApiRequest) -> Result<ApiResponse, Error> {
-    let all = request.service.prompts(request.text("server_id"))?;
-    Ok(request.part_of(&all))
+    items(request, ItemKind::Prompt, |page, is_over| {
+        page.prompts(is_over).map(|listed| ApiResponse::page(&listed.items, listed.total))
+    })
+    .await
 }
 
 async fn resources(request: ApiRequest) -> Result<ApiResponse, Error> {
-    let all = request.service.resources(request.text("server_id"))?;
-    Ok(request.part_of(&all))
+    items(request, ItemKind::Resource, resource_page).await
 }
 
 async fn templates(request: ApiRequest) -> Result<ApiResponse, Error> {
-    let all = request.service.resource_templates(request.text("server_id"))?;
-    Ok(request.part_of(&all))
+    items(request, ItemKind::Template, resource_page).await
+}
+
+fn resource_page(page: &ItemPage, is_over: &dyn Fn() -> bool) -> Result<ApiResponse, Error> {
+    page.resources(is_over).map(|listed| ApiResponse::page(&listed.items, listed.total))
+}
+
+/// A page of a list that is in memory.
+async fn items(
+    request: ApiRequest,
+    kind: ItemKind,
+    respond: fn(&ItemPage, &dyn Fn() -> bool) -> Result<ApiResponse, Error>,
+) -> Result<ApiResponse, Error> {
+    let page = request.page_or_rest();
+    let size = request.service.items(kind, request.text("server_id"), page)?.size();
+    let place = ListPlace::of(size).await?;
+    // Found again: what waits for its place keeps no old list alive.
+    place.run(move |is_over| respond(&request.service.items(kind, request.text("server_id"), page)?, is_over)).await
 }
 
 async fn prompt(request: ApiRequest) -> Result<ApiResponse, Error> {

@@ -91,11 +91,9 @@ async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
         issues.push(json!({"component": "database", "message": message}));
     });
     // Without the database only the counters describe the servers.
-    let mut action_required: Vec<Value> = Vec::new();
-    if let Ok(listed) = request.service.servers(None, false, Page::ALL).await {
-        issues.extend(listed.items.iter().filter_map(ailing));
-        action_required.extend(listed.items.iter().filter_map(sign_in_required));
-    }
+    let listed = request.service.servers(None, Page::ALL);
+    issues.extend(listed.items.iter().filter_map(ailing));
+    let action_required: Vec<Value> = listed.items.iter().filter_map(sign_in_required).collect();
     let state = request.service.state();
     if state.executions_stopped {
         issues.push(json!({"component": "executions", "message": CallError::ExecutionStopped.to_string()}));
@@ -108,6 +106,8 @@ async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
     issues.extend(certificate.iter().map(|message| json!({"component": "certificate", "message": message})));
     let settings = request.service.settings_error();
     issues.extend(settings.iter().map(|message| json!({"component": "settings", "message": message})));
+    let conflicts = request.service.name_conflicts();
+    issues.extend(conflicts.iter().map(|message| json!({"component": "tools", "message": message})));
     let vectors = request.service.vectors();
     if let Some(problem) = &vectors.problem {
         let message =
@@ -127,6 +127,7 @@ async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
         && tokens.is_none()
         && certificate.is_none()
         && settings.is_none()
+        && conflicts.is_none()
         && vectors.problem.is_none()
         && embeddings.is_none()
         && !state.executions_stopped;

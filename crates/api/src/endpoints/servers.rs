@@ -1,5 +1,7 @@
 //! Servers: register, list, change, connect, test and remove them.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use registry::{Status, Transport};
 use serde_json::{Value, json};
@@ -65,7 +67,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(schemas::update())
             .with_extra_checks(problems_with_other_config)
             .answers(200, "The changed server.", server())
-            .fails(&["SERVER_ALREADY_EXISTS", "SERVER_READ_ONLY"]),
+            .fails(&["SERVER_ALREADY_EXISTS", "SERVER_READ_ONLY", "CONFLICT"]),
         of_server(Endpoint::delete("/servers/{server}", "Remove a server", |request| Box::pin(remove(request))))
             .about("Also removes its tools and its history.")
             .optional_query("force", schemas::force())
@@ -205,12 +207,24 @@ fn registration(body: serde_json::Map<String, Value>) -> Result<Registration, Er
 }
 
 async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
-    let mut listed =
-        request.service.servers(request.parsed("status"), request.flag("include_tools"), request.page()).await?;
+    let mut listed = request.service.servers(request.parsed("status"), request.page());
     if request.flag("include_usage") {
         request.service.measure(&mut listed.items).await;
     }
-    Ok(ApiResponse::page(&listed.items, listed.total))
+    if !request.flag("include_tools") {
+        return Ok(ApiResponse::page(&listed.items, listed.total));
+    }
+    let service = Arc::clone(&request.service);
+    let servers: Vec<_> = listed.items.iter().map(|view| view.record.id).collect();
+    let (place, mut tools) = service.tools_of_servers(&servers).await?;
+    place
+        .run(move |_| {
+            for view in &mut listed.items {
+                view.tools = Some(service.with_states(tools.remove(&view.record.id).unwrap_or_default()));
+            }
+            Ok(ApiResponse::page(&listed.items, listed.total))
+        })
+        .await
 }
 
 async fn log(request: ApiRequest) -> Result<ApiResponse, Error> {

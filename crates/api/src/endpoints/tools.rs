@@ -1,11 +1,13 @@
 //! Tools: list, enable, disable and call them.
 
+use std::sync::Arc;
+
 use executions::Call;
 use executions::traces::{TRACEPARENT, TRACESTATE, TraceContext};
 use http::{HeaderMap, StatusCode};
 use registry::{RawJson, Source};
 use serde_json::json;
-use service::Error;
+use service::{Error, ToolList, ToolSelection};
 
 use super::servers::of_server;
 use crate::endpoint::Endpoint;
@@ -87,7 +89,7 @@ async fn switch(request: ApiRequest) -> Result<ApiResponse, Error> {
     let names = request.body.get("names").and_then(|names| names.as_array().cloned()).unwrap_or_default();
     let mut names: Vec<String> = names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
     if let Some(server) = request.body.text("server_id") {
-        names.extend(request.service.tools(Some(&server)).await?.into_iter().map(|tool| tool.name));
+        names.extend(request.service.tool_names(&server).await?);
     }
     let changed = request.service.set_tools_enabled(&request.actor, &names, request.flag("enabled")).await?;
     Ok(ApiResponse::ok(&json!({ "changed": changed })))
@@ -115,11 +117,20 @@ async fn of_one(request: ApiRequest) -> Result<ApiResponse, Error> {
 
 /// All tools, or one page: then the others are not even read.
 async fn tools(request: &ApiRequest, server: Option<&str>) -> Result<ApiResponse, Error> {
+    let service = Arc::clone(&request.service);
     if request.has_limit() {
-        let part = request.service.tools_page(server, request.page()).await?;
-        return Ok(ApiResponse::page(&request.service.with_states(part.items), part.total));
+        let (place, part) = service.tools_page(server, request.page()).await?;
+        return place.run(move |_| Ok(ApiResponse::page(&service.with_states(part.items), part.total))).await;
     }
-    Ok(request.rest_of(&request.service.with_states(request.service.tools(server).await?)))
+    let wanted = ToolSelection { server, hint: "pass `limit` to get them in pages", ..ToolSelection::default() };
+    let ToolList { place, mut tools } = service.list_tools(&wanted).await?;
+    let (offset, total) = (usize::try_from(request.page().offset).unwrap_or(usize::MAX), tools.len());
+    place
+        .run(move |_| {
+            let rest = tools.split_off(offset.min(total));
+            Ok(ApiResponse::page(&service.with_states(rest), total as u64))
+        })
+        .await
 }
 
 async fn refresh(request: ApiRequest) -> Result<ApiResponse, Error> {

@@ -46,6 +46,7 @@ pub(super) fn service_health() -> Schema {
                 "tokens",
                 "certificate",
                 "settings",
+                "tools",
                 "vectors",
                 "embeddings",
             ]),

@@ -46,8 +46,7 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
             .map(|name| html!(r#"<option value="{:#}">"#, name))
             .collect::<Html>(),
         actions = actions(action),
-        targets =
-            server_names(request).await?.iter().map(|name| html!(r#"<option value="{:#}">"#, name)).collect::<Html>(),
+        targets = server_names(request).iter().map(|name| html!(r#"<option value="{:#}">"#, name)).collect::<Html>(),
         target = target,
         table = table,
         pager = pager(listed.items.len(), offset, PAGE, listed.total, address),

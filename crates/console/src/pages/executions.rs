@@ -144,7 +144,7 @@ async fn filters(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> Resul
     let statuses = ExecutionStatus::ALL.iter().map(|status| (status.as_str(), status.as_str().to_owned()));
     let sources = Source::ALL.iter().map(|source| (source.as_str(), source.as_str().to_owned()));
     // Executions are kept longer than servers, so a removed one can still be selected.
-    let mut servers = crate::pages::server_names(request).await?;
+    let mut servers = crate::pages::server_names(request);
     if !asked.server.is_empty() && !servers.iter().any(|name| name == asked.server) {
         servers.push(asked.server.to_owned());
     }
@@ -173,7 +173,7 @@ async fn tool_names(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>, part:
     let server = Some(asked.server).filter(|server| !server.is_empty());
     let tools = match request.service().tools_page(server, Part::first(SUGGESTED)).await {
         Err(Error::Call(CallError::ServerNotFound { .. })) => return Ok(Vec::new()),
-        tools => tools?.items,
+        page => page?.1.items,
     };
     let part = part.to_lowercase();
     let fitting = tools.into_iter().map(|tool| tool.original_name).filter(|name| name.to_lowercase().contains(&part));

@@ -31,7 +31,7 @@ pub(crate) async fn show_with_token(request: &PageRequest<'_>) -> Result<PageRes
 }
 
 async fn page(request: &PageRequest<'_>, token: Token) -> Result<PageResponse, Error> {
-    let mut servers = request.service().servers(None, false, Part::ALL).await?.items;
+    let mut servers = request.service().servers(None, Part::ALL).items;
     request.console.add_usage(&mut servers);
     let rates = request.console.rate_sampler.rates(&request.service().reading());
     let weights = request.service().weights();

@@ -2,14 +2,14 @@
 
 use registry::RawJson;
 use serde_json::{Map, Value, json};
-use service::{Error, PromptView};
+use service::{Error, ItemKind, ItemPage, PromptView};
 
 use crate::display;
 use crate::form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::pages::{error_text, pretty, server_link, shortened};
+use crate::pages::{error_text, items, pager, part, pretty, server_link, shortened};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
@@ -19,20 +19,24 @@ const ARGUMENT: &str = "argument.";
 const MAX_MESSAGE_LEN: usize = 20_000;
 
 /// The list.
-pub(crate) fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
-    let prompts = request.service().prompts(None)?;
-    let rows: Html = prompts.iter().map(row).collect();
-    let table = match prompts.is_empty() {
-        true => html!(r#"<div class="empty"><h3>No prompts</h3><p>No connected server has any.</p></div>"#),
-        false => html!(
+pub(crate) async fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let part = part(request, "offset");
+    let prompts = items(request, ItemKind::Prompt, part, ItemPage::prompts).await?;
+    let rows: Html = prompts.items.iter().map(row).collect();
+    let table = match prompts.total {
+        0 => html!(r#"<div class="empty"><h3>No prompts</h3><p>No connected server has any.</p></div>"#),
+        _ => html!(
             r#"<div class="scroll"><table class="cards"><thead><tr><th>Prompt</th><th>Server</th><th>Description</th></tr></thead><tbody>{}</tbody></table></div>"#,
             rows
         ),
     };
     let body = html!(
-        r#"<h1>Prompts</h1><div id="prompts" data-live="server. tools."><p class="muted">{total}</p>{table}</div>"#,
-        total = display::several(prompts.len() as u64, "prompt"),
+        r#"<h1>Prompts</h1><div id="prompts" data-live="server. tools."><p class="muted">{total}</p>{table}{pager}</div>"#,
+        total = display::several(prompts.total, "prompt"),
         table = table,
+        pager = pager(prompts.items.len(), part.offset, part.limit, prompts.total, |offset| {
+            form::address("/prompts", &[("offset", &offset.to_string())])
+        }),
     );
     Ok(PageResponse::page(Page { title: "Prompts".into(), place: "/prompts", body, script: None }))
 }
@@ -54,9 +58,7 @@ fn about(prompt: &PromptView) -> Option<&str> {
 /// One prompt: its arguments, and its messages.
 pub(crate) async fn get(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
     let name = request.query.value_of("name").unwrap_or_default();
-    let prompts = request.service().prompts(None)?;
-    let found = prompts.iter().find(|prompt| prompt.name == name);
-    let Some(prompt) = found else { return Err(Error::PromptNotFound { name: name.to_owned() }) };
+    let prompt = &request.service().prompt_view(name)?;
     let given: Map<String, Value> = request
         .query
         .beginning_with(ARGUMENT)
@@ -67,8 +69,8 @@ pub(crate) async fn get(request: &PageRequest<'_>) -> Result<PageResponse, Error
         true => Some(filled_in(request, prompt, &given).await),
         false => None,
     };
-    let fields: Html =
-        prompt.arguments.as_array().into_iter().flatten().map(|argument| field(argument, &given)).collect();
+    let arguments: Vec<Value> = serde_json::from_str(prompt.arguments.get()).unwrap_or_default();
+    let fields: Html = arguments.iter().map(|argument| field(argument, &given)).collect();
     let body = html!(
         r#"<h1>{name}</h1><p class="muted">of {server}</p>{about}<form class="card" method="get" action="/prompts/get"><input type="hidden" name="name" value="{full:#}"><input type="hidden" name="run" value="1">{fields}<div class="actions"><button>Get</button><a class="button quiet" href="/prompts">All prompts</a></div></form>{outcome}"#,
         name = clip(&prompt.original_name, 120),

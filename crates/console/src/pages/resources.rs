@@ -1,14 +1,14 @@
 //! The resources of all servers, and one of them.
 
 use serde_json::Value;
-use service::{Error, ResourceView};
+use service::{Error, ItemKind, ItemPage, ResourceView};
 
 use crate::display;
 use crate::form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::pages::{error_text, pretty, server_link, shortened};
+use crate::pages::{error_text, items, pager, part, pretty, server_link, shortened};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
@@ -18,11 +18,17 @@ const MAX_TEXT_LEN: usize = 100_000;
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const MAX_PICTURE_BYTES: usize = 4_000_000;
 
+/// The query parameters with the places in the two lists.
+const OFFSET: &str = "offset";
+const TEMPLATES_OFFSET: &str = "templates";
+
 /// The list.
-pub(crate) fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
-    let (resources, templates) = (request.service().resources(None)?, request.service().resource_templates(None)?);
-    let rows: Html = resources.iter().map(|resource| row(resource, true)).collect();
-    let families: Html = templates.iter().map(|template| row(template, false)).collect();
+pub(crate) async fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    let (part, templates_part) = (part(request, OFFSET), part(request, TEMPLATES_OFFSET));
+    let resources = items(request, ItemKind::Resource, part, ItemPage::resources).await?;
+    let templates = items(request, ItemKind::Template, templates_part, ItemPage::resources).await?;
+    let rows: Html = resources.items.iter().map(|resource| row(resource, true)).collect();
+    let families: Html = templates.items.iter().map(|template| row(template, false)).collect();
     let table = |title: &str, rows: Html| {
         html!(
             r#"<h2>{title}</h2><div class="scroll"><table class="cards"><thead><tr><th>URI</th><th>Server</th><th>Type</th><th>Description</th></tr></thead><tbody>{rows}</tbody></table></div>"#,
@@ -30,15 +36,26 @@ pub(crate) fn list(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
             rows = rows
         )
     };
-    let empty = (resources.is_empty() && templates.is_empty())
+    // A page of one list stays where it is while the other is turned.
+    let address = |of_resources: u64, of_templates: u64| {
+        let word = |offset: u64| if offset == 0 { String::new() } else { offset.to_string() };
+        form::address("/resources", &[(OFFSET, &word(of_resources)), (TEMPLATES_OFFSET, &word(of_templates))])
+    };
+    let empty = (resources.total == 0 && templates.total == 0)
         .then(|| html!(r#"<div class="empty"><h3>No resources</h3><p>No connected server has any.</p></div>"#));
     let body = html!(
         r#"<h1>Resources</h1><form class="filters" method="get" action="/resources/read"><label class="grow">URI<input name="uri" autocomplete="off" spellcheck="false" placeholder="file:///notes.txt"></label><button class="quiet">Read</button></form>
-<div id="resources" data-live="server. tools."><p class="muted">{total}</p>{empty}{listed}{families}</div>"#,
-        total = display::several(resources.len() as u64, "resource"),
+<div id="resources" data-live="server. tools."><p class="muted">{total}</p>{empty}{listed}{pages}{families}{template_pages}</div>"#,
+        total = display::several(resources.total, "resource"),
         empty = empty,
-        listed = (!resources.is_empty()).then(|| table("Listed", rows)),
-        families = (!templates.is_empty()).then(|| table("Templates", families)),
+        listed = (resources.total > 0).then(|| table("Listed", rows)),
+        pages = pager(resources.items.len(), part.offset, part.limit, resources.total, |offset| {
+            address(offset, templates_part.offset)
+        }),
+        families = (templates.total > 0).then(|| table("Templates", families)),
+        template_pages = pager(templates.items.len(), templates_part.offset, part.limit, templates.total, |offset| {
+            address(part.offset, offset)
+        }),
     );
     Ok(PageResponse::page(Page { title: "Resources".into(), place: "/resources", body, script: None }))
 }

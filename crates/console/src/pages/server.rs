@@ -28,7 +28,7 @@ pub(crate) async fn show(request: &PageRequest<'_>, name: &str) -> Result<PageRe
     let server = service.server(name).await?;
     let health = service.server_health(name).await?;
     let history = service.history(name, Part::first(HISTORY)).await?;
-    let tools = service.tools_page(Some(name), Part::first(TOOLS)).await?;
+    let (_, tools) = service.tools_page(Some(name), Part::first(TOOLS)).await?;
     let record = &server.record;
     let body = html!(
         r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{missing}{trouble}</div>

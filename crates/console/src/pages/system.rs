@@ -16,11 +16,12 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
     let reached = service.ping().await.map_err(|error| error.to_string());
     let database = reached.and_then(|()| service.write_error().map_or(Ok(()), Err));
     let state = service.state();
-    let servers = service.servers(None, false, Part::ALL).await?.items;
+    let servers = service.servers(None, Part::ALL).items;
     let failing = failing_servers(&servers);
     let (config, embeddings) = (service.config_error(), service.embedding_error());
     let (tokens, settings) = (service.token_error(), service.settings_error());
     let certificate = service.certificate_error();
+    let conflicts = service.name_conflicts();
     let vectors = service.vectors();
     let is_well = database.is_ok()
         && failing.0.is_empty()
@@ -28,6 +29,7 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
         && tokens.is_none()
         && certificate.is_none()
         && settings.is_none()
+        && conflicts.is_none()
         && embeddings.is_none()
         && vectors.problem.is_none()
         && !state.executions_stopped;
@@ -50,6 +52,7 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
         ),
         check("Search by meaning", embeddings.is_none() && vectors.problem.is_none(), meaning),
         check("Config file", config.is_none(), html!("{}", config)),
+        check("Names of tools", conflicts.is_none(), html!("{}", conflicts)),
         check("Tokens", tokens.is_none(), html!("{}", tokens)),
         check("Certificate", certificate.is_none(), html!("{}", certificate)),
         check("Settings", settings.is_none(), html!("{}", settings)),

@@ -6,7 +6,7 @@ mod schema;
 use std::collections::HashMap;
 
 use registry::{Page as Part, Status, ToolRecord};
-use service::{Error, ServerView};
+use service::{Error, ServerView, ToolList, ToolSelection};
 use tool_search::{DEFAULT_SKILL_THRESHOLD, FoundTool, SearchRequest, Strategy};
 
 use crate::display;
@@ -75,7 +75,7 @@ pub(crate) async fn list(request: &PageRequest<'_>) -> Result<PageResponse, Erro
         "" => known(request, &filters).await?,
         _ => found(request, &filters).await?,
     };
-    let servers = request.service().servers(None, false, Part::ALL).await?.items;
+    let servers = request.service().servers(None, Part::ALL).items;
     let weights = request.service().weights();
     let (tools, bytes) = weights.iter().fold((0, 0), |(tools, bytes), one| (tools + one.tools, bytes + one.bytes));
     let body = html!(
@@ -174,18 +174,21 @@ async fn known(request: &PageRequest<'_>, filters: &Filters<'_>) -> Result<(Vec<
     let server = Some(filters.server).filter(|server| !server.is_empty());
     let part = Part { limit: PAGE, offset: filters.offset };
     if filters.skill.is_empty() && filters.state.is_empty() {
-        let listed = request.service().tools_page(server, part).await?;
+        let (_, listed) = request.service().tools_page(server, part).await?;
         return Ok((listed.items.into_iter().map(line_of_known).collect(), listed.total, Html::default()));
     }
-    let fits = |tool: &ToolRecord| {
-        let has_skill = filters.skill.is_empty() || tool.skills.iter().any(|skill| skill == filters.skill);
-        has_skill && (filters.state.is_empty() || tool.enabled == (filters.state == "on"))
-    };
-    let all: Vec<ToolRecord> = request.service().tools(server).await?.into_iter().filter(fits).collect();
-    let total = all.len() as u64;
-    let offset = usize::try_from(filters.offset).unwrap_or(usize::MAX);
-    let lines = all.into_iter().skip(offset).take(PAGE as usize).map(line_of_known).collect();
-    Ok((lines, total, Html::default()))
+    let skills: Vec<String> = Some(filters.skill.to_owned()).filter(|skill| !skill.is_empty()).into_iter().collect();
+    let enabled = (!filters.state.is_empty()).then_some(filters.state == "on");
+    let hint = "choose a server or a skill";
+    let wanted = ToolSelection { server, skills: &skills, enabled, hint, ..ToolSelection::default() };
+    let ToolList { place, mut tools } = request.service().list_tools(&wanted).await?;
+    let (offset, total) = (usize::try_from(filters.offset).unwrap_or(usize::MAX), tools.len());
+    // The others are freed there: that takes long as well.
+    let lines = place.run(move |_| {
+        let rest = tools.split_off(offset.min(total));
+        Ok(rest.into_iter().take(PAGE as usize).map(line_of_known).collect())
+    });
+    Ok((lines.await?, total as u64, Html::default()))
 }
 
 fn line_of_known(tool: ToolRecord) -> Line {
@@ -300,5 +303,5 @@ pub(crate) async fn switch(request: &PageRequest<'_>) -> Result<PageResponse, Er
 }
 
 async fn names_of(request: &PageRequest<'_>, server: &str) -> Result<Vec<String>, Error> {
-    Ok(request.service().tools(Some(server)).await?.into_iter().map(|tool| tool.name).collect())
+    request.service().tool_names(server).await
 }

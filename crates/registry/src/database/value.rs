@@ -206,6 +206,16 @@ impl Row {
         Self { columns, values }
     }
 
+    /// The length of its texts and bytes.
+    pub(crate) fn len(&self) -> usize {
+        let len = |value: &Value| match value {
+            Value::Text(text) | Value::Json(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.values.iter().map(len).sum()
+    }
+
     /// Takes a value out of the row; it can be taken only once.
     pub(crate) fn take<T: FromValue>(&mut self, column: &'static str) -> Result<T, Mismatch> {
         let found = self.columns.iter().position(|name| name == column);

@@ -57,7 +57,7 @@ impl Store {
         let mut session = self.read("list servers").await?;
         let columns = Columns { columns: COLUMNS, tables: "mcp.external_servers", order: "name" };
         let wanted = Filter::default().and("status =", filter.status).and("origin =", filter.origin);
-        wanted.page(&mut session, columns, page, |row| from_row(row, &sealer)).await
+        wanted.page(&mut session, columns, page, move |row| from_row(row, &sealer)).await
     }
 
     /// The number of servers by status.
@@ -268,6 +268,7 @@ pub(crate) async fn update(
         other => other?,
     };
     if let Some(name) = new_name {
+        refuse_taken(session, record.id, &name).await?;
         let rename = "UPDATE mcp.tools SET name = $1 || original_name WHERE source_server_id = $2";
         session.execute(rename, values![format!("{name}{SEPARATOR}"), record.id]).await?;
     }
@@ -276,6 +277,17 @@ pub(crate) async fn update(
         append_event(session, record.id, kind, &details, record.updated_at).await?;
     }
     Ok(record)
+}
+
+/// Refuses a new name under which a tool would have the name of another program's row: in a table of tools that was
+/// adopted, names are unique among all tools.
+async fn refuse_taken(session: &mut Session, server: ServerId, name: &str) -> Result<(), Error> {
+    let Some(schema) = session.schema().cloned() else { return Ok(()) };
+    let sql = "SELECT other.name FROM mcp.tools AS own JOIN mcp.tools AS other ON other.name = $1 || own.original_name \
+        WHERE own.source_server_id = $2 AND other.source_server_id IS NULL ORDER BY other.name LIMIT 1";
+    let taken = session.first(sql, values![format!("{name}{SEPARATOR}"), server], |row| row.take("name")).await?;
+    let refused = |tool| Err(Error::ToolNameTaken { tool, table: format!("{}.tools", schema.as_str()) });
+    taken.map_or(Ok(()), refused)
 }
 
 fn patched(old: ServerRecord, patch: ServerPatch) -> ServerRecord {

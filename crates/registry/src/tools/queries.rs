@@ -1,12 +1,14 @@
 //! Lists tools, and stores what is known about them.
 
+use std::collections::HashMap;
+
 use crate::adoption::{self, ToolsTable};
 use crate::database::{Mismatch, Row, values};
 use crate::error::Error;
 use crate::select::{Columns, Filter};
 use crate::{
-    Classified, Embedding, Listed, Page, RawJson, ServerId, Store, ToolCounts, ToolFilter, ToolId, ToolRecord,
-    Transaction,
+    Classified, Embedding, Listed, Location, NameConflicts, Page, RawJson, ServerId, Store, ToolCounts, ToolFilter,
+    ToolId, ToolRecord, Transaction,
 };
 
 const COLUMNS: Columns = Columns {
@@ -23,12 +25,13 @@ impl Store {
         let mut session = self.read("list tools").await?;
         let wanted = Filter::default()
             .and("t.source_server_id =", filter.server)
+            .and_one_of("t.source_server_id", filter.servers.iter().copied())
             .and("t.name =", filter.name.as_ref())
             .and("t.original_name =", filter.original_name.as_ref())
             .and("t.enabled =", filter.enabled)
             .and("t.is_classified =", filter.classified);
         let table = self.tools_table();
-        wanted.page(&mut session, COLUMNS, page, |row| from_row(row, table)).await
+        wanted.page(&mut session, COLUMNS, page, move |row| from_row(row, table)).await
     }
 
     /// The tool with an id.
@@ -54,6 +57,30 @@ impl Store {
         Ok(counts)
     }
 
+    /// The number of stored tools of each server that has any.
+    pub async fn tool_counts_of_servers(&self) -> Result<HashMap<ServerId, u64>, Error> {
+        let mut session = self.read("count the tools of servers").await?;
+        let sql = "SELECT source_server_id, count(*) AS n FROM mcp.tools WHERE source_server_id IS NOT NULL \
+            GROUP BY source_server_id";
+        let counted = session.all(sql, values![], |row| Ok((row.take("source_server_id")?, row.take("n")?))).await?;
+        Ok(counted.into_iter().collect())
+    }
+
+    /// Tools of registered servers that cannot be stored because another program's rows in the table of tools have their
+    /// names. Needs no database access.
+    pub fn name_conflicts(&self, is_registered: impl Fn(ServerId) -> bool) -> Option<NameConflicts> {
+        let tools = {
+            let mut conflicts = self.name_conflicts_of_servers();
+            conflicts.retain(|server, _| is_registered(*server));
+            conflicts.values().sum()
+        };
+        let schema = match self.location() {
+            Location::Postgres(place) => place.schema.as_str().to_owned(),
+            Location::File(_) => return None,
+        };
+        (tools > 0).then(|| NameConflicts { tools, table: format!("{schema}.tools") })
+    }
+
     /// Enables or disables tools, all or none. A disabled tool stays disabled, even if its server removes it and lists
     /// it again.
     pub async fn set_tools_enabled(&self, ids: &[ToolId], enabled: bool) -> Result<(), Error> {
@@ -67,6 +94,31 @@ impl Store {
         let mut session = self.read("read disabled tools").await?;
         let sql = "SELECT original_name FROM mcp.tool_switches WHERE source_server_id = $1 ORDER BY original_name";
         session.all(sql, values![server], |row| row.take("original_name")).await
+    }
+
+    /// The number of tools of these servers, enabled or not if that is given, and the length of their definitions in
+    /// bytes. Reads no definition.
+    pub async fn measure_tools(&self, servers: &[ServerId], enabled: Option<bool>) -> Result<(u64, u64), Error> {
+        if servers.is_empty() {
+            return Ok((0, 0));
+        }
+        let mut session = self.read("measure tools").await?;
+        let length = match session.is_postgres() {
+            true => "octet_length(definition)",
+            false => "length(CAST(definition AS BLOB))",
+        };
+        let wanted =
+            Filter::default().and_one_of("source_server_id", servers.iter().copied()).and("enabled =", enabled);
+        let columns = format!("count(*) AS n, CAST(COALESCE(SUM({length}), 0) AS BIGINT) AS bytes");
+        let measured = wanted.only(&mut session, &columns, "mcp.tools", |row| Ok((row.take("n")?, row.take("bytes")?)));
+        Ok(measured.await?.unwrap_or_default())
+    }
+
+    /// The whole names of the tools of a server, in the order of its list.
+    pub async fn tool_names(&self, server: ServerId) -> Result<Vec<String>, Error> {
+        let mut session = self.read("list the names of tools").await?;
+        let sql = "SELECT name FROM mcp.tools WHERE source_server_id = $1 ORDER BY position, id";
+        session.list(sql, values![server], |row| row.take("name")).await
     }
 
     /// Stores classifications, all or none. Skips tools that were removed or changed in the meantime. Returns how many
@@ -102,7 +154,7 @@ impl Store {
         let sql = "SELECT id, text_hash, embedding_model, embedding FROM mcp.tools \
             WHERE embedding_model = $1 AND embedding IS NOT NULL ORDER BY id";
         session
-            .all(sql, values![model], |row| {
+            .list(sql, values![model], |row| {
                 Ok(Embedding {
                     tool: row.take("id")?,
                     text_hash: row.take("text_hash")?,

@@ -1,11 +1,12 @@
 //! Replaces the tools of a server with a new list; unchanged tools keep everything that is known about them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
 use crate::adoption::ToolsTable;
-use crate::database::{Session, Value, values};
+use crate::database::{MOST_ROWS_IN_PLACE, Session, Value, beside, is_large, values};
 use crate::error::Error;
 use crate::servers::SEPARATOR;
 use crate::{ListedTool, ServerId, Store, Timestamp, ToolChanges, ToolId};
@@ -29,15 +30,28 @@ impl Store {
     /// enabled state; if its searchable text changed, it must be classified and embedded again. A tool that is listed
     /// again after it was removed is disabled if it was disabled before. A duplicate name counts once, and names of
     /// more than 1024 bytes are skipped.
-    pub async fn replace_tools(&self, server: ServerId, tools: &[ListedTool]) -> Result<ToolChanges, Error> {
+    pub async fn replace_tools(
+        &self,
+        server: ServerId,
+        tools: impl Into<Arc<[ListedTool]>>,
+    ) -> Result<ToolChanges, Error> {
+        let tools = tools.into();
         let mut session = self.write("store the tools of a server").await?;
         let sql = "SELECT name FROM mcp.external_servers WHERE id = $1 FOR UPDATE";
         let name: Option<String> = session.first(sql, values![server], |row| row.take("name")).await?;
         let name = name.ok_or_else(|| Error::server_not_found(&server))?;
         let known = known(&mut session, server).await?;
-        let plan = ReplacePlan::new(server, &name, &known, tools, self.tools_table());
-        let changes = plan.carry_out(&mut session, server).await?;
+        let table = self.tools_table();
+        let is_long = tools.len() + known.len() > MOST_ROWS_IN_PLACE
+            || is_large(tools.iter().map(|tool| tool.definition.get().len()));
+        let plan = beside(is_long, move || ReplacePlan::new(server, &name, &known, &tools, table)).await;
+        let (changes, taken) = plan.carry_out(&mut session, server).await?;
         session.commit().await?;
+        let mut conflicts = self.name_conflicts_of_servers();
+        match taken {
+            0 => conflicts.remove(&server),
+            taken => conflicts.insert(server, taken),
+        };
         Ok(changes)
     }
 }
@@ -45,7 +59,7 @@ impl Store {
 async fn known(session: &mut Session, server: ServerId) -> Result<Vec<Known>, Error> {
     let sql = "SELECT id, original_name, definition, text_hash, position FROM mcp.tools WHERE source_server_id = $1";
     session
-        .all(sql, values![server], |row| {
+        .list(sql, values![server], |row| {
             Ok(Known {
                 id: row.take("id")?,
                 original_name: row.take("original_name")?,
@@ -129,8 +143,9 @@ impl ReplacePlan {
         if is_searched_the_same { self.touched.push(values) } else { self.rewritten.push(values) }
     }
 
-    /// Writes the plan, and returns the differences.
-    async fn carry_out(self, session: &mut Session, server: ServerId) -> Result<ToolChanges, Error> {
+    /// Writes the plan. Returns the differences, and how many tools were not stored because rows of another program have
+    /// their names.
+    async fn carry_out(self, session: &mut Session, server: ServerId) -> Result<(ToolChanges, u64), Error> {
         let is_same = self.changes.is_empty();
         session.execute_each("DELETE FROM mcp.tools WHERE id = $1", self.removed).await?;
         session.execute_each("UPDATE mcp.tools SET position = $2 WHERE id = $1", self.moved).await?;
@@ -149,21 +164,22 @@ impl ReplacePlan {
         let mut changes = self.changes;
         let wanted = self.added.len() as u64;
         let added = session.execute_each(add, self.added).await?;
-        if added < wanted {
+        let taken = wanted.saturating_sub(added);
+        if taken > 0 {
             // Only in a table of another program, where names are unique among all tools.
             tracing::error!(
                 %server,
-                left_out = wanted - added,
+                left_out = taken,
                 "some tools were not stored: rows of other programs in the table `tools` have the same names"
             );
-            changes.left_out += u32::try_from(wanted - added).unwrap_or(u32::MAX);
+            changes.left_out += u32::try_from(taken).unwrap_or(u32::MAX);
         }
         if is_same {
-            return Ok(changes);
+            return Ok((changes, taken));
         }
         let count = "UPDATE mcp.external_servers SET tool_count = $1, updated_at = $2 WHERE id = $3";
         session.execute(count, values![changes.total, Timestamp::now(), server]).await?;
-        Ok(changes)
+        Ok((changes, taken))
     }
 }
 

@@ -139,7 +139,7 @@ async fn a_renamed_server_renames_its_tools(RegistryFixture { store, .. }: Regis
     let one = registered(&store, "one").await;
     let other = registered(&store, "other").await;
     for id in [one.id, other.id] {
-        store.replace_tools(id, &[tool("a.b", "x"), tool("c", "y")]).await.unwrap();
+        store.replace_tools(id, [tool("a.b", "x"), tool("c", "y")]).await.unwrap();
     }
     let rename = ServerPatch { name: Some("uno".to_owned()), ..ServerPatch::default() };
     store.update_server(one.id, rename).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_renamed_server_renames_its_tools(RegistryFixture { store, .. }: Regis
 
 async fn a_removed_server_takes_everything_of_its_own_with_it(RegistryFixture { store, .. }: RegistryFixture) {
     let one = registered(&store, "one").await;
-    store.replace_tools(one.id, &[tool("a", "x")]).await.unwrap();
+    store.replace_tools(one.id, [tool("a", "x")]).await.unwrap();
     store.set_status(one.id, StatusChange::to(Status::Connected)).await.unwrap();
     store.delete_server(one.id).await.unwrap();
     assert!(matches!(store.server(one.id).await, Err(Error::NotFound { .. })));

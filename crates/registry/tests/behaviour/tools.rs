@@ -17,6 +17,7 @@ on_both! {
     an_embedding_of_yesterdays_words_is_left_out,
     a_tool_without_a_best_skill_is_looked_at_but_not_classified,
     two_lists_at_once_leave_one_of_them,
+    definitions_are_measured_without_being_read,
 }
 
 async fn all(store: &Store, server: ServerId) -> Vec<ToolRecord> {
@@ -54,25 +55,25 @@ async fn definitions_come_back_byte_for_byte(RegistryFixture { store, .. }: Regi
             definition: RawJson::parse(*text).unwrap(),
         })
         .collect();
-    store.replace_tools(id, &tools).await.unwrap();
+    store.replace_tools(id, &tools[..]).await.unwrap();
     for (kept, given) in all(&store, id).await.iter().zip(&tools) {
         assert_eq!(kept.definition.get(), given.definition.get());
         assert_eq!(kept.input_schema.as_ref().unwrap().get(), given.definition.get());
         assert_eq!(kept.name, format!("one.{}", given.original_name));
     }
-    assert!(store.replace_tools(id, &tools).await.unwrap().is_empty());
+    assert!(store.replace_tools(id, &tools[..]).await.unwrap().is_empty());
 }
 
 async fn a_new_list_keeps_what_is_the_same(RegistryFixture { store, .. }: RegistryFixture) {
     let id = registered(&store, "one").await.id;
-    let changes = store.replace_tools(id, &[tool("a", "1"), tool("b", "2"), tool("c", "3")]).await.unwrap();
+    let changes = store.replace_tools(id, [tool("a", "1"), tool("b", "2"), tool("c", "3")]).await.unwrap();
     assert_eq!(changes.added, ["a", "b", "c"]);
     assert_eq!(store.server(id).await.unwrap().tool_count, 3);
     let before = all(&store, id).await;
     store.set_tools_enabled(&[before[1].id], false).await.unwrap();
     assert_eq!(store.put_classified(vec![classified(&before[1], &["x", "y"], Some("y"))]).await.unwrap(), 1);
 
-    let changes = store.replace_tools(id, &[tool("d", "4"), tool("b", "2"), tool("a", "other")]).await.unwrap();
+    let changes = store.replace_tools(id, [tool("d", "4"), tool("b", "2"), tool("a", "other")]).await.unwrap();
     let expected = ToolChanges {
         added: vec!["d".to_owned()],
         removed: vec!["c".to_owned()],
@@ -91,21 +92,21 @@ async fn a_new_list_keeps_what_is_the_same(RegistryFixture { store, .. }: Regist
     assert!(after.iter().all(|tool| tool.is_external));
     assert_eq!(store.server(id).await.unwrap().tool_count, 3);
 
-    let gone = store.replace_tools(id, &[]).await.unwrap();
+    let gone = store.replace_tools(id, []).await.unwrap();
     assert_eq!((gone.removed.len(), gone.total), (3, 0));
-    store.replace_tools(id, &[tool("b", "2"), tool("a", "1")]).await.unwrap();
+    store.replace_tools(id, [tool("b", "2"), tool("a", "1")]).await.unwrap();
     let again = all(&store, id).await;
     assert_eq!([again[0].enabled, again[1].enabled], [false, true], "what was off is off when it is listed again");
     store.set_tools_enabled(&[again[0].id], true).await.unwrap();
-    store.replace_tools(id, &[]).await.unwrap();
-    store.replace_tools(id, &[tool("b", "2")]).await.unwrap();
+    store.replace_tools(id, []).await.unwrap();
+    store.replace_tools(id, [tool("b", "2")]).await.unwrap();
     assert!(all(&store, id).await[0].enabled, "and on if it was switched on since");
-    assert!(matches!(store.replace_tools(ServerId::fresh(), &[]).await, Err(Error::NotFound { .. })));
+    assert!(matches!(store.replace_tools(ServerId::fresh(), []).await, Err(Error::NotFound { .. })));
 }
 
 async fn what_is_searched_differently_is_classified_anew(RegistryFixture { store, .. }: RegistryFixture) {
     let id = registered(&store, "one").await.id;
-    store.replace_tools(id, &[tool("a", "1"), tool("b", "2")]).await.unwrap();
+    store.replace_tools(id, [tool("a", "1"), tool("b", "2")]).await.unwrap();
     for tool in all(&store, id).await {
         store.put_classified(vec![classified(&tool, &["x"], Some("x"))]).await.unwrap();
         let embedding =
@@ -116,7 +117,7 @@ async fn what_is_searched_differently_is_classified_anew(RegistryFixture { store
 
     let spaced = RawJson::parse(tool("a", "1").definition.get().replace(',', " ,")).unwrap();
     let same_words = ListedTool { definition: spaced, ..tool("a", "1") };
-    let changes = store.replace_tools(id, &[same_words, tool("b", "other words")]).await.unwrap();
+    let changes = store.replace_tools(id, [same_words, tool("b", "other words")]).await.unwrap();
     assert_eq!(changes.changed, ["a", "b"]);
     let after = all(&store, id).await;
     assert_eq!((after[0].is_classified, after[0].embedding_model.as_deref()), (true, Some("m")));
@@ -132,7 +133,7 @@ async fn what_is_searched_differently_is_classified_anew(RegistryFixture { store
 async fn tools_are_found_by_names_and_switches(RegistryFixture { store, .. }: RegistryFixture) {
     for name in ["one", "two"] {
         let id = registered(&store, name).await.id;
-        store.replace_tools(id, &[tool("echo", "1"), tool(name, "2")]).await.unwrap();
+        store.replace_tools(id, [tool("echo", "1"), tool(name, "2")]).await.unwrap();
     }
     let names = |filter: ToolFilter| {
         let store = store.clone();
@@ -159,7 +160,7 @@ async fn a_name_that_comes_twice_counts_once_and_a_monstrous_one_not(RegistryFix
     // Random, so that no index can compress it.
     let monster: String = (0..200).map(|_| registry::ServerId::fresh().to_string()).collect();
     let tools = [tool("a", "first"), tool("a", "second"), tool(&monster, "x"), tool("n\0l", "x"), tool("z", "last")];
-    let changes = store.replace_tools(id, &tools).await.unwrap();
+    let changes = store.replace_tools(id, &tools[..]).await.unwrap();
     assert_eq!((changes.added, changes.total, changes.left_out), (vec!["a".into(), "z".into()], 2, 2));
     assert_eq!(all(&store, id).await[0].description.as_deref(), Some("first"));
 }
@@ -167,7 +168,7 @@ async fn a_name_that_comes_twice_counts_once_and_a_monstrous_one_not(RegistryFix
 async fn a_thousand_tools_are_kept_at_once(RegistryFixture { store, .. }: RegistryFixture) {
     let id = registered(&store, "one").await.id;
     let tools: Vec<ListedTool> = (0..1000).map(|number| tool(&format!("t{number}"), "does something")).collect();
-    assert_eq!(store.replace_tools(id, &tools).await.unwrap().added.len(), 1000);
+    assert_eq!(store.replace_tools(id, &tools[..]).await.unwrap().added.len(), 1000);
     let kept = all(&store, id).await;
     assert_eq!(kept.len(), 1000);
     assert!(kept.iter().zip(&tools).all(|(kept, given)| kept.original_name == given.original_name));
@@ -175,7 +176,7 @@ async fn a_thousand_tools_are_kept_at_once(RegistryFixture { store, .. }: Regist
 
 async fn an_embedding_of_yesterdays_words_is_left_out(RegistryFixture { store, .. }: RegistryFixture) {
     let id = registered(&store, "one").await.id;
-    store.replace_tools(id, &[tool("a", "1")]).await.unwrap();
+    store.replace_tools(id, [tool("a", "1")]).await.unwrap();
     let tool_id = all(&store, id).await[0].id;
     let stale = Embedding { tool: tool_id, text_hash: "older".to_owned(), model: "m".to_owned(), bytes: vec![1] };
     assert_eq!(store.put_embeddings(vec![stale]).await.unwrap(), 0);
@@ -184,7 +185,7 @@ async fn an_embedding_of_yesterdays_words_is_left_out(RegistryFixture { store, .
 
 async fn a_tool_without_a_best_skill_is_looked_at_but_not_classified(RegistryFixture { store, .. }: RegistryFixture) {
     let id = registered(&store, "one").await.id;
-    store.replace_tools(id, &[tool("a", "1"), tool("b", "2")]).await.unwrap();
+    store.replace_tools(id, [tool("a", "1"), tool("b", "2")]).await.unwrap();
     let tools = all(&store, id).await;
     let yesterdays = Classified { text_hash: "older".to_owned(), ..classified(&tools[1], &["x"], Some("x")) };
     let given = vec![classified(&tools[0], &[], None), yesterdays];
@@ -205,7 +206,7 @@ async fn two_lists_at_once_leave_one_of_them(RegistryFixture { store, .. }: Regi
     let tasks: Vec<_> = ('a'..='f')
         .map(|letter| {
             let (store, tools) = (store.clone(), list(letter));
-            tokio::spawn(async move { store.replace_tools(id, &tools).await })
+            tokio::spawn(async move { store.replace_tools(id, &tools[..]).await })
         })
         .collect();
     for task in tasks {
@@ -215,4 +216,27 @@ async fn two_lists_at_once_leave_one_of_them(RegistryFixture { store, .. }: Regi
     let letter = kept[0].original_name.chars().next();
     assert_eq!(kept.len(), 20);
     assert!(kept.iter().all(|tool| tool.original_name.chars().next() == letter));
+}
+
+async fn definitions_are_measured_without_being_read(RegistryFixture { store, .. }: RegistryFixture) {
+    let (one, two) = (registered(&store, "one").await.id, registered(&store, "two").await.id);
+    let (first, second) = ([tool("a", "é"), tool("b", "x")], [tool("c", "y")]);
+    let size = |tools: &[ListedTool]| {
+        (tools.len() as u64, tools.iter().map(|tool| tool.definition.get().len() as u64).sum::<u64>())
+    };
+    store.replace_tools(one, first.clone()).await.unwrap();
+    store.replace_tools(two, second.clone()).await.unwrap();
+    let measured = async |servers: &[ServerId], enabled| store.measure_tools(servers, enabled).await.unwrap();
+    let both = [&first[..], &second[..]].concat();
+    assert_eq!(measured(&[one, two], None).await, size(&both));
+    assert_eq!(measured(&[one], None).await, size(&first));
+    assert_eq!(measured(&[], None).await, (0, 0), "of no server");
+    assert_eq!(measured(&[ServerId::fresh()], Some(true)).await, (0, 0));
+    store.set_tools_enabled(&[all(&store, one).await[0].id], false).await.unwrap();
+    assert_eq!(measured(&[one], Some(true)).await, size(&first[1..]));
+    assert_eq!(measured(&[one, two], Some(false)).await, size(&first[..1]));
+    assert_eq!(store.tool_counts_of_servers().await.unwrap(), [(one, 2), (two, 1)].into());
+    assert_eq!(store.tool_names(one).await.unwrap(), ["one.a", "one.b"]);
+    let of_two = ToolFilter { servers: vec![two, ServerId::fresh()], ..ToolFilter::default() };
+    assert_eq!(store.tools(&of_two, Page::ALL).await.unwrap().items[0].name, "two.c");
 }

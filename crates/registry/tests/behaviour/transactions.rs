@@ -70,7 +70,7 @@ async fn a_transaction_that_fails_leaves_no_audit_row(RegistryFixture { store, .
 async fn every_kind_of_change_can_be_audited_in_its_transaction(RegistryFixture { store, .. }: RegistryFixture) {
     let backup = store.export(Secrets::Revealed).await.unwrap();
     let one = registered(&store, "one").await;
-    store.replace_tools(one.id, &[tool("echo", "says it again")]).await.unwrap();
+    store.replace_tools(one.id, [tool("echo", "says it again")]).await.unwrap();
     let tool = store.tools(&ToolFilter::default(), Page::ALL).await.unwrap().items.remove(0);
     let suggestion = SuggestionRecord {
         id: "a".into(),

@@ -175,13 +175,15 @@ fn http_server(
     if let Some((tokens, file)) = access.tokens.clone().zip(plan.token_file) {
         background.spawn(follow(tokens, file, Arc::clone(service)));
     }
-    let auth_failures = Arc::new(AuthFailures::new(plan.limits.wrong_tokens));
+    let auth_failures = Arc::new(AuthFailures::new(plan.limits.wrong_tokens, plan.limits.wrong_token_addresses));
     let has_model = plan.model.is_some();
-    let api = api(service, plan.documents.clone(), plan.model).with_auth_counter(auth_counter(&auth_failures));
+    let api = api(service, plan.documents.clone(), plan.model)
+        .with_auth_counter(auth_counter(&auth_failures))
+        .with_job_limit(plan.limits.job_unread);
     let api = Arc::new(api);
     let url = addresses.url();
     let around = console_dependencies(access, service, &api, plan.documents.as_ref(), has_model, &url);
-    let console = Arc::new(Console::new(Arc::clone(service), around));
+    let console = Arc::new(Console::new(Arc::clone(service), around).with_most_sessions(plan.limits.console_sessions));
     background.spawn({
         let console = Arc::clone(&console);
         async move { console.watch().await }
@@ -294,6 +296,11 @@ fn health_of(service: &Arc<Service>, config: Option<String>) -> HealthCheck {
         }
         if service.certificate_error().is_some() {
             return Health::Degraded("the certificate cannot be renewed; `mcp-aggregator status` shows details".into());
+        }
+        if service.name_conflicts().is_some() {
+            let why = "some tools are not stored, because another program has their names in the same table; \
+                       `mcp-aggregator status` shows details";
+            return Health::Degraded(why.into());
         }
         Health::Ok
     })

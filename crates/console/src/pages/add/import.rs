@@ -39,7 +39,7 @@ pub(super) async fn sections(request: &PageRequest<'_>) -> Result<Html, Error> {
 }
 
 async fn shown(request: &PageRequest<'_>, shown: &ImportList) -> Result<Html, Error> {
-    let servers = request.service().servers(None, false, Part::ALL).await?.items;
+    let servers = request.service().servers(None, Part::ALL).items;
     let taken: BTreeSet<String> = servers.into_iter().map(|server| server.record.name).collect();
     let text = request.form.text("pasted");
     let pasted = match (shown.list.as_str(), read(request, PASTED)) {

@@ -131,7 +131,7 @@ async fn of_server(request: &PageRequest<'_>, server: &str, name: &str) -> Resul
         Status::Disabled => html!("<p>{} is disabled.</p>", server_link(server)),
         status => html!("<p>{} is not connected ({}).</p>", server_link(server), status.as_str()),
     };
-    let tools = request.service().tools_page(Some(server), Part::ALL).await?.items;
+    let tools = request.service().tools_page(Some(server), Part::ALL).await?.1.items;
     let mut names: Vec<String> = tools.into_iter().filter(|tool| tool.enabled).map(|tool| tool.name).collect();
     names.sort_by_key(|other| std::cmp::Reverse(alike(other, name)));
     names.truncate(INSTEAD);

@@ -24,8 +24,7 @@ const PIECE: usize = 1_000;
 
 /// The page of one tool.
 pub(crate) async fn show(request: &PageRequest<'_>, server: &str, name: &str) -> Result<PageResponse, Error> {
-    let tools = request.service().tools(Some(server)).await?;
-    let tool = tools.into_iter().find(|tool| tool.original_name == name);
+    let tool = request.service().tool_of(server, name).await?;
     let tool = tool.ok_or_else(|| Error::Call(CallError::ToolNotFound { name: format!("{server}.{name}") }))?;
     let definition = serde_json::from_str::<Value>(tool.definition.get());
     let unread = definition.as_ref().err().map(crate::pages::unread);

@@ -18,6 +18,8 @@ use crate::session::Session;
 pub(crate) struct Hostile {
     /// This list is endless.
     pub(crate) endless_list: Option<List>,
+    /// It ends after so many pages all the same.
+    pub(crate) pages: Option<usize>,
     /// The size of each of its pages in bytes.
     pub(crate) page_bytes: usize,
     /// Two cursors alternate forever.
@@ -125,6 +127,7 @@ impl Hostile {
     ) -> anyhow::Result<bool> {
         match flag {
             "--endless-list" => self.endless_list = Some(value()?.parse()?),
+            "--pages" => self.pages = Some(value()?.parse()?),
             "--page-bytes" => self.page_bytes = value()?.parse()?,
             "--repeat-cursors" => self.repeats_cursors = true,
             "--instructions-bytes" => self.instructions_bytes = value()?.parse()?,
@@ -169,7 +172,11 @@ impl Hostile {
         let items = (self.page_bytes / ITEM_BYTES).max(1);
         let items: Vec<_> = (0..items).map(|item| list.item(&format!("i{number}_{item}"), &padding)).collect();
         let next = if self.repeats_cursors { 1 + number % 2 } else { number + 1 };
-        Some(format!(r#"{{"{}":[{}],"nextCursor":"{next}"}}"#, list.key(), items.join(",")))
+        let cursor = match self.pages {
+            Some(pages) if number + 1 >= pages => String::new(),
+            _ => format!(r#","nextCursor":"{next}""#),
+        };
+        Some(format!(r#"{{"{}":[{}]{cursor}}}"#, list.key(), items.join(",")))
     }
 
     /// Runs what the flags define after initialization.

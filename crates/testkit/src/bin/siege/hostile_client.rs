@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::http_client::{Connection, HttpRequest};
 
+use crate::hostile_reader;
 use crate::hostile_server::Kind;
 use crate::{ATTACKER_TOKEN, is_over};
 
@@ -29,8 +30,8 @@ pub(crate) struct Attack {
 }
 
 /// The attacker, and what it keeps between attacks.
-struct Attacker {
-    address: SocketAddr,
+pub(crate) struct Attacker {
+    pub(crate) address: SocketAddr,
     times: usize,
     session: Option<String>,
     /// Connections that stay open, oldest first.
@@ -53,7 +54,7 @@ const fn attack(
     Attack { name, pause: Duration::from_millis(pause_ms), act, proof }
 }
 
-pub(crate) const ATTACKS: [Attack; 26] = [
+pub(crate) const ATTACKS: [Attack; 31] = [
     attack("huge-client-name", 500, "client-info-kb", huge_client_name),
     attack("huge-ids", 500, "id-bytes", huge_ids),
     attack("many-sessions", 5, "an older session ended", many_sessions),
@@ -80,6 +81,11 @@ pub(crate) const ATTACKS: [Attack; 26] = [
     attack("all-lists", 1_000, "200", all_lists),
     attack("reconnect-servers", 3_000, "done", reconnect_servers),
     attack("assistant-tools", 2_000, "200", assistant_tools),
+    attack("assistant-tools-at-once", 2_000, "200", hostile_reader::assistant_tools_at_once),
+    attack("rest-tools", 2_000, "200", hostile_reader::rest_tools),
+    attack("rest-items", 500, "200", hostile_reader::rest_items),
+    attack("document-context", 2_000, "200", hostile_reader::document_context),
+    attack("list-of-one-server", 500, "200, several pages", hostile_reader::list_of_one_server),
 ];
 
 impl Attack {
@@ -118,9 +124,7 @@ impl fmt::Display for Tally {
 impl Attacker {
     /// Sends a request on a connection of its own; status and body.
     fn fetch(&self, ask: &HttpRequest) -> Option<(u16, String)> {
-        let mut connection = Connection::try_open(self.address).ok()?;
-        let (status, body) = connection.try_fetch(ask)?;
-        Some((status, String::from_utf8_lossy(&body).into_owned()))
+        fetch(self.address, ask)
     }
 
     fn status(&self, ask: &HttpRequest) -> Option<String> {
@@ -155,7 +159,14 @@ impl Attacker {
     }
 }
 
-fn authorized(ask: HttpRequest) -> HttpRequest {
+/// Sends a request on a connection of its own; status and body.
+pub(crate) fn fetch(address: SocketAddr, ask: &HttpRequest) -> Option<(u16, String)> {
+    let mut connection = Connection::try_open(address).ok()?;
+    let (status, body) = connection.try_fetch(ask)?;
+    Some((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+pub(crate) fn authorized(ask: HttpRequest) -> HttpRequest {
     ask.header("Authorization", &format!("Bearer {ATTACKER_TOKEN}"))
 }
 

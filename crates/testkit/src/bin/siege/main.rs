@@ -3,6 +3,7 @@
 //! - [`hostile_server`]: servers that list, log and respond too much or wrongly
 //! - [`hostile_lists`]: lists of these servers whose meaning costs more than their bytes
 //! - [`hostile_client`]: clients, documents and bare sockets that ask for too much
+//! - [`hostile_reader`]: clients that read the longest lists, several at once
 //! - [`neighbour`]: a well-behaved client of a well-behaved server, and the same server without us for comparison
 //! - [`report`]: compares the measurements with their limits
 
@@ -10,6 +11,7 @@
 
 mod hostile_client;
 mod hostile_lists;
+mod hostile_reader;
 mod hostile_server;
 mod neighbour;
 mod options;

@@ -1,0 +1,234 @@
+//! Lists of stored tools, with bounds on what one of them loads.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use catalog::Kind;
+use registry::{Listed, Page, ServerId, ToolFilter, ToolRecord};
+use tool_search::ToolView;
+
+use crate::servers::STATUS_WRITE_TIMEOUT;
+use crate::supervisor::SupervisorHandle;
+use crate::{Error, ListPlace, ListSize, Service};
+
+/// Which tools a list has.
+#[derive(Debug, Clone, Default)]
+pub struct ToolSelection<'s> {
+    /// Those of this server, by id or name, connected or not; otherwise those of all connected servers.
+    pub server: Option<&'s str>,
+    /// Of those, only tools of servers with these names, if there are any.
+    pub servers: &'s [String],
+    /// Only tools with one of these skills, if there are any.
+    pub skills: &'s [String],
+    /// Only enabled ones, or only disabled ones.
+    pub enabled: Option<bool>,
+    /// How to get a shorter list, for the error if it is too large.
+    pub hint: &'static str,
+}
+
+/// Tools that were loaded, and where they are described.
+#[derive(Debug)]
+pub struct ToolList {
+    /// Was taken before they were loaded.
+    pub place: ListPlace,
+    /// The tools, grouped by server, in the order of each server's list.
+    pub tools: Vec<ToolRecord>,
+}
+
+impl Service {
+    /// The tools of one server or of all; of connected servers only, unless one is named. For lists of any length, use
+    /// [`Service::list_tools`].
+    pub async fn tools(&self, server: Option<&str>) -> Result<Vec<ToolRecord>, Error> {
+        let handles = self.handles_of(server)?;
+        self.wait_written(&handles).await;
+        self.load(&handles, None).await
+    }
+
+    /// The selected tools, at most [`MOST_LISTED_BYTES`](crate::MOST_LISTED_BYTES) of definitions. Waits for a slot
+    /// before it loads a long list.
+    pub async fn list_tools(&self, wanted: &ToolSelection<'_>) -> Result<ToolList, Error> {
+        let ToolSelection { servers, skills, enabled, hint, .. } = *wanted;
+        let mut handles = self.handles_of(wanted.server)?;
+        handles.retain(|handle| servers.is_empty() || servers.contains(&handle.current().record.name));
+        self.wait_written(&handles).await;
+        let place = ListPlace::of(self.expected_size(&handles).await?).await?;
+        if !place.is_beside() {
+            let mut tools = self.load(&handles, enabled).await?;
+            tools.retain(|tool| has_one_of(tool, skills));
+            return Ok(ToolList { place, tools });
+        }
+        if skills.is_empty() {
+            self.stored_size(&handles, enabled).await?.check(hint)?;
+        }
+        let (mut tools, mut size) = (Vec::new(), ListSize::default());
+        // The tools of one server are limited, those of all are not.
+        for handle in handles.chunks(1) {
+            for tool in self.load(handle, enabled).await? {
+                if has_one_of(&tool, skills) {
+                    size.add(tool.definition.get().len());
+                    tools.push(tool);
+                }
+            }
+            size.check(hint)?;
+        }
+        Ok(ToolList { place, tools })
+    }
+
+    /// A page of the tools of one server or of all connected ones, and the total number. Only the page is loaded.
+    pub async fn tools_page(&self, server: Option<&str>, page: Page) -> Result<(ListPlace, Listed<ToolRecord>), Error> {
+        let handles = self.handles_of(server)?;
+        self.wait_written(&handles).await;
+        let expected = self.expected_size(&handles).await?.of_some(page.limit.into());
+        let place = ListPlace::of(expected).await?;
+        let mut part = Listed { items: Vec::new(), total: 0 };
+        if let [only] = handles.as_slice() {
+            let filter = ToolFilter { server: Some(only.id), ..ToolFilter::default() };
+            part = self.store.tools(&filter, page).await?;
+            let size = size_of(&part.items);
+            size.check(SMALLER)?;
+            return Ok((place.or_of(size).await?, part));
+        }
+        let counts = self.store.tool_counts_of_servers().await?;
+        let mut size = ListSize::default();
+        let mut skip = page.offset;
+        for handle in handles {
+            // What is stored counts: a table of another program may have rows with the names of some tools.
+            let count = counts.get(&handle.id).copied().unwrap_or_default();
+            part.total += count;
+            let room = page.limit.saturating_sub(u32::try_from(part.items.len()).unwrap_or(u32::MAX));
+            if skip >= count || room == 0 {
+                skip = skip.saturating_sub(count);
+                continue;
+            }
+            let filter = ToolFilter { server: Some(handle.id), ..ToolFilter::default() };
+            let found = self.store.tools(&filter, Page { limit: room, offset: skip }).await?.items;
+            part.items.extend(found);
+            skip = 0;
+            size = size_of(&part.items);
+            size.check(SMALLER)?;
+        }
+        Ok((place.or_of(size).await?, part))
+    }
+
+    /// The tools of these servers, connected or not, by server.
+    pub async fn tools_of_servers(
+        &self,
+        servers: &[ServerId],
+    ) -> Result<(ListPlace, HashMap<ServerId, Vec<ToolRecord>>), Error> {
+        let mut handles = self.context.all();
+        handles.retain(|handle| servers.contains(&handle.id));
+        self.wait_written(&handles).await;
+        let place = ListPlace::of(self.expected_size(&handles).await?).await?;
+        if place.is_beside() {
+            self.stored_size(&handles, None)
+                .await?
+                .check("pass a smaller `limit`, or list the tools of each server")?;
+        }
+        let mut tools: HashMap<ServerId, Vec<ToolRecord>> = HashMap::new();
+        for tool in self.load(&handles, None).await? {
+            tools.entry(tool.source_server_id).or_default().push(tool);
+        }
+        Ok((place, tools))
+    }
+
+    /// The full names of the tools of a server.
+    pub async fn tool_names(&self, server: &str) -> Result<Vec<String>, Error> {
+        let handles = self.handles_of(Some(server))?;
+        self.wait_written(&handles).await;
+        Ok(self.store.tool_names(handles[0].id).await?)
+    }
+
+    /// The tool of a server with this name of its own.
+    pub async fn tool_of(&self, server: &str, original_name: &str) -> Result<Option<ToolRecord>, Error> {
+        let handle = self.context.find(server)?;
+        self.context.status_writer.wait_written(handle.id, STATUS_WRITE_TIMEOUT).await;
+        let original_name = Some(original_name.to_owned());
+        let filter = ToolFilter { server: Some(handle.id), original_name, ..ToolFilter::default() };
+        Ok(self.store.tools(&filter, Page::first(1)).await?.items.pop())
+    }
+
+    /// Tools with their classification states.
+    pub fn with_states(&self, tools: Vec<ToolRecord>) -> Vec<ToolView> {
+        self.finder.with_states(tools)
+    }
+
+    /// The stored tools of one server, including those discovered last.
+    pub(crate) async fn stored_tools(&self, server: ServerId) -> Result<Vec<ToolRecord>, Error> {
+        self.context.status_writer.wait_written(server, STATUS_WRITE_TIMEOUT).await;
+        let filter = ToolFilter { server: Some(server), ..ToolFilter::default() };
+        Ok(self.store.tools(&filter, Page::ALL).await?.items)
+    }
+
+    /// One server, or all whose tools are listed, in the order of the registry's lists.
+    fn handles_of(&self, server: Option<&str>) -> Result<Vec<Arc<SupervisorHandle>>, Error> {
+        if let Some(server) = server {
+            return Ok(vec![self.context.find(server)?]);
+        }
+        let offering = self.offering();
+        let mut handles = self.context.all();
+        handles.retain(|handle| offering.contains(&handle.id));
+        handles.sort_by_cached_key(|handle| handle.current().record.name.clone());
+        Ok(handles)
+    }
+
+    /// Servers whose tools are listed.
+    fn offering(&self) -> HashSet<ServerId> {
+        let view = self.fleet.view();
+        let is_on_offer = |slot_index: usize| view.snapshot.servers()[slot_index].state.offers();
+        self.context.all().iter().filter(|handle| is_on_offer(handle.place)).map(|handle| handle.id).collect()
+    }
+
+    async fn wait_written(&self, handles: &[Arc<SupervisorHandle>]) {
+        match handles {
+            [only] => self.context.status_writer.wait_written(only.id, STATUS_WRITE_TIMEOUT).await,
+            _ => self.context.status_writer.wait_all_written(STATUS_WRITE_TIMEOUT).await,
+        };
+    }
+
+    async fn load(&self, handles: &[Arc<SupervisorHandle>], enabled: Option<bool>) -> Result<Vec<ToolRecord>, Error> {
+        if handles.is_empty() {
+            return Ok(Vec::new());
+        }
+        let servers = handles.iter().map(|handle| handle.id).collect();
+        Ok(self.store.tools(&ToolFilter { servers, enabled, ..ToolFilter::default() }, Page::ALL).await?.items)
+    }
+
+    /// The size of the tools of these servers. Of connected ones it is known without reading the database.
+    async fn expected_size(&self, handles: &[Arc<SupervisorHandle>]) -> Result<ListSize, Error> {
+        let mut size = ListSize::default();
+        let mut unknown = Vec::new();
+        {
+            let view = self.fleet.view();
+            for handle in handles {
+                let entry = &view.snapshot.servers()[handle.place];
+                if entry.state.offers() {
+                    size.items += entry.offer.items(Kind::Tool).len() as u64;
+                    size.bytes += entry.offer.weight(Kind::Tool) as u64;
+                } else {
+                    unknown.push(Arc::clone(handle));
+                }
+            }
+        }
+        let stored = self.stored_size(&unknown, None).await?;
+        Ok(ListSize { items: size.items + stored.items, bytes: size.bytes + stored.bytes })
+    }
+
+    async fn stored_size(&self, handles: &[Arc<SupervisorHandle>], enabled: Option<bool>) -> Result<ListSize, Error> {
+        let servers: Vec<ServerId> = handles.iter().map(|handle| handle.id).collect();
+        let (items, bytes) = self.store.measure_tools(&servers, enabled).await?;
+        Ok(ListSize { items, bytes })
+    }
+}
+
+/// How to get a smaller page.
+const SMALLER: &str = "pass a smaller `limit`";
+
+fn size_of(tools: &[ToolRecord]) -> ListSize {
+    let mut size = ListSize::default();
+    tools.iter().for_each(|tool| size.add(tool.definition.get().len()));
+    size
+}
+
+fn has_one_of(tool: &ToolRecord, skills: &[String]) -> bool {
+    skills.is_empty() || tool.skills.iter().any(|skill| skills.contains(skill))
+}
