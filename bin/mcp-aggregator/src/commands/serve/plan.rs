@@ -49,6 +49,8 @@ pub(super) struct ServicePlan {
 pub(super) struct SignInPlan {
     /// Where browsers reach us, if that is not where we listen.
     pub(super) public_url: Option<String>,
+    /// Our client ID metadata document, if there is one.
+    pub(super) client_metadata_url: Option<String>,
     /// Where requests for sign-ins to registered servers may go.
     pub(super) network: Network,
 }
@@ -95,7 +97,8 @@ impl Plan {
         };
         let records_calls = !arguments.no_history;
         let network = if arguments.deny_private_networks { Network::PublicOrLoopback } else { Network::Any };
-        let sign_ins = SignInPlan { public_url: arguments.public_url, network };
+        let client_metadata_url = arguments.client_metadata_url;
+        let sign_ins = SignInPlan { public_url: arguments.public_url, client_metadata_url, network };
         let service =
             ServicePlan { options, chain, config, skills, embedder, classifier, vectors, records_calls, sign_ins };
         Ok(Self { listen: arguments.listen, storage: arguments.storage, database_wait, tokens, service, http })
