@@ -27,7 +27,7 @@ pub(crate) struct StartedSignIn {
 
 /// Has the service start a sign-in. `redirect_uri` is that of a command that waits for the browser itself.
 pub(crate) async fn start(service: &Client, name: &str, redirect_uri: Option<&str>) -> Result<StartedSignIn, Failure> {
-    let path = format!("/servers/{}/login", encoded(name));
+    let path = path_of(name);
     let body = redirect_uri.map(|address| json!({ "redirect_uri": address }));
     let started = service.post(&path, body.as_ref()).await?;
     let authorization_url = started["authorization_url"].as_str().unwrap_or_default().to_owned();
@@ -35,6 +35,11 @@ pub(crate) async fn start(service: &Client, name: &str, redirect_uri: Option<&st
         return Err(crate::api_error::not_this_service(service.url(), "its response has no authorization_url"));
     }
     Ok(StartedSignIn { authorization_url, path, name: name.to_owned() })
+}
+
+/// The path of the sign-in of a server.
+pub(crate) fn path_of(name: &str) -> String {
+    format!("/servers/{}/login", encoded(name))
 }
 
 /// How far the sign-in is.
@@ -82,6 +87,6 @@ pub(crate) async fn connected(service: &Client, name: &str) -> Result<Value, Fai
 
 /// Has the service sign out. Returns why the tokens could not be revoked, if so.
 pub(crate) async fn sign_out(service: &Client, name: &str) -> Result<Option<String>, Failure> {
-    let done = service.delete(&format!("/servers/{}/login", encoded(name))).await?;
+    let done = service.delete(&path_of(name)).await?;
     Ok(done["warning"].as_str().map(printable))
 }
