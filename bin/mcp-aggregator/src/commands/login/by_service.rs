@@ -4,9 +4,11 @@
 //! reach, or another loopback address is configured for the server, it is sent back to this command, which passes the
 //! redirect on.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use catalog::LoopbackRedirect;
+use tokio::sync::watch;
 
 use super::{LoginArguments, failed, print_signed_in, redirect_uri, show_page};
 use crate::client::{Client, encoded};
@@ -49,10 +51,19 @@ async fn sign_in(arguments: &LoginArguments) -> Result<Vec<String>, Failure> {
         .with_hint("free that port, and try again"));
     }
     show_page(arguments, &started.authorization_url);
+    let (is_answering, mut answering) = watch::channel(false);
+    let mut passing_on = pin!(pass_redirects_on(&service, listener.as_ref(), &started, server, &is_answering));
     // The service knows when the attempt expires.
     tokio::select! {
-        finished = service_sign_in::finished(&service, &started) => finished?,
-        passed_on = pass_redirects_on(&service, listener.as_ref(), &started, server) => passed_on?,
+        passed_on = &mut passing_on => passed_on?,
+        finished = service_sign_in::finished(&service, &started) => {
+            // A browser that waits for its page gets it.
+            tokio::select! {
+                passed_on = &mut passing_on => passed_on?,
+                _ = answering.wait_for(|&is_answering| !is_answering) => {}
+            }
+            finished?;
+        }
     }
     let connected = service_sign_in::connected(&service, server).await?;
     if connected["status"] != "connected" {
@@ -101,12 +112,14 @@ async fn pass_redirects_on(
     listener: Option<&CallbackListener>,
     started: &StartedSignIn,
     server: &str,
+    is_answering: &watch::Sender<bool>,
 ) -> Result<(), Failure> {
     let Some(listener) = listener else { return std::future::pending().await };
     loop {
         let redirect = listener.next().await;
         let redirect =
             redirect.map_err(|error| failed(server, &format!("the listener for the redirect failed: {error}")))?;
+        is_answering.send_replace(true);
         let callback = format!("{CALLBACK}?{}", redirect.query);
         let passed_on = service.get_outside_api(&callback, FINISH_TIMEOUT).await.map_err(Failure::from);
         let state = match passed_on {
@@ -127,6 +140,7 @@ async fn pass_redirects_on(
                 redirect.answer(Page::Failed { why }).await;
             }
         }
+        is_answering.send_replace(false);
     }
 }
 
