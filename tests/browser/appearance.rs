@@ -97,7 +97,7 @@ pub(super) async fn found_by(browser: &Browser, axe: &str) -> Vec<String> {
     found.as_array().into_iter().flatten().map(Value::to_string).collect()
 }
 
-async fn keep_picture(browser: &Browser, name: &str, look: Look) {
+pub(super) async fn keep_picture(browser: &Browser, name: &str, look: Look) {
     let Some(folder) = std::env::var_os("MCP_SCREENSHOTS").map(PathBuf::from) else { return };
     // Relative to the repository, like all paths that tests take.
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);

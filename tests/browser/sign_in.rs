@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::appearance::keep_picture;
 use super::chromium::DESK;
 use super::{at, with_browsers};
 use crate::real::oauth::Provider;
@@ -17,6 +18,12 @@ fn one_click_a_sign_in_and_the_tools_are_there() {
     rest.wait_for_status("protected", "sign_in_required");
     with_browsers(async |driver| {
         let browser = driver.open(DESK).await;
+        browser.goto(&at(&rest.serve, "/")).await;
+        browser.wait_for_text("sign in").await;
+        keep_picture(&browser, "sign-in-overview", DESK).await;
+        browser.goto(&at(&rest.serve, "/servers/protected")).await;
+        browser.wait_for_text("A sign-in is required").await;
+        keep_picture(&browser, "sign-in-server", DESK).await;
         browser.goto(&at(&rest.serve, "/")).await;
         browser.wait_for_text("sign in").await;
         browser.click("main form[action='/servers/protected/sign-in'] button").await;

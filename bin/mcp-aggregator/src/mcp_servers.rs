@@ -5,6 +5,9 @@ use serde_json::{Map, Value, json};
 /// The mask of a secret.
 const MASK: &str = "***";
 
+/// Keys of a connection config that concern how mcp-aggregator runs a server.
+const ONLY_OURS: [&str; 4] = ["era", "lazy", "startTimeout", "timeout"];
+
 /// The servers in the format of clients, and remarks for the user.
 pub(crate) struct Written {
     pub(crate) config: Value,
@@ -22,6 +25,15 @@ pub(crate) fn written(export: &Value) -> Written {
                     notes.push(format!(
                         "secrets of `{name}` are written as {MASK}; --secrets writes them in plain text"
                     ));
+                }
+                let left_out: Vec<String> = ONLY_OURS
+                    .iter()
+                    .filter(|key| !server["connection_config"][**key].is_null())
+                    .map(|key| format!("`{key}`"))
+                    .collect();
+                if !left_out.is_empty() {
+                    let keys = left_out.join(", ");
+                    notes.push(format!("left out of `{name}`, because other clients do not know it: {keys}"));
                 }
                 servers.insert(name.to_owned(), Value::Object(entry));
             }
@@ -44,7 +56,7 @@ fn entry(server: &Value) -> Result<Map<String, Value>, String> {
             let url = ["url", "base_url"].iter().map(|key| &config[*key]).find(|url| url.is_string());
             let Some(url) = url else { return Err("it has no URL".to_owned()) };
             let mut entry = Map::from_iter([("type".to_owned(), json!(transport)), ("url".to_owned(), url.clone())]);
-            entry.extend(members(config, &["headers"]));
+            entry.extend(members(config, &["headers", "oauth"]));
             entry
         }
     };
@@ -110,11 +122,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_every_client_knows_is_written() {
+    fn only_what_clients_know_is_written() {
         let export = json!({"servers": [
             {"name": "a", "transport_type": "stdio", "enabled": true,
                 "connection_config": {"command": "x", "args": [], "env": {"K": "***"}, "lazy": true, "timeout": 5}},
-            {"name": "b", "transport_type": "http", "enabled": false, "connection_config": {"base_url": "http://b/mcp"}},
+            {"name": "b", "transport_type": "http", "enabled": false, "connection_config": {
+                "base_url": "http://b/mcp", "oauth": {"clientId": "me"}}},
             {"name": "c", "transport_type": "stdio", "connection_config": {"docker": {
                 "image": "mcp/time", "args": ["--utc"], "env": {"T": "${T}"}, "volumes": ["/a:/b:ro"]}}},
             {"name": "d", "transport_type": "sse", "connection_config": {"docker": {"image": "x", "ports": [80]}}},
@@ -123,11 +136,35 @@ mod tests {
         let docker = ["run", "-i", "--rm", "--network", "none", "-e", "T", "-v", "/a:/b:ro", "mcp/time", "--utc"];
         let expected = json!({"mcpServers": {
             "a": {"command": "x", "env": {"K": "***"}},
-            "b": {"type": "http", "url": "http://b/mcp", "disabled": true},
+            "b": {"type": "http", "url": "http://b/mcp", "oauth": {"clientId": "me"}, "disabled": true},
             "c": {"command": "docker", "args": docker, "env": {"T": "${T}"}},
         }});
         assert_eq!(config, expected);
-        assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(notes[0].contains("`a`") && notes[0].contains("--secrets") && notes[1].contains("`d`"), "{notes:?}");
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(notes[0].contains("`a`") && notes[0].contains("--secrets") && notes[2].contains("`d`"), "{notes:?}");
+        assert_eq!(notes[1], "left out of `a`, because other clients do not know it: `lazy`, `timeout`");
+    }
+
+    #[test]
+    fn every_key_that_we_know_is_written_or_reported() {
+        for key in catalog::SERVER_KEYS.into_iter().chain(["lazy"]) {
+            // The address and the transport have their own form, and the enabled state is none of the config.
+            if ["type", "transport", "serverUrl", "httpUrl", "enabled", "disabled"].contains(&key) {
+                continue;
+            }
+            let is_remote = ["url", "headers", "oauth"].contains(&key);
+            let (transport, value) = if is_remote { ("http", json!("x")) } else { ("stdio", json!("x")) };
+            let value = if key == "docker" { json!({"image": "x"}) } else { value };
+            let mut config = if is_remote { json!({"url": "http://x"}) } else { json!({"command": "x"}) };
+            config[key] = value;
+            let server = json!({"name": "a", "transport_type": transport, "connection_config": config});
+            let Written { config, notes } = written(&json!({"servers": [server]}));
+            let entry = &config["mcpServers"]["a"];
+            let is_written = !entry[key].is_null() || key == "docker" && entry["command"] == "docker";
+            assert!(
+                is_written || notes.iter().any(|note| note.contains(&format!("`{key}`"))),
+                "{key}: {config} {notes:?}"
+            );
+        }
     }
 }

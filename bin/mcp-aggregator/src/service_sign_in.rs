@@ -14,6 +14,8 @@ use crate::table::printable;
 
 /// How often the service is asked whether the user has signed in.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How long the service may take to get tokens after the redirect.
+const FINISH_WAIT: Duration = Duration::from_secs(60);
 /// How long a server may take to connect after the sign-in.
 const CONNECT_WAIT: Duration = Duration::from_secs(30);
 
@@ -27,7 +29,7 @@ pub(crate) struct StartedSignIn {
 
 /// Has the service start a sign-in. `redirect_uri` is that of a command that waits for the browser itself.
 pub(crate) async fn start(service: &Client, name: &str, redirect_uri: Option<&str>) -> Result<StartedSignIn, Failure> {
-    let path = format!("/servers/{}/login", encoded(name));
+    let path = path_of(name);
     let body = redirect_uri.map(|address| json!({ "redirect_uri": address }));
     let started = service.post(&path, body.as_ref()).await?;
     let authorization_url = started["authorization_url"].as_str().unwrap_or_default().to_owned();
@@ -35,6 +37,11 @@ pub(crate) async fn start(service: &Client, name: &str, redirect_uri: Option<&st
         return Err(crate::api_error::not_this_service(service.url(), "its response has no authorization_url"));
     }
     Ok(StartedSignIn { authorization_url, path, name: name.to_owned() })
+}
+
+/// The path of the sign-in of a server.
+pub(crate) fn path_of(name: &str) -> String {
+    format!("/servers/{}/login", encoded(name))
 }
 
 /// How far the sign-in is.
@@ -49,10 +56,15 @@ pub(crate) async fn finished(service: &Client, started: &StartedSignIn) -> Resul
             .with_hint(format!("`{}` tries again", catalog::login_command(&started.name)))
     };
     let waiting = async {
+        let mut none_since: Option<Instant> = None;
         loop {
             let state = service.get(&started.path).await?;
             match state["state"].as_str() {
                 Some("pending") => sleep(POLL_INTERVAL).await,
+                // The redirect uses the attempt up before there are tokens.
+                Some("none") if none_since.get_or_insert_with(Instant::now).elapsed() < FINISH_WAIT => {
+                    sleep(POLL_INTERVAL).await;
+                }
                 Some("signed_in") => return Ok(()),
                 Some("failed") => {
                     return Err(failed(&printable(state["error"].as_str().unwrap_or("no reason was given"))));
@@ -82,6 +94,6 @@ pub(crate) async fn connected(service: &Client, name: &str) -> Result<Value, Fai
 
 /// Has the service sign out. Returns why the tokens could not be revoked, if so.
 pub(crate) async fn sign_out(service: &Client, name: &str) -> Result<Option<String>, Failure> {
-    let done = service.delete(&format!("/servers/{}/login", encoded(name))).await?;
+    let done = service.delete(&path_of(name)).await?;
     Ok(done["warning"].as_str().map(printable))
 }

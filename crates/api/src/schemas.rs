@@ -129,6 +129,7 @@ mod tests {
             tools: vec![],
             descriptions: vec![],
             error: None,
+            sign_in_required: false,
         };
         let health = service::ServerHealth {
             server_id: registry::ServerId::fresh().to_string(),

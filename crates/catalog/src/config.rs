@@ -22,6 +22,27 @@ use serde_json::{Map, Value};
 use crate::jsonc;
 use crate::server::{ServerName, ServerSpec};
 
+/// The keys of a server's entry that [`Config`] reads. All others concern other programs, and are ignored.
+pub const SERVER_KEYS: [&str; 17] = [
+    "type",
+    "transport",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "serverUrl",
+    "httpUrl",
+    "headers",
+    "oauth",
+    "docker",
+    "era",
+    "timeout",
+    "startTimeout",
+    "enabled",
+    "disabled",
+];
+
 /// A config without problems.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {

@@ -13,6 +13,7 @@
 //! - [`oauth`]: how a user wants to sign in to a remote server
 //! - [`offer`]: all that one server offers, and what it says of itself
 //! - [`login_command`]: the command that signs in to a server
+//! - [`LoopbackRedirect`]: a redirect address on the machine of the browser
 //! - [`mask`]: which parts of a connection config are secrets, and what it looks like without them
 //! - [`secrets`]: the secrets of a server, and texts in which they are masked
 //! - `rules`: what the protocol requires of a definition
@@ -31,6 +32,7 @@ pub mod item;
 pub mod jsonc;
 pub mod limits;
 mod login_command;
+mod loopback;
 pub mod mask;
 pub mod names;
 pub mod oauth;
@@ -43,10 +45,11 @@ pub mod server;
 pub mod snapshot;
 pub mod uri_template;
 
-pub use config::{Accepted, Config, ConfigError, Variable};
+pub use config::{Accepted, Config, ConfigError, SERVER_KEYS, Variable};
 pub use container::{Contact, Container, Port, Pull};
 pub use item::{Item, Kind};
 pub use login_command::{login_command, sign_in_sentence};
+pub use loopback::LoopbackRedirect;
 pub use names::{NamePolicy, NameStyle, Separator};
 pub use oauth::{GrantType, OAuthSettings, ResourceParameter, TokenEndpointAuthMethod};
 pub use offer::{Hints, Offer};

@@ -17,7 +17,7 @@ use crate::sign_ins::SignIns;
 use crate::status_writer::StatusWriter;
 use crate::supervisor::tool_records::offer_of;
 use crate::supervisor::{Supervisor, SupervisorHandle};
-use crate::{Error, Event, Events, retention, settings, spec};
+use crate::{Error, Event, Events, TestConnector, retention, settings, spec};
 
 /// What all supervisors share.
 pub(crate) struct ServiceContext {
@@ -34,6 +34,7 @@ pub(crate) struct ServiceContext {
     pub(crate) options: Options,
     pub(crate) chain: Chain,
     pub(crate) remote: Option<Connector>,
+    test_connector: Option<TestConnector>,
     /// Signs in to servers, in programs that support it.
     pub(crate) sign_ins: Option<SignIns>,
     /// By slot index, which is the order of registration.
@@ -67,6 +68,7 @@ pub(crate) struct ContextParts {
     pub(crate) options: Options,
     pub(crate) chain: Chain,
     pub(crate) remote: Option<Connector>,
+    pub(crate) test_connector: Option<TestConnector>,
     pub(crate) sign_ins: Option<SignIns>,
 }
 
@@ -85,6 +87,7 @@ impl ServiceContext {
             options,
             chain,
             remote,
+            test_connector,
             sign_ins,
         } = parts;
         let writer = tokio::spawn({
@@ -104,6 +107,7 @@ impl ServiceContext {
             options,
             chain,
             remote,
+            test_connector,
             sign_ins,
             supervisors: RwLock::default(),
             tasks: Mutex::new(JoinSet::new()),
@@ -166,6 +170,11 @@ impl ServiceContext {
         let tools =
             self.store.tools(&ToolFilter { server: Some(record.id), ..ToolFilter::default() }, Page::ALL).await?;
         Ok(offer_of(&tools.items))
+    }
+
+    /// Connects a server for a test that keeps nothing.
+    pub(crate) fn test_connector(&self) -> Option<Connector> {
+        self.test_connector.as_ref().map(|make| make()).or_else(|| self.remote.clone())
     }
 
     /// The supervisor of the server with that id or name.

@@ -80,9 +80,12 @@ pub use overview::Weight;
 pub use servers::{Registration, ServerHealth, ServerView, ServiceState, TestReport, Update, to_the_end};
 pub use settings::{SETTING_RANGES, Settings, change_stored_settings, stored_settings};
 pub use sign_ins::{Returned, SignInAttempt, SignInSetup, SignInView};
-pub use spec::{SECRETS_ARE_MISSING, problems_with_config, protected_within};
+pub use spec::{SECRETS_ARE_MISSING, is_known_key, problems_with_config, protected_within};
 pub use tool_lists::{ToolList, ToolSelection};
 pub use usage::{LogReader, NewLines, UsageView};
+
+/// Makes the connector of one test.
+pub type TestConnector = Arc<dyn Fn() -> Connector + Send + Sync>;
 
 /// The configuration of the service.
 pub struct Setup {
@@ -94,6 +97,9 @@ pub struct Setup {
     pub chain: Chain,
     /// Connects to remote servers and containers, in programs that support them.
     pub remote: Option<Connector>,
+    /// Makes such a connector for one test of a server that is not registered. Sign-ins in the course of the test are
+    /// gone with it. Without one, tests use `remote`.
+    pub test_connector: Option<TestConnector>,
     /// Checks a health address, in programs that support it.
     pub probe: Option<Probe>,
     /// The config file, a source of read-only servers, if there is one.
@@ -142,6 +148,7 @@ impl Service {
             options,
             chain,
             remote,
+            test_connector,
             probe,
             config,
             embedder,
@@ -185,6 +192,7 @@ impl Service {
             options,
             chain,
             remote,
+            test_connector,
             sign_ins: sign_ins.map(SignIns::new),
         });
         context.spawn_until_stop(Arc::clone(&context).follow_sign_ins());

@@ -1,5 +1,6 @@
 //! Operations of administrators on servers.
 
+mod connection_tests;
 mod operations;
 mod requests;
 mod views;
@@ -17,7 +18,7 @@ pub use self::views::{ServerHealth, ServerView, ServiceState, TestReport};
 use crate::containers::{self, ContainerView};
 use crate::supervisor::{Command, ServerStatus, SupervisorHandle};
 use crate::usage::UsageView;
-use crate::{Error, Service, spec, test_connection};
+use crate::{Error, Service};
 
 /// How long a reader waits for newly discovered tools to be written.
 pub(crate) const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -131,31 +132,6 @@ impl Service {
     pub async fn disable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).switch(by.clone(), id_or_name.to_owned(), false)).await?;
         Ok(view(&handle))
-    }
-
-    /// Tests a separate connection besides the existing one.
-    pub async fn test(&self, id_or_name: &str) -> Result<TestReport, Error> {
-        let spec = spec::resolve(&self.context.find(id_or_name)?.current().record);
-        Ok(self.test_server(spec).await)
-    }
-
-    /// Tests a server that is not registered.
-    pub async fn test_unregistered(&self, new: Registration) -> Result<TestReport, Error> {
-        let problems = operations::problems_with(&new);
-        if !problems.is_empty() {
-            return Err(Error::Validation { problems });
-        }
-        let spec = spec::resolve_parts(&new.name, new.transport_type, &new.connection_config);
-        Ok(self.test_server(spec).await)
-    }
-
-    /// Runs a connection test. If its result is no longer awaited it ends in the background.
-    async fn test_server(&self, spec: Result<catalog::ServerSpec, String>) -> TestReport {
-        let context = Arc::clone(&self.context);
-        let (asking, asker) = oneshot::channel();
-        let report = to_the_end(async move { test_connection::test_connection(&context, spec, asker).await }).await;
-        drop(asking);
-        report
     }
 
     /// Discovers its tools again, in the background.

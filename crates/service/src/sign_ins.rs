@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, UNIX_EPOCH};
 
 use aggregator::{SignInFuture, SignInHost};
+use catalog::LoopbackRedirect;
 use oauth::{CallbackError, Change, ChangeKind, LoggedOut, LoginState, Network, OAuth, Protected, SignedIn};
 use registry::{Actor, AuditNote, ServerId, ServerRecord, Timestamp};
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub struct SignInSetup {
     pub oauth: Arc<OAuth>,
     /// Our own address that a browser is sent back to.
     pub redirect_uri: String,
+    /// The same address for browsers of this machine, where we listen.
+    pub local_redirect_uri: String,
     /// Where requests for the sign-in of a registered server may go. Servers of the config file may go anywhere.
     pub network: Network,
 }
@@ -63,6 +66,11 @@ pub struct SignInView {
     pub state: &'static str,
     /// Why the last attempt failed, or why the sign-in has ended.
     pub error: Option<String>,
+    /// Where the browser is sent back to: the address that the user configured for the server, else ours. None if
+    /// nobody can sign in to the server.
+    pub redirect_uri: Option<String>,
+    /// Whether that is a loopback address at which we do not listen, so that a command has to.
+    pub needs_listener: bool,
 }
 
 /// The outcome of a redirect back to us.
@@ -118,6 +126,15 @@ impl SignIns {
         }
     }
 
+    /// Whether the browser is sent back to a loopback address that the user configured, and at which we do not listen.
+    fn needs_listener(&self, protected: &Protected) -> bool {
+        let Some(configured) = protected.redirect_uri() else { return false };
+        // An address elsewhere may lead to us, through a proxy.
+        let Some(redirect) = LoopbackRedirect::parse(&configured) else { return false };
+        let ours = [&self.setup.redirect_uri, &self.setup.local_redirect_uri];
+        !ours.iter().filter_map(|ours| LoopbackRedirect::parse(ours)).any(|ours| redirect.leads_to(&ours))
+    }
+
     /// What a sign-in to a server needs.
     fn protected(&self, record: &ServerRecord) -> Result<Protected, Error> {
         let failed = |why: String| Error::SignInNotSupported { name: record.name.clone(), why };
@@ -153,11 +170,16 @@ impl Service {
     /// How far the sign-in of a server is.
     pub async fn sign_in_state(&self, id_or_name: &str) -> Result<SignInView, Error> {
         let record = self.context.find(id_or_name)?.current().record.clone();
-        let Some(sign_ins) = &self.context.sign_ins else { return Ok(SignInView { state: "none", error: None }) };
+        let Some(sign_ins) = &self.context.sign_ins else {
+            return Ok(SignInView::from(LoginState::None));
+        };
         let state = sign_ins.setup.oauth.login_state(&spec::grant_key(&record)).await;
         let state =
             state.map_err(|error| Error::SignInFailed { name: record.name.clone(), message: error.to_string() })?;
-        Ok(SignInView::from(state))
+        let protected = sign_ins.protected(&record).ok();
+        let needs_listener = protected.as_ref().is_some_and(|protected| sign_ins.needs_listener(protected));
+        let redirect_uri = protected.map(|it| it.redirect_uri().unwrap_or_else(|| sign_ins.setup.redirect_uri.clone()));
+        Ok(SignInView { redirect_uri, needs_listener, ..SignInView::from(state) })
     }
 
     /// Signs out of a server: revokes the tokens where that is offered, and forgets them. Returns what could not be
@@ -190,6 +212,15 @@ impl ServiceContext {
         let record = handle.current().record.clone();
         let sign_ins = self.sign_ins_for(&record)?;
         let protected = sign_ins.protected(&record)?;
+        // The browser would be sent back to nobody.
+        if redirect_uri.is_none() && sign_ins.needs_listener(&protected) {
+            let why = format!(
+                "its redirect address {} is not at this service; run `{}`, which listens there",
+                protected.redirect_uri().unwrap_or_default(),
+                catalog::login_command(&record.name)
+            );
+            return Err(Error::SignInNotSupported { name: record.name.clone(), why });
+        }
         let redirect_uri = redirect_uri.as_deref().unwrap_or(&sign_ins.setup.redirect_uri);
         let attempt = sign_ins.setup.oauth.begin(&protected, redirect_uri).await;
         let attempt =
@@ -342,11 +373,12 @@ impl SignInHost for ClientSignIns {
 
 impl From<LoginState> for SignInView {
     fn from(state: LoginState) -> Self {
+        let of = |state, error| Self { state, error, redirect_uri: None, needs_listener: false };
         match state {
-            LoginState::None => Self { state: "none", error: None },
-            LoginState::Pending { .. } => Self { state: "pending", error: None },
-            LoginState::Failed { error } => Self { state: "failed", error: Some(error) },
-            LoginState::SignedIn { .. } => Self { state: "signed_in", error: None },
+            LoginState::None => of("none", None),
+            LoginState::Pending { .. } => of("pending", None),
+            LoginState::Failed { error } => of("failed", Some(error)),
+            LoginState::SignedIn { .. } => of("signed_in", None),
         }
     }
 }

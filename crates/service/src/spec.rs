@@ -119,8 +119,12 @@ pub const SECRETS_ARE_MISSING: &str = "its secrets are missing: the config has `
 /// What is needed to start a server, with its variables expanded; or why it cannot be started. Its sign-in is stored
 /// under its id, so that it survives a change of the name.
 pub(crate) fn resolve(record: &ServerRecord) -> Result<ServerSpec, String> {
-    let spec = resolve_stored(record)?;
-    Ok(ServerSpec { grant_key: spec.grant_key.as_ref().map(|_| grant_key(record)), ..spec })
+    resolve_stored(record).map(|spec| with_grant_of(record, spec))
+}
+
+/// The same server with the sign-in of a record.
+pub(crate) fn with_grant_of(record: &ServerRecord, spec: ServerSpec) -> ServerSpec {
+    ServerSpec { grant_key: spec.grant_key.as_ref().map(|_| grant_key(record)), ..spec }
 }
 
 /// Ends the key of the sign-in of a server that the config file defines.
@@ -185,6 +189,14 @@ fn resolve_entry(name: &str, entry: &Map<String, Value>) -> Result<ServerSpec, S
         Err(ConfigError::Problems(problems)) => Err(one_after_the_other(&problems)),
         Err(other) => Err(other.to_string()),
     }
+}
+
+/// The keys of a connection config that a config file has under other names or not at all.
+const OF_REGISTRATIONS: [&str; 2] = ["base_url", "lazy"];
+
+/// Whether we read a key of a connection config.
+pub fn is_known_key(key: &str) -> bool {
+    catalog::SERVER_KEYS.contains(&key) || OF_REGISTRATIONS.contains(&key)
 }
 
 /// Whether it is started on demand.

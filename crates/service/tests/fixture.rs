@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use aggregator::cycle::Chain;
 use aggregator::{LocalClient, MethodSet, NamePolicy, Options, Separator};
-use oauth::{Fetch, Network, OAuth, OAuthOptions};
+use oauth::{Fetch, MemoryStore, Network, OAuth, OAuthOptions};
 use registry::{Actor, CredentialKey, Location, Page, Status, Store};
 use serde_json::{Value, json};
-use service::{ConfigFile, Registration, RegistryGrants, ServerView, Service, Setup, SignInSetup};
+use service::{ConfigFile, Registration, RegistryGrants, ServerView, Service, Setup, SignInSetup, TestConnector};
 use tempfile::TempDir;
 use tool_search::ClassifierSetup;
 use upstream::{Connector, Stop};
@@ -202,7 +202,15 @@ async fn open(
     let sign_ins = provider.map(|provider| SignInSetup {
         oauth: OAuth::new(Arc::clone(provider), Arc::new(RegistryGrants::new(store.clone())), OAuthOptions::new("0")),
         redirect_uri: "http://127.0.0.1:8808/oauth/callback".to_owned(),
+        local_redirect_uri: "http://127.0.0.1:8808/oauth/callback".to_owned(),
         network: Network::Any,
+    });
+    let test_connector = provider.cloned().map(|provider| {
+        Arc::new(move || {
+            let grants = Arc::new(MemoryStore::default());
+            let oauth = OAuth::new(Arc::clone(&provider), grants, OAuthOptions::new("0"));
+            remote::connector(oauth, service::protected_within(Network::Any))
+        }) as TestConnector
     });
     let remote = match &sign_ins {
         Some(setup) => remote::connector(Arc::clone(&setup.oauth), service::protected_within(setup.network)),
@@ -213,6 +221,7 @@ async fn open(
         options,
         chain,
         remote: Some(remote),
+        test_connector,
         probe: Some(remote::probe),
         config,
         embedder: classifier.map(|_| Arc::new(Flat) as Arc<dyn search::Embedder>),

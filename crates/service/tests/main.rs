@@ -7,6 +7,8 @@ mod fixture;
 mod back_off;
 #[path = "service/config_file.rs"]
 mod config_file;
+#[path = "service/connection_tests.rs"]
+mod connection_tests;
 #[path = "service/health.rs"]
 mod health;
 #[path = "service/lazy.rs"]

@@ -5,7 +5,9 @@ mod by_service;
 
 use std::path::PathBuf;
 
+use catalog::LoopbackRedirect;
 use clap::Args;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::cli::shared::{CONFIG_INSTEAD_OF_SERVICE, DEBUG};
@@ -58,11 +60,10 @@ pub(crate) fn run(arguments: &LoginArguments) -> Result<(), Failure> {
     }
 }
 
-/// Sends the person to the authorization page: opens it, or prints how to get there. `port` is where this command
-/// listens for the redirect, if it does.
-fn show_page(arguments: &LoginArguments, address: &str, port: Option<u16>) {
+/// Sends the person to the authorization page: opens it, or prints how to get there, and to where it leads back.
+fn show_page(arguments: &LoginArguments, address: &str) {
     let server = printable(&arguments.server);
-    let is_opened = !arguments.no_browser && !browser::is_over_ssh() && browser::open(address);
+    let is_opened = !arguments.no_browser && browser::open(address);
     if is_opened {
         output::print_message(format_args!(
             "signing in to `{server}` in your browser. If no page opened, open:\n  {address}"
@@ -70,8 +71,9 @@ fn show_page(arguments: &LoginArguments, address: &str, port: Option<u16>) {
     } else {
         output::print_message(format_args!("open this address to sign in to `{server}`:\n  {address}"));
     }
+    let redirect_uri = redirect_uri(address);
     if browser::is_over_ssh()
-        && let Some(port) = port
+        && let Some(LoopbackRedirect { port, .. }) = redirect_uri.as_deref().and_then(LoopbackRedirect::parse)
     {
         output::print_message(format_args!(
             "the browser must reach port {port} of this machine; if it runs on another one, forward the port from there:\n  \
@@ -79,6 +81,13 @@ fn show_page(arguments: &LoginArguments, address: &str, port: Option<u16>) {
             this_host()
         ));
     }
+}
+
+/// The redirect address in the address of an authorization page.
+fn redirect_uri(authorization_url: &str) -> Option<String> {
+    let (_, query) = authorization_url.split_once('?')?;
+    let value = query.split('&').find_map(|pair| pair.strip_prefix("redirect_uri="))?;
+    Some(percent_decode_str(value).decode_utf8().ok()?.into_owned())
 }
 
 /// This machine, as the person has reached it.

@@ -134,6 +134,10 @@ pub(crate) struct ServeArguments {
     /// come back there, and `client add` configures it [default: the address it listens on]
     #[arg(long, verbatim_doc_comment, value_name = "URL", value_parser = public_url)]
     pub(crate) public_url: Option<String>,
+    /// The public address of a client ID metadata document that names this service and its redirect address, for
+    /// providers that accept one; `client_metadata_url` in a server's `oauth` overrides it
+    #[arg(long, verbatim_doc_comment, value_name = "URL", value_parser = client_metadata_url)]
+    pub(crate) client_metadata_url: Option<String>,
     /// Do not follow registered servers to private, link-local or otherwise special addresses when somebody signs in to
     /// them; loopback addresses and servers of the config file are not affected
     #[arg(long, verbatim_doc_comment)]
@@ -200,6 +204,15 @@ fn public_url(text: &str) -> Result<String, String> {
         return Err(expected.to_owned());
     }
     Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// The address is the id of the client: providers fetch it, and compare it byte for byte.
+fn client_metadata_url(text: &str) -> Result<String, String> {
+    let expected = "expected an https address with a path, such as https://mcp.example.com/client.json";
+    let uri: http::Uri = text.parse().map_err(|error| format!("{error}; {expected}"))?;
+    let has_host = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+    let is_document = uri.scheme_str() == Some("https") && has_host && uri.path().len() > 1 && !text.contains('#');
+    if is_document { Ok(text.to_owned()) } else { Err(expected.to_owned()) }
 }
 
 /// The number of file descriptors that suffices for all connections and servers.

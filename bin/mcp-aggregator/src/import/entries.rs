@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 /// Keys of a server's address in the configs of clients.
-const ADDRESS_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
-/// Keys that are imported unchanged; all others concern the other program.
-const KEPT: [&str; 10] =
-    ["command", "args", "env", "cwd", "headers", "docker", "timeout", "startTimeout", "era", "lazy"];
+const ADDRESS_KEYS: [&str; 4] = ["url", "serverUrl", "httpUrl", "base_url"];
+/// Keys that become another member of the registration. The other keys that we know are imported unchanged, and those
+/// that we do not know concern the other program.
+const TRANSLATED: [&str; 4] = ["type", "transport", "enabled", "disabled"];
 
 /// A server of another program.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,10 +46,9 @@ fn found(name: &str, entry: &Value, from: &str) -> Found {
 /// The registration of the server that an entry describes.
 pub(crate) fn registration_of_entry(name: &str, entry: &Map<String, Value>) -> Map<String, Value> {
     let mut config: Map<String, Value> = Map::new();
-    for key in KEPT {
-        if let Some(value) = entry.get(key) {
-            config.insert(key.to_owned(), translated(&texts(key, value)));
-        }
+    let is_kept = |key: &str| service::is_known_key(key) && !TRANSLATED.contains(&key) && !ADDRESS_KEYS.contains(&key);
+    for (key, value) in entry.iter().filter(|(key, _)| is_kept(key)) {
+        config.insert(key.clone(), translated(&texts(key, value)));
     }
     if let Some(url) = ADDRESS_KEYS.iter().find_map(|key| entry.get(*key)) {
         config.insert("url".to_owned(), translated(url));
@@ -193,6 +192,33 @@ mod tests {
             (json!({"httpUrl": "http://x", "transport": "streamable-http"}), "http"),
         ] {
             assert_eq!(config(entry.clone()).0, transport, "{entry}");
+        }
+    }
+
+    #[test]
+    fn every_key_that_we_know_survives() {
+        for key in catalog::SERVER_KEYS.into_iter().chain(["lazy"]) {
+            let (given, expected) = match key {
+                "args" => (json!(["a"]), None),
+                "env" | "headers" => (json!({"A": "b"}), None),
+                "docker" => (json!({"image": "a"}), None),
+                "oauth" => (json!({"clientId": "a", "scopes": ["b"], "resource": false}), None),
+                "timeout" | "startTimeout" => (json!(5000), None),
+                "lazy" => (json!(true), None),
+                "serverUrl" | "httpUrl" => {
+                    (json!("http://x/mcp"), Some(("/connection_config/url", json!("http://x/mcp"))))
+                }
+                "type" | "transport" => (json!("sse"), Some(("/transport_type", json!("sse")))),
+                "enabled" => (json!(false), Some(("/enabled", json!(false)))),
+                "disabled" => (json!(true), Some(("/enabled", json!(false)))),
+                "command" | "cwd" | "url" | "era" => (json!("a"), None),
+                other => panic!("there is no example of `{other}`"),
+            };
+            let unchanged = format!("/connection_config/{key}");
+            let (place, expected) = expected.unwrap_or((&unchanged, given.clone()));
+            let entry = Map::from_iter([(key.to_owned(), given)]);
+            let registration = Value::Object(registration_of_entry("x", &entry));
+            assert_eq!(registration.pointer(place), Some(&expected), "{key}: {registration}");
         }
     }
 

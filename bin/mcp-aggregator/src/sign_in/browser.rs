@@ -11,7 +11,9 @@ pub(crate) fn open(address: &str) -> bool {
     // As the usual openers read it: alternatives, separated by colons.
     let configured = env::var("BROWSER").unwrap_or_default();
     let configured: Vec<&str> = configured.split(':').filter(|program| !program.is_empty()).collect();
-    let programs = if configured.is_empty() && has_display() { &OPENERS[..] } else { &configured[..] };
+    // Over SSH, a program that the user names may reach the browser in front of the person; the openers do not.
+    let programs =
+        if configured.is_empty() && has_display() && !is_over_ssh() { &OPENERS[..] } else { &configured[..] };
     programs.iter().any(|program| start(program, address))
 }
 

@@ -87,11 +87,6 @@ impl CallbackListener {
         &self.redirect_uri
     }
 
-    /// The port, for those who have to forward it.
-    pub(crate) fn port(&self) -> io::Result<u16> {
-        Ok(self.listener.local_addr()?.port())
-    }
-
     /// Waits for the next request to the redirect address. Others are answered with 404.
     pub(crate) async fn next(&self) -> io::Result<Redirect> {
         let mut connections = self.connections.lock().await;
@@ -195,7 +190,7 @@ mod tests {
     #[tokio::test]
     async fn only_the_redirect_address_is_answered_with_its_result() {
         let listener = CallbackListener::anywhere().await.unwrap();
-        let port = listener.port().unwrap();
+        let port = listener.listener.local_addr().unwrap().port();
         assert_eq!(listener.redirect_uri(), format!("http://127.0.0.1:{port}/callback"));
         let browser = tokio::spawn(async move {
             let elsewhere = get(port, "/favicon.ico").await;

@@ -284,6 +284,20 @@ pub(super) fn sign_in_state() -> Schema {
     Schema::object()
         .with("state", Schema::one_of(["none", "pending", "failed", "signed_in"]))
         .with("error", Schema::text().or_null().about("Why the last attempt failed, or why the sign-in has ended."))
+        .with(
+            "redirect_uri",
+            Schema::text().or_null().about(
+                "Where the browser is sent back to: the address configured for the server, else the one of this service. \
+                 null if nobody can sign in to the server.",
+            ),
+        )
+        .with(
+            "needs_listener",
+            Schema::truth().about(
+                "Whether that is a loopback address at which this service does not listen: only a command that listens \
+                 there can sign in, such as `mcp-aggregator login`.",
+            ),
+        )
 }
 
 pub(super) fn server_health() -> Schema {
@@ -328,4 +342,5 @@ pub(super) fn test_report() -> Schema {
         .with("server_info", Schema::anything().about("The name and version that the server reports."))
         .with("tools", Schema::list(Schema::text()).about("The names of its tools."))
         .with("error", Schema::text().or_null().about("The error, with the last lines of stderr."))
+        .with("sign_in_required", Schema::truth().about("Whether it failed only because a person has to sign in."))
 }

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 
 use super::path::{JsonPath, quoted};
 use super::tree::{self, Member, Node};
-use super::{Accepted, Config, OF_VS_CODE, Problem, UnsetServer, UnsetVariables, Variable, Warning};
+use super::{Accepted, Config, OF_VS_CODE, Problem, SERVER_KEYS, UnsetServer, UnsetVariables, Variable, Warning};
 use crate::secrets::Secrets;
 use crate::server::{ServerName, ServerSpec, Transport};
 use report::{MissingVariable, Wanted, given_often};
@@ -59,15 +59,22 @@ enum Variables {
     LeaveAlone,
 }
 
-/// The object of one server.
+/// The object of one server, or one in it.
 struct Entry<'a> {
     path: JsonPath,
     members: &'a [Member],
     variables: Variables,
+    /// The keys that may be read, where there is a list of them that others rely on.
+    keys: Option<&'static [&'static str]>,
 }
 
 impl<'a> Entry<'a> {
+    fn of_server(path: JsonPath, members: &'a [Member], variables: Variables) -> Self {
+        Self { path, members, variables, keys: Some(&SERVER_KEYS) }
+    }
+
     fn get(&self, key: &str) -> Option<&'a Node> {
+        debug_assert!(self.keys.is_none_or(|keys| keys.contains(&key)), "`{key}` is not in SERVER_KEYS");
         tree::get(self.members, key)
     }
 }
@@ -124,11 +131,11 @@ impl Check<'_> {
             if self.is_disabled(&path, members) {
                 // Checked anyway, so that enabling it later does not fail.
                 let variables = Variables::LeaveAlone;
-                self.server(name.clone(), &Entry { path, members, variables });
+                self.server(name.clone(), &Entry::of_server(path, members, variables));
                 config.disabled.push(name);
                 continue;
             }
-            let entry = Entry { path, members, variables: Variables::Fill };
+            let entry = Entry::of_server(path, members, Variables::Fill);
             let missing_before = std::mem::take(&mut self.missing);
             let spec = self.server(name.clone(), &entry);
             let missing = std::mem::replace(&mut self.missing, missing_before);

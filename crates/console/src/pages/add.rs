@@ -173,12 +173,19 @@ async fn one(request: &PageRequest<'_>, action: &str) -> Result<PageResponse, Er
         Ok(registration) => registration,
         Err((field, why)) => return Ok(again(Note::at(field, why))),
     };
+    let mut next = "";
     if action != "save-untested" {
         match request.service().test_unregistered(registration.clone()).await {
             Ok(report) if report.success && action == "test" => {
                 return Ok(again(Note { is_good: true, text: report_with_tools(&report), field: None }));
             }
             Ok(report) if report.success => {}
+            Ok(report) if report.sign_in_required && action == "test" => {
+                let text = report_in_words(&report) + " Add it, then sign in on its page.";
+                return Ok(again(Note { is_good: true, text, field: None }));
+            }
+            // Only a server that was added can be signed in to.
+            Ok(report) if report.sign_in_required => next = " It requires a sign-in: sign in here.",
             Ok(report) => {
                 let hint = other_kind(request.form.text("kind"), report.error.as_deref().unwrap_or_default());
                 return Ok(again(Note::bad(report_in_words(&report) + hint + &two_in_one(&request.form))));
@@ -188,7 +195,7 @@ async fn one(request: &PageRequest<'_>, action: &str) -> Result<PageResponse, Er
     }
     let name = registration.name.clone();
     Ok(match request.service().register(&request.actor, registration).await {
-        Ok(_) => request.done(format!("Added {name}."), server_path(&name)),
+        Ok(_) => request.done(format!("Added {name}.{next}"), server_path(&name)),
         Err(error) => again(refusal(&error, request.form.text("kind"))),
     })
 }

@@ -352,6 +352,9 @@ pub(crate) fn report_with_tools(report: &TestReport) -> String {
 /// The result of a test.
 pub(crate) fn report_in_words(report: &TestReport) -> String {
     let span = display::took(std::time::Duration::from_secs_f64(report.duration_ms / 1000.0));
+    if report.sign_in_required {
+        return "The server responds, and requires a sign-in.".to_owned();
+    }
     if !report.success {
         let why = report.error.as_deref().unwrap_or("no reason given");
         // Such a short time means that nothing could be tested.

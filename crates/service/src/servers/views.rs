@@ -78,6 +78,8 @@ pub struct TestReport {
     pub descriptions: Vec<Option<String>>,
     /// What went wrong, with the end of its stderr.
     pub error: Option<String>,
+    /// Whether it failed only because a person has to sign in.
+    pub sign_in_required: bool,
 }
 
 /// The state of the service.

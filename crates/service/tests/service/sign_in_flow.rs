@@ -13,11 +13,14 @@ use testkit::http_server::{HttpServer, Script};
 
 use crate::fixture::{FixtureOptions, ServiceFixture, registration, somebody};
 
-const TOKEN: &str = "granted-secret";
+pub(super) const TOKEN: &str = "granted-secret";
+
+/// The secret of the machine that signs in by itself.
+pub(super) const MACHINE_SECRET: &str = "right-secret";
 
 /// The authorization server of a server at that address.
 #[derive(Debug)]
-struct Provider {
+pub(super) struct Provider {
     server: String,
     origin: String,
     revocations: AtomicUsize,
@@ -40,6 +43,7 @@ impl Provider {
                 "code_challenge_methods_supported": ["S256"],
             }),
             "/register" => json!({ "client_id": "client" }),
+            "/token" if is_wrong_machine(request) => return response(401, &json!({ "error": "invalid_client" })),
             "/token" => {
                 json!({ "access_token": TOKEN, "refresh_token": "renewal-secret", "token_type": "Bearer", "expires_in": 3600 })
             }
@@ -54,6 +58,12 @@ impl Provider {
         };
         response(200, &body)
     }
+}
+
+/// Whether it is a machine with another secret than it has.
+fn is_wrong_machine(request: &HttpRequest) -> bool {
+    let body = String::from_utf8_lossy(&request.body);
+    body.contains("grant_type=client_credentials") && !body.contains(MACHINE_SECRET)
 }
 
 fn response(status: u16, body: &Value) -> HttpResponse {
@@ -72,7 +82,7 @@ impl Fetch for Provider {
 }
 
 /// A service with a server `notes` that wants a token.
-async fn with_notes() -> (ServiceFixture, Arc<Provider>, HttpServer) {
+pub(super) async fn with_notes() -> (ServiceFixture, Arc<Provider>, HttpServer) {
     let server = HttpServer::start(Script::default().require_header("Authorization", &format!("Bearer {TOKEN}")));
     let provider =
         Arc::new(Provider { server: server.url(), origin: server.origin(), revocations: AtomicUsize::default() });
@@ -85,7 +95,7 @@ async fn with_notes() -> (ServiceFixture, Arc<Provider>, HttpServer) {
 }
 
 /// What the browser comes back with, if the person agrees.
-fn redirect_of(authorization_url: &str) -> String {
+pub(super) fn redirect_of(authorization_url: &str) -> String {
     let query = authorization_url.split_once('?').unwrap().1;
     let state = query.split('&').find_map(|pair| pair.strip_prefix("state=")).unwrap();
     format!("code=abc&state={state}")

@@ -84,7 +84,7 @@ async fn sign_in(arguments: &LoginArguments, oauth: &Arc<OAuth>, protected: &Pro
     let begun = oauth.begin(protected, listener.redirect_uri());
     let begun = progress::with_spinner(&format!("asking `{server}` how to sign in"), begun).await;
     let attempt = begun.map_err(|error| failed(server, &error.to_string()))?;
-    show_page(arguments, &attempt.authorization_url, listener.port().ok());
+    show_page(arguments, &attempt.authorization_url);
     let lasts = attempt.expires_at.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO);
     let returned = timeout(lasts, wait_for_redirect(oauth, &listener, server));
     progress::with_spinner("waiting for the browser", returned).await.unwrap_or_else(|_| Err(expired(server)))

@@ -1,14 +1,16 @@
 //! A sign-in to a server of a running service.
 //!
 //! The browser is usually sent back to the service. If the service has no address that the browser of this machine can
-//! reach, it is sent back to this command, which passes the redirect on.
+//! reach, or another loopback address is configured for the server, it is sent back to this command, which passes the
+//! redirect on.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use http::Uri;
-use percent_encoding::percent_decode_str;
+use catalog::LoopbackRedirect;
+use tokio::sync::watch;
 
-use super::{LoginArguments, failed, print_signed_in, show_page};
+use super::{LoginArguments, failed, print_signed_in, redirect_uri, show_page};
 use crate::client::{Client, encoded};
 use crate::failure::Failure;
 use crate::service_sign_in::{self, StartedSignIn};
@@ -16,6 +18,8 @@ use crate::session;
 use crate::sign_in::callback::{CallbackListener, Page};
 use crate::table::printable;
 
+/// The path of the service that completes sign-ins.
+const CALLBACK: &str = console::OAUTH_CALLBACK;
 /// How long the service may take to complete a sign-in.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -34,20 +38,32 @@ pub(super) fn run(arguments: &LoginArguments) -> Result<(), Failure> {
 async fn sign_in(arguments: &LoginArguments) -> Result<Vec<String>, Failure> {
     let service = arguments.target.service().await?;
     let server = &arguments.server;
-    let mut started = service_sign_in::start(&service, server, None).await?;
-    let mut listener = None;
-    if !is_reachable(&service, &started.authorization_url) {
-        let own = CallbackListener::anywhere().await;
-        let own =
-            own.map_err(|error| Failure::new(format!("could not listen for the redirect of the browser: {error}")))?;
-        started = service_sign_in::start(&service, server, Some(own.redirect_uri())).await?;
-        listener = Some(own);
+    let listener = listen(&service, server).await?;
+    let own_address = listener.as_ref().map(CallbackListener::redirect_uri);
+    let started = service_sign_in::start(&service, server, own_address).await?;
+    // The provider compares it, so there is no choice.
+    let wanted = redirect_uri(&started.authorization_url);
+    if let (Some(own), Some(wanted)) = (own_address, wanted.filter(|wanted| Some(wanted.as_str()) != own_address)) {
+        return Err(failed(
+            server,
+            &format!("the browser would be sent back to {wanted}, and this command listens at {own}"),
+        )
+        .with_hint("free that port, and try again"));
     }
-    show_page(arguments, &started.authorization_url, listener.as_ref().and_then(|listener| listener.port().ok()));
+    show_page(arguments, &started.authorization_url);
+    let (is_answering, mut answering) = watch::channel(false);
+    let mut passing_on = pin!(pass_redirects_on(&service, listener.as_ref(), &started, server, &is_answering));
     // The service knows when the attempt expires.
     tokio::select! {
-        finished = service_sign_in::finished(&service, &started) => finished?,
-        failed = pass_redirects_on(&service, listener.as_ref(), &started, server) => return Err(failed),
+        passed_on = &mut passing_on => passed_on?,
+        finished = service_sign_in::finished(&service, &started) => {
+            // A browser that waits for its page gets it.
+            tokio::select! {
+                passed_on = &mut passing_on => passed_on?,
+                _ = answering.wait_for(|&is_answering| !is_answering) => {}
+            }
+            finished?;
+        }
     }
     let connected = service_sign_in::connected(&service, server).await?;
     if connected["status"] != "connected" {
@@ -59,53 +75,72 @@ async fn sign_in(arguments: &LoginArguments) -> Result<Vec<String>, Failure> {
     Ok(tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect())
 }
 
-/// Whether a browser on this machine can reach the address that it will be sent back to.
-fn is_reachable(service: &Client, authorization_url: &str) -> bool {
-    let is_loopback = |address: &str| {
-        let address: Option<Uri> = address.parse().ok();
-        address.is_some_and(|address| matches!(address.host(), Some("127.0.0.1" | "localhost" | "[::1]")))
-    };
+/// Listens for the redirect where the service does not, or not for a browser on this machine.
+async fn listen(service: &Client, server: &str) -> Result<Option<CallbackListener>, Failure> {
+    let sign_in = service.get(&service_sign_in::path_of(server)).await?;
+    let Some(redirect_uri) = sign_in["redirect_uri"].as_str() else { return Ok(None) };
+    let is_only_here = sign_in["needs_listener"] == true;
+    if !is_only_here && is_reachable(service.url(), redirect_uri) {
+        return Ok(None);
+    }
+    // The same address needs no new registration at the provider.
+    match CallbackListener::at(redirect_uri).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if is_only_here => {
+            Err(Failure::new(format!("could not listen at the configured redirect address {redirect_uri}: {error}")))
+        }
+        Err(_) => {
+            let own = CallbackListener::anywhere().await;
+            let own = own
+                .map_err(|error| Failure::new(format!("could not listen for the redirect of the browser: {error}")))?;
+            Ok(Some(own))
+        }
+    }
+}
+
+/// Whether a browser on this machine can reach the address of the service that it will be sent back to.
+fn is_reachable(service_url: &str, redirect_uri: &str) -> bool {
+    let Some(redirect) = LoopbackRedirect::parse(redirect_uri) else { return true };
     // Loopback of the service is this machine's only if the service is on it.
-    redirect_uri(authorization_url).is_none_or(|redirect| !is_loopback(&redirect) || is_loopback(service.url()))
+    let callback = format!("{service_url}{CALLBACK}");
+    LoopbackRedirect::parse(&callback).is_some_and(|service| redirect.leads_to(&service))
 }
 
-/// The redirect address in the address of an authorization page.
-fn redirect_uri(authorization_url: &str) -> Option<String> {
-    let (_, query) = authorization_url.split_once('?')?;
-    let value = query.split('&').find_map(|pair| pair.strip_prefix("redirect_uri="))?;
-    Some(percent_decode_str(value).decode_utf8().ok()?.into_owned())
-}
-
-/// Passes the redirects that arrive here on to the service, which decides about them. Ends only if that fails.
+/// Passes the redirects that arrive here on to the service, which decides about them, until one completes the sign-in.
 async fn pass_redirects_on(
     service: &Client,
     listener: Option<&CallbackListener>,
     started: &StartedSignIn,
     server: &str,
-) -> Failure {
+    is_answering: &watch::Sender<bool>,
+) -> Result<(), Failure> {
     let Some(listener) = listener else { return std::future::pending().await };
     loop {
-        let redirect = match listener.next().await {
-            Ok(redirect) => redirect,
-            Err(error) => return failed(server, &format!("the listener for the redirect failed: {error}")),
-        };
-        let callback = format!("/oauth/callback?{}", redirect.query);
+        let redirect = listener.next().await;
+        let redirect =
+            redirect.map_err(|error| failed(server, &format!("the listener for the redirect failed: {error}")))?;
+        is_answering.send_replace(true);
+        let callback = format!("{CALLBACK}?{}", redirect.query);
         let passed_on = service.get_outside_api(&callback, FINISH_TIMEOUT).await.map_err(Failure::from);
         let state = match passed_on {
+            Ok(response) if response.status.is_success() => {
+                redirect.answer(Page::SignedIn { server }).await;
+                return Ok(());
+            }
             Ok(_) => service_sign_in::state(service, started).await,
             Err(failure) => Err(failure),
         };
         match state {
             Err(failure) => {
                 redirect.answer(Page::Failed { why: "The service cannot be reached." }).await;
-                return failure;
+                return Err(failure);
             }
-            Ok(state) if state["state"] == "signed_in" => redirect.answer(Page::SignedIn { server }).await,
             Ok(state) => {
                 let why = state["error"].as_str().unwrap_or("This redirect belongs to no sign-in that is pending.");
                 redirect.answer(Page::Failed { why }).await;
             }
         }
+        is_answering.send_replace(false);
     }
 }
 
@@ -115,11 +150,10 @@ mod tests {
 
     #[test]
     fn a_loopback_redirect_is_reachable_only_where_the_service_is() {
-        let page = |redirect: &str| format!("https://as.example/authorize?state=x&redirect_uri={redirect}&a=b");
-        let loopback = page("http%3A%2F%2F127.0.0.1%3A8808%2Foauth%2Fcallback");
-        assert!(is_reachable(&Client::new("http://127.0.0.1:8808", None), &loopback));
-        assert!(!is_reachable(&Client::new("http://team.example:8808", None), &loopback));
-        let public = page("https%3A%2F%2Fteam.example%2Foauth%2Fcallback");
-        assert!(is_reachable(&Client::new("http://team.example:8808", None), &public));
+        let loopback = "http://127.0.0.1:8808/oauth/callback";
+        assert!(is_reachable("http://localhost:8808", loopback));
+        assert!(!is_reachable("http://team.example:8808", loopback));
+        assert!(!is_reachable("http://127.0.0.1:9000", loopback), "a forwarded port is another one");
+        assert!(is_reachable("http://team.example:8808", "https://team.example/oauth/callback"));
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct ServicePlan {
 }
 
 pub(super) struct SignInPlan {
+    /// Our client ID metadata document, if there is one.
+    pub(super) client_metadata_url: Option<String>,
     /// Where requests for sign-ins to registered servers may go.
     pub(super) network: Network,
 }
@@ -111,7 +113,7 @@ impl Plan {
         };
         let records_calls = !arguments.no_history;
         let network = if arguments.deny_private_networks { Network::PublicOrLoopback } else { Network::Any };
-        let sign_ins = SignInPlan { network };
+        let sign_ins = SignInPlan { client_metadata_url: arguments.client_metadata_url, network };
         let service =
             ServicePlan { options, chain, config, skills, embedder, classifier, vectors, records_calls, sign_ins };
         let (listen, storage, public_url) = (arguments.listen, arguments.storage, arguments.public_url);

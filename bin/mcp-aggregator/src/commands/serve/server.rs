@@ -13,10 +13,10 @@ use containers::Containers;
 use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer, Listener};
 use models::Model;
 use notebook::Folder;
-use oauth::{OAuth, OAuthOptions};
+use oauth::{MemoryStore, Network, OAuth, OAuthOptions};
 use registry::Store;
 use remote::HttpFetch;
-use service::{RegistryGrants, Service, Setup, SignInSetup};
+use service::{RegistryGrants, Service, Setup, SignInSetup, TestConnector};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -130,13 +130,18 @@ async fn open_service(
     containers: &Arc<Containers>,
     addresses: &Addresses,
 ) -> Result<Arc<Service>, Failure> {
-    let sign_ins = sign_ins(&plan.sign_ins, store.clone(), addresses);
+    let oauth_options = OAuthOptions {
+        client_metadata_url: plan.sign_ins.client_metadata_url.clone(),
+        ..OAuthOptions::new(env!("CARGO_PKG_VERSION"))
+    };
+    let sign_ins = sign_ins(plan.sign_ins.network, oauth_options.clone(), store.clone(), addresses);
     let connector = remote::connector(Arc::clone(&sign_ins.oauth), service::protected_within(sign_ins.network));
     let setup = Setup {
         store,
         options: plan.options,
         chain: plan.chain,
         remote: Some(containers.connector_or(connector)),
+        test_connector: Some(test_connector(containers, oauth_options, sign_ins.network)),
         probe: Some(remote::probe as _),
         config: plan.config,
         embedder: plan.embedder,
@@ -154,14 +159,19 @@ async fn open_service(
 }
 
 /// Sign-ins to servers, stored in the registry. The browser comes back to us.
-fn sign_ins(plan: &SignInPlan, store: Store, addresses: &Addresses) -> SignInSetup {
-    let options = OAuthOptions::new(env!("CARGO_PKG_VERSION"));
+fn sign_ins(network: Network, options: OAuthOptions, store: Store, addresses: &Addresses) -> SignInSetup {
     let oauth = OAuth::new(Arc::new(HttpFetch), Arc::new(RegistryGrants::new(store)), options);
-    SignInSetup {
-        oauth,
-        redirect_uri: format!("{}{}", addresses.url(), console::OAUTH_CALLBACK),
-        network: plan.network,
-    }
+    let at = |url: String| format!("{url}{}", console::OAUTH_CALLBACK);
+    SignInSetup { oauth, redirect_uri: at(addresses.url()), local_redirect_uri: at(addresses.own_url()), network }
+}
+
+/// Connects to servers that are not registered, to test them. Their sign-ins are in memory, and gone with the test.
+fn test_connector(containers: &Arc<Containers>, options: OAuthOptions, network: Network) -> TestConnector {
+    let containers = Arc::clone(containers);
+    Arc::new(move || {
+        let oauth = OAuth::new(Arc::new(HttpFetch), Arc::new(MemoryStore::default()), options.clone());
+        containers.connector_or(remote::connector(oauth, service::protected_within(network)))
+    })
 }
 
 /// MCP, REST and the console at one address.

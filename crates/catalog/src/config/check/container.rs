@@ -69,7 +69,7 @@ impl Check<'_> {
                 self.problem_with_hint(&path.member(key), "is not a setting of a container", Some(hint));
             }
         }
-        let block = Entry { path, members, variables: server.variables };
+        let block = Entry { path, members, variables: server.variables, keys: None };
         let image = self.image(&block);
         let name = self.container_name(&block);
         let network = self.filled(&block, "network");

@@ -39,7 +39,7 @@ impl Check<'_> {
             }
         };
         self.refuse_repeated_keys(&path, members);
-        let entry = Entry { path, members, variables: server.variables };
+        let entry = Entry { path, members, variables: server.variables, keys: None };
         let settings = OAuthSettings {
             client_id: self.setting(&entry, CLIENT_ID),
             client_secret: self.setting(&entry, CLIENT_SECRET),

@@ -11,14 +11,17 @@ use super::page;
 use crate::Found;
 use crate::form::Form;
 use crate::html::{Html, html};
-use crate::pages::error_text;
 use crate::pages::server::{report_in_words, report_with_tools};
+use crate::pages::{error_text, server_path};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
 /// The source of servers, as a form value.
 const PASTED: &str = "paste";
 const MACHINE: &str = "machine";
+
+/// The outcome for a server that a person has to sign in to.
+const ADDED_WITHOUT_SIGN_IN: &str = "added; it requires a sign-in";
 
 /// A list after an action, shown again with the outcome.
 #[derive(Default)]
@@ -205,23 +208,30 @@ pub(super) async fn take(request: &PageRequest<'_>, is_to_be_added: bool) -> Res
             .iter()
             .filter_map(|(at, outcome)| Some(format!("{}: {}", found[*at].name, outcome.as_ref().ok()?)))
             .collect();
-        return Ok(request.done(outcome.join("\n"), "/"));
+        let next = match what.outcome.first_key_value() {
+            Some((at, Ok(outcome))) if what.outcome.len() == 1 && outcome == ADDED_WITHOUT_SIGN_IN => {
+                server_path(&found[*at].name)
+            }
+            _ => "/".to_owned(),
+        };
+        return Ok(request.done(outcome.join("\n"), next));
     }
     let is_well = what.outcome.values().all(Result::is_ok);
     let status = if is_well { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     again(request, status, what).await
 }
 
-/// Tests a server as it would be registered.
+/// Tests a server as it would be registered. A missing sign-in is no reason not to: only then can anybody sign in.
 async fn tried(request: &PageRequest<'_>, server: &Found) -> Result<(Registration, TestReport), String> {
     let registration = Value::Object(server.registration.clone());
     let registration: Registration = serde_json::from_value(registration).map_err(|error| error.to_string())?;
     let report = request.service().test_unregistered(registration.clone()).await.map_err(|error| error_text(&error))?;
-    if report.success { Ok((registration, report)) } else { Err(report_in_words(&report)) }
+    if report.success || report.sign_in_required { Ok((registration, report)) } else { Err(report_in_words(&report)) }
 }
 
 async fn add(request: &PageRequest<'_>, registration: Registration, report: &TestReport) -> Result<String, String> {
     match request.service().register(&request.actor, registration).await {
+        Ok(_) if report.sign_in_required => Ok(ADDED_WITHOUT_SIGN_IN.to_owned()),
         Ok(_) => Ok(format!("added, with {} tools", report.tools.len())),
         Err(error) => Err(error_text(&error)),
     }

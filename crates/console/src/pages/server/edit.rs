@@ -3,7 +3,7 @@
 use http::StatusCode;
 use registry::Transport;
 use serde_json::{Map, Value, json};
-use service::{Error, Registration, ServerView, Update};
+use service::{Error, ServerView, TestReport, Update};
 use sha2::{Digest, Sha256};
 
 use crate::html::{Html, html};
@@ -110,7 +110,11 @@ pub(super) async fn edit(request: &PageRequest<'_>, name: &str) -> Result<PageRe
     }
     if action != "save-untested" {
         match tried(request, &server, &update).await {
-            Ok(message) if action == "test" => return Ok(again(request, &server, &draft(message + &ignored, true))),
+            Ok(report) if action == "test" => {
+                let next = if report.sign_in_required { " Save the change, then sign in." } else { "" };
+                let message = report_in_words(&report) + next + &ignored;
+                return Ok(again(request, &server, &draft(message, true)));
+            }
             Ok(_) => {}
             Err(why) => return Ok(again(request, &server, &draft(why, false))),
         }
@@ -121,48 +125,16 @@ pub(super) async fn edit(request: &PageRequest<'_>, name: &str) -> Result<PageRe
     }
 }
 
-/// The known keys, except inside `docker`.
-const KEYS: [&str; 15] = [
-    "type",
-    "command",
-    "args",
-    "env",
-    "cwd",
-    "url",
-    "base_url",
-    "headers",
-    "era",
-    "timeout",
-    "startTimeout",
-    "lazy",
-    "docker",
-    "enabled",
-    "disabled",
-];
-
 /// Unknown keys: clients write some of their own, and some are misspelled.
 fn ignored(config: &Map<String, Value>) -> String {
-    let unknown = config.keys().filter(|key| !KEYS.contains(&key.as_str()));
+    let unknown = config.keys().filter(|key| !service::is_known_key(key));
     unknown.map(|key| format!("\n`{key}` is unknown and is ignored.")).collect()
 }
 
-/// Tests a change with a second connection; masked secrets are the stored ones.
-async fn tried(request: &PageRequest<'_>, server: &ServerView, update: &Update) -> Result<String, String> {
-    let record = &server.record;
-    let config = update.connection_config.clone().unwrap_or_default();
-    let config = record.connection_config.updated_with(config.into()).reveal().clone();
-    let registration = Registration {
-        name: record.name.clone(),
-        description: None,
-        transport_type: update.transport_type.unwrap_or(record.transport),
-        deployment_type: None,
-        connection_config: config,
-        health_check_url: None,
-        auto_connect: false,
-        enabled: true,
-    };
-    match request.service().test_unregistered(registration).await {
-        Ok(report) if report.success => Ok(report_in_words(&report)),
+/// Tests a change with a second connection. A missing sign-in is no reason not to save it.
+async fn tried(request: &PageRequest<'_>, server: &ServerView, update: &Update) -> Result<TestReport, String> {
+    match request.service().test_update(&server.record.name, update).await {
+        Ok(report) if report.success || report.sign_in_required => Ok(report),
         Ok(report) => Err(report_in_words(&report)),
         Err(error) => Err(error_text(&error).replace("connection_config.", "")),
     }
@@ -188,5 +160,19 @@ pub(crate) fn understood(transport: &str, config: &str) -> Result<(Transport, Ma
     match config {
         Value::Object(config) => Ok((transport, config)),
         _ => Err("write a JSON object, as in {\"command\": \"npx\"}".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unknown_keys_are_reported() {
+        let known = ["type", "command", "oauth", "startTimeout", "lazy", "base_url", "serverUrl", "transport"];
+        let config: Map<String, Value> = known.into_iter().map(|key| (key.to_owned(), json!(1))).collect();
+        assert_eq!(ignored(&config), "");
+        let config = Map::from_iter([("oath".to_owned(), json!({}))]);
+        assert_eq!(ignored(&config), "\n`oath` is unknown and is ignored.");
     }
 }
