@@ -88,7 +88,7 @@ pub struct SignedIn {
     pub scopes: Vec<String>,
 }
 
-/// How far the sign-in of a server is.
+/// The state of the sign-in to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginState {
     /// Nobody has signed in.
@@ -312,7 +312,7 @@ impl OAuth {
         }
     }
 
-    /// How far the sign-in of a server is. A store that cannot be read is an error.
+    /// The state of the sign-in to a server. A store that cannot be read is an error.
     pub async fn login_state(&self, key: &str) -> Result<LoginState, FlowError> {
         {
             let pending = self.pending();
