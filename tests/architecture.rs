@@ -454,13 +454,19 @@ fn the_architecture_page_describes_a_call_in_order() {
     assert!(places.is_sorted(), "{stations:?} are told at {places:?}");
 }
 
+/// Predicates that need `&mut self`, and why.
+const MUTATING_PREDICATES: [(&str, &str); 2] = [
+    ("has_equal_items", "counts the steps of the validation's budget"),
+    ("is_ready", "polls the connection, which registers the waker"),
+];
+
 /// The shipped functions of a file whose names are predicates, with their signatures.
 fn predicates(path: &Path) -> Vec<String> {
     let lines = shipped_code(path);
     let mut found = Vec::new();
     for (at, (number, code)) in lines.iter().enumerate() {
         let Some(name) = code.split("fn ").nth(1) else { continue };
-        if !["is_", "has_", "can_", "was_"].iter().any(|question| name.starts_with(question)) {
+        if !["is_", "has_", "can_", "was_", "may_", "must_"].iter().any(|question| name.starts_with(question)) {
             continue;
         }
         let rest = lines[at..].iter().map(|(_, code)| code.as_str());
@@ -494,9 +500,23 @@ fn functions_named_like_a_question_answer_it() {
     let silent: Vec<&str> = functions.iter().filter(|function| !function.contains("->")).map(String::as_str).collect();
     assert!(
         silent.is_empty(),
-        "`is_`, `has_`, `can_`, `was_` return something; a command is a verb:\n{}",
+        "`is_`, `has_`, `can_`, `was_`, `may_`, `must_` return something; a command is a verb:\n{}",
         silent.join("\n")
     );
+    let may_mutate =
+        |function: &str| MUTATING_PREDICATES.iter().any(|(name, _)| function.contains(&format!("fn {name}(")));
+    let mutating: Vec<&str> =
+        functions.iter().map(String::as_str).filter(|function| function.contains("&mut self")).collect();
+    let unexplained: Vec<&str> = mutating.iter().copied().filter(|function| !may_mutate(function)).collect();
+    assert!(
+        unexplained.is_empty(),
+        "a predicate changes nothing: name a function that does after what it does:\n{}",
+        unexplained.join("\n")
+    );
+    for (name, reason) in MUTATING_PREDICATES {
+        let is_needed = mutating.iter().any(|function| function.contains(&format!("fn {name}(")));
+        assert!(is_needed, "no predicate `{name}` takes `&mut self` any more ({reason})");
+    }
 }
 
 /// The maximum length of a function in a program.

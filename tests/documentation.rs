@@ -4,11 +4,13 @@
 //! - [`commands`]: every quoted command is accepted by the programs
 //! - [`environment`]: the documented variables are those that the code reads
 //! - [`reference`]: the generated pages in `docs/reference`
+//! - [`test_filters`]: quoted commands that run tests select at least one
 
 mod commands;
 mod environment;
 mod markdown;
 mod reference;
+mod test_filters;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -28,7 +28,7 @@ python_parts=(
 schemathesis=4.32.5
 # Its protocol and an engine in memory stand for a Qdrant. Apart for the same reason.
 qdrant_client=1.20.0
-# Looks at pages with the eyes of who cannot see them. Apart from the others, for the same reason.
+# Checks the accessibility of pages. In a folder of its own, for the same reason.
 axe=4.14.0
 # What the Inspector and the `mcp` package ask for.
 least_node=22.19.0
@@ -137,7 +137,7 @@ python_is_usable() {
 }
 
 # Installs into a draft folder and renames it, so that an interrupted install is never taken for a whole one.
-# `proof` is a program in it: a part whose Node or Python went away is installed anew.
+# `proof` is a program in it: a part whose Node or Python was removed is installed again.
 install_once() {
   local name=$1 proof=$2 installer=$3
   local folder=$MCP_TEST_PARTS/$name
@@ -233,7 +233,7 @@ postgres_is_fetchable() {
   return 1
 }
 
-# For who may not install: Debian's packages, only unpacked. Their programs find each other by where they are.
+# For users without root: unpacks Debian's packages. Their programs find each other by relative paths.
 install_postgres_parts() {
   local folder=$1 version package
   version=$(apt-cache depends postgresql | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p' | head -n 1)

@@ -90,7 +90,7 @@ pub(crate) fn is_typed(verb: &ArgMatches, argument: &str) -> bool {
 
 /// The whole command line, as `--help` describes it.
 pub(crate) fn whole_command() -> clap::Command {
-    help::grouped(Arguments::command())
+    help::grouped(help::consistent(Arguments::command()))
 }
 
 #[derive(Debug, Subcommand)]

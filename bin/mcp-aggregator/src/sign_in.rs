@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use oauth::{OAuth, OAuthOptions};
 
+use crate::command_hint::quoted;
 use crate::storage::StorageArguments;
 use grant_file::GrantFile;
 
@@ -26,17 +27,10 @@ pub(crate) fn options() -> OAuthOptions {
 /// The sign-ins to servers of a config file. They are in the data directory, which all commands share.
 pub(crate) fn of_config(config: &Path, data_dir: Option<&Path>) -> Arc<OAuth> {
     let storage = StorageArguments { data_dir: data_dir.map(Path::to_owned), database: None, database_schema: None };
-    let in_data_dir = data_dir.map(|folder| format!(" --data-dir {}", quoted(folder)));
-    let login_arguments = format!("--config {}{}", quoted(config), in_data_dir.unwrap_or_default());
+    let in_data_dir = data_dir.map(|folder| format!(" --data-dir {}", quoted(&folder.to_string_lossy())));
+    let login_arguments = format!("--config {}{}", quoted(&config.to_string_lossy()), in_data_dir.unwrap_or_default());
     let options = OAuthOptions { login_arguments, ..options() };
     // A server that needs no sign-in must not fail because there is no data directory.
     let folder = storage.folder().map_err(|failure| failure.message);
     OAuth::new(Arc::new(remote::HttpFetch), Arc::new(GrantFile::new(folder)), options)
-}
-
-/// A path as a shell takes it for one word.
-fn quoted(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./".contains(letter);
-    if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }

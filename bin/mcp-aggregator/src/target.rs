@@ -17,6 +17,11 @@ use crate::service_file::{self, LocalSecret, LocalTokenUse, Running};
 use crate::storage::StorageArguments;
 use crate::{instance_lock, local_token, progress};
 
+/// Help of `--url`, with commands that can use the registry, and with those that need a service.
+const SERVICE_OR_REGISTRY_URL: &str =
+    "The URL of the service [default: the service on this machine, or the registry if none runs]";
+pub(crate) const SERVICE_URL: &str = "The URL of the service [default: the service on this machine]";
+
 /// The hint about a service that runs but does not answer.
 const UNRESPONSIVE_HINT: &str =
     "it may be starting or stopping: try again in a moment; otherwise stop it, or pass its URL with --url";
@@ -28,8 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The service or the registry, as options define it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TargetArguments {
-    /// The URL of the service [default: the service on this machine, or the registry if none runs]
-    #[arg(long, value_name = "SERVICE", conflicts_with_all = ["data_dir", "database"])]
+    #[arg(long, value_name = "SERVICE", help = SERVICE_OR_REGISTRY_URL, conflicts_with_all = ["data_dir", "database"])]
     pub(crate) url: Option<String>,
     /// The file that contains the token for the service [default: the variable MCP_AGGREGATOR_TOKEN]
     #[arg(long, value_name = "FILE")]

@@ -46,7 +46,7 @@ pub(crate) const ALL: &[ErrorCode] = &[
     error_code("EXECUTION_STOPPED", 409, "executions are stopped until `/executions/reset`"),
     error_code("ASSISTANT_UNAVAILABLE", 503, "no model is configured for the assistant"),
     error_code("MODEL_FAILED", 502, "the model returned no answer; `detail` has the reason"),
-    error_code("SIGN_IN_NOT_SUPPORTED", 409, "nobody signs in to this kind of server"),
+    error_code("SIGN_IN_NOT_SUPPORTED", 409, "this kind of server does not support sign-in"),
     error_code("SIGN_IN_FAILED", 502, "the sign-in could not be started; `detail` has the step and what to do"),
     error_code(
         "LIMIT_REACHED",

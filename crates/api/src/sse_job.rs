@@ -130,7 +130,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        // It is dropped without a word.
+        // The job is dropped, so its end is never sent.
         end.await.unwrap_err();
         let mut read = 0;
         while let Some(piece) = poll_fn(|context| stream.poll_next(context)).await {

@@ -1,9 +1,9 @@
-// What all pages do. Everything works without this; it only keeps parts of a page up to date and saves some clicks.
+// Used by all pages. Everything works without it; it keeps parts of a page up to date and saves some clicks.
 'use strict';
 
 let csrf = document.querySelector('meta[name=csrf]')?.content ?? '';
 
-// Buttons that copy the text beside them.
+// Buttons that copy the text next to them.
 document.addEventListener('click', async (event) => {
   const button = event.target.closest('[data-copy]');
   if (!button) return;
@@ -12,14 +12,14 @@ document.addEventListener('click', async (event) => {
     await navigator.clipboard.writeText(text);
     button.textContent = 'Copied';
   } catch {
-    // Browsers refuse where the page is not served in secret: then the text is selected instead.
+    // Browsers refuse this on pages that are not served securely: then the text is selected instead.
     getSelection().selectAllChildren(button.parentElement.querySelector('pre'));
     button.textContent = 'Selected';
   }
   setTimeout(() => { button.textContent = 'Copy'; }, 1500);
 });
 
-// What cannot be undone is asked for twice; what takes a while says so.
+// Actions that cannot be undone need a confirmation; slow ones show that they are running.
 document.addEventListener('submit', (event) => {
   const button = event.submitter;
   if (event.target.getAttribute('action') === '/logout') sessionStorage.clear();
@@ -28,15 +28,15 @@ document.addEventListener('submit', (event) => {
     event.preventDefault();
     return;
   }
-  // Who was asked here is not asked again on a page.
+  // A confirmation here replaces the confirmation page.
   if (question) event.target.append(Object.assign(document.createElement('input'), { type: 'hidden', name: 'sure', value: 'yes' }));
   if (button?.dataset.busy) {
-    // After the form has been read: a button that is off is not sent.
+    // Only after the browser has read the form: a disabled button is not sent.
     setTimeout(() => { button.disabled = true; button.textContent = button.dataset.busy; });
   }
 });
 
-// A file that is chosen goes into the text box it belongs to.
+// Reads a chosen file into its text box.
 document.addEventListener('change', async (event) => {
   const input = event.target.closest('input[type=file][data-into]');
   if (input?.files[0]) document.getElementById(input.dataset.into).value = await input.files[0].text();
@@ -45,20 +45,20 @@ document.addEventListener('change', async (event) => {
   if (event.target.closest('[data-submit]')) event.target.form.requestSubmit();
 });
 
-// What each live part was when the service wrote it, before a script changes anything in it.
+// Each live part as the service rendered it, before scripts change it.
 document.querySelectorAll('[data-live]').forEach((part) => { part.dataset.was = part.innerHTML; });
 const reveal = (root) => root.querySelectorAll('[data-copy][hidden], [data-script][hidden]').forEach((it) => { it.hidden = false; });
 reveal(document);
 
-// Live parts: when the service says that something happened which a part shows, the page is asked for anew and the part
-// is replaced. Nothing is asked for when nothing happens.
+// Live parts: when an event concerns a part, the page is requested again and the part is replaced. Without events, nothing
+// is requested.
 const live = document.getElementById('live');
 const parts = () => [...document.querySelectorAll('[data-live]')];
 let wanted = false;
 let running = false;
 const signIn = () => Object.assign(document.createElement('a'), { textContent: 'signed out: sign in', target: '_blank', href: `/login?next=${encodeURIComponent(location.pathname + location.search)}` });
 
-// Who signed in again has a new secret; what was typed meanwhile is still to be sent.
+// After another sign-in there is a new secret; forms that were filled in meanwhile must send it.
 function renew(fresh) {
   const secret = fresh.querySelector('meta[name=csrf]')?.content;
   if (!secret || secret === csrf) return;
@@ -66,11 +66,11 @@ function renew(fresh) {
   document.querySelectorAll('input[name=csrf]').forEach((input) => { input.value = secret; });
 }
 
-// What somebody types is theirs, whatever becomes of the page around it.
+// Text that the user is typing is never replaced.
 let isTyped = false;
 document.addEventListener('input', () => { isTyped = true; });
 
-// Who presses a button or marks a text means what is there now: nothing moves until they are done.
+// While the user presses a button or selects text, nothing is replaced.
 let isPressed = false;
 const isMarked = () => !getSelection().isCollapsed && document.getElementById('main').contains(getSelection().anchorNode);
 const HELD = 'paused while text is selected';
@@ -82,7 +82,7 @@ document.addEventListener('selectionchange', () => { if (wanted && !isHeld()) re
 
 async function refresh() {
   if (!parts().length) return;
-  // Nobody looks: it is enough to catch up when somebody does.
+  // The page is hidden: it is updated when it becomes visible.
   if (running || document.hidden || isHeld()) {
     wanted = true;
     if (isMarked() && live.classList.contains('on')) live.textContent = HELD;
@@ -98,12 +98,12 @@ async function refresh() {
     if (live.querySelector('a') || live.textContent === HELD) { live.textContent = 'live'; live.classList.add('on'); }
     if (isHeld()) { wanted = true; return; }
     if (response.status === 404 && isTyped) return;
-    // A file that is being written anew may be away for a moment; it is followed all the same.
+    // A file that is being rewritten may be missing for a moment; keep following it.
     const gone = document.getElementById('gone');
     if (gone) gone.hidden = response.status !== 404;
     if (response.status === 404 && gone) return;
     if (response.status === 404) {
-      // What this page was about is gone.
+      // The subject of this page was removed.
       document.getElementById('main').replaceChildren(...document.adoptNode(fresh.getElementById('main')).childNodes);
       return;
     }
@@ -124,14 +124,14 @@ async function refresh() {
     }
     document.dispatchEvent(new Event('console:refreshed'));
   } catch {
-    // The service is away: its events say when it is back.
+    // The service is unreachable: the event stream shows when it is back.
   } finally {
-    // Once a second is often enough for people.
+    // One update per second is enough.
     setTimeout(() => { running = false; if (wanted) refresh(); }, 1000);
   }
 }
 
-// A stream for as long as somebody looks: browsers allow few connections to one place, and every tab would hold one.
+// The stream is open only while the page is visible: browsers limit connections per host, and every tab would hold one.
 function whileVisible(address, listeners, { opened = () => {}, failed = () => {} } = {}) {
   let source = null;
   let retry = 0;
@@ -143,7 +143,7 @@ function whileVisible(address, listeners, { opened = () => {}, failed = () => {}
     source.onopen = opened;
     source.onerror = () => {
       failed(source?.readyState === EventSource.CLOSED);
-      // What was refused is not tried again by the browser itself.
+      // The browser does not retry a refused stream by itself.
       if (source?.readyState === EventSource.CLOSED) retry = setTimeout(open, 3000);
     };
     Object.entries(listeners).forEach(([name, hear]) => source.addEventListener(name, hear));
@@ -154,13 +154,13 @@ function whileVisible(address, listeners, { opened = () => {}, failed = () => {}
   open();
 }
 
-// The service's events come from a worker that hears them for all tabs.
+// A shared worker receives the service's events for all tabs.
 function follow() {
   const told = (what, isOn) => { live.replaceChildren(what); live.classList.toggle('on', isOn); };
   const hear = ({ data: { state, name, data } }) => {
     if (state === 'live') {
       told('live', true);
-      // What happened while nobody listened was not received: also between the response with this page and now.
+      // Events between the response with this page and now were missed.
       refresh();
     } else if (state) {
       told(state === 'out' ? signIn() : 'not live', false);
@@ -181,11 +181,11 @@ function follow() {
 }
 if (live) follow();
 
-// Signs that would be obeyed instead of shown: control characters, and those that turn the direction of a text.
+// Characters that change the display: control characters, and those that change the direction of text.
 const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
   (sign) => (sign === '\r' ? '' : `\u27e8U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`));
 
-// What a server writes to stderr, line by line as it is written. It may write faster than anybody reads.
+// The stderr of a server, line by line. A server may write faster than the page can show.
 const stderr = document.getElementById('stderr');
 if (stderr) {
   const most = 500;
@@ -194,7 +194,7 @@ if (stderr) {
     const said = missed ? [`\u2026 ${missed} lines skipped: the server writes too fast`, ...lines] : lines;
     stderr.append(...said.map((line) => Object.assign(document.createElement('div'), { textContent: visible(line) })));
     while (stderr.childElementCount > most) stderr.firstElementChild.remove();
-    // Who has scrolled up is reading there.
+    // Do not scroll if the user has scrolled up.
     if (follows) stderr.scrollTop = stderr.scrollHeight;
   };
   stderr.scrollTop = stderr.scrollHeight;
@@ -204,7 +204,7 @@ if (stderr) {
   });
 }
 
-// An event as a person would tell it.
+// Describes an event in a sentence.
 function inWords(name, data) {
   const why = data.error_message ? `: ${data.error_message}` : '';
   const took = data.duration_ms != null ? ` after ${data.duration_ms.toFixed(1)} ms` : '';
@@ -226,7 +226,7 @@ if (log) {
   document.addEventListener('console:event', ({ detail: { name, data } }) => {
     if (data.server_id !== log.dataset.server && data.name !== log.dataset.name && data.server_name !== log.dataset.name) return;
     const line = document.createElement('div');
-    // The clock of the other pages.
+    // The time format of the other pages.
     line.textContent = visible(`${new Date().toTimeString().slice(0, 8)}  ${inWords(name, data)}`);
     if (log.dataset.empty) { log.replaceChildren(); delete log.dataset.empty; }
     log.append(line);

@@ -1,21 +1,21 @@
-// Runs the blocks of a document, one after the other, and shows how far they are. Every block is a run of its own, so that
-// its result stands in the file, and on the page, before the next one begins.
+// Runs the blocks of a document one after the other, and shows the progress. Every block is a separate run, so that its
+// result is in the file and on the page before the next one starts.
 'use strict';
 
 const told = document.getElementById('run-status');
 const problems = document.getElementById('problems');
 const stop = document.getElementById('stop');
 const runAll = document.getElementById('run-all');
-// Which document the page shows: one word for it, and its blocks. It changes when the page is brought up to date.
+// The document that the page shows: its version and its blocks. It changes when the page is updated.
 const edition = () => document.getElementById('edition')?.dataset ?? {};
-// How it stands with every block that was run from this page: [tone, words, why].
+// The state of every block that was run from this page: [tone, words, why].
 const states = new Map();
-// They belong to the blocks of one document, and to no others that are shown in their place.
+// The states belong to one version of the document, and not to other blocks that replace it.
 let statesOf = null;
-// What the blocks of a page say and who does it, whatever is written around them.
+// Identifies blocks by their content and server, regardless of the text around them.
 const blocksOf = (page) => JSON.stringify([...page.querySelectorAll('#document .cell')].map((cell) => [cell.querySelector('.cell-head strong')?.textContent, cell.querySelector('pre')?.textContent]));
 let current = null;
-// On a narrow screen the outline stands before the text, and would be all one sees.
+// On a narrow screen the outline comes before the text and would fill the page.
 let isFolded = matchMedia('(max-width: 1000px)').matches;
 document.addEventListener('toggle', (event) => { if (event.target.matches('#outline .fold')) isFolded = !event.target.open; }, true);
 const rest = document.getElementById('run-rest');
@@ -55,7 +55,7 @@ function complain(text) {
 
 const took = (ms) => (ms == null ? '' : ms < 1000 ? ` in ${ms} ms` : ` in ${(ms / 1000).toFixed(1)} s`);
 
-// Every event of a run, by name.
+// Calls a function for every event of a run.
 async function events(response, each) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
@@ -73,26 +73,26 @@ async function events(response, each) {
   }
 }
 
-// What ends a run before its last block.
+// Reasons to end a run before its last block.
 class Halt extends Error {}
 const CHANGED = 'The document changed while it ran, so the remaining blocks were not run. The page now shows the current version: check it, then run it.';
 
 const AWAY = 'the service is unreachable. It is unknown whether the tool ran: check before you run it again.';
 const SIGNED_OUT = 'You are signed out, so the remaining blocks were not run.';
 
-// Whether the text is another but its blocks are those that are being run: then the run goes on, with the text as it is.
+// Whether the text has changed but its blocks have not: then the run continues with the new text.
 async function isOnlyProse(run) {
   const response = await fetch(location.href, { headers: { 'X-Live': '1' }, signal: current.signal });
   const page = new DOMParser().parseFromString(await response.text(), 'text/html');
   const now = page.getElementById('edition')?.dataset;
-  // A long document is not shown whole.
+  // A long document is shown only in part.
   const isWhole = now?.all && now.all.split(' ').length === page.querySelectorAll('#document .cell').length;
   if (!isWhole || now.version === run.version || blocksOf(page) !== statesOf) return false;
   run.version = now.version;
   return true;
 }
 
-// The service is told which document this page shows. A number means another block in another text.
+// The request names the version that this page shows, because block numbers differ between versions.
 async function runOne(number, run, force) {
   const body = { path: told.dataset.path, version: run.version, blocks: [number], save: true, output: 'none', session: run.session, force };
   const response = await fetch('/api/v1/aggregator/documents/run', {
@@ -122,14 +122,14 @@ async function runOne(number, run, force) {
   return { ...over, written };
 }
 
-// Nobody can answer a server's question here.
+// Server requests cannot be answered here.
 const asked = (over) => (over.message?.includes('cannot be asked now') ? 'The tool sent a request for you. Run it in the playground to answer.' : undefined);
 const reasons = (over) => (over.problem?.faults ?? []).map((fault) => fault.what).join('\n');
 
 async function runBlock(number, run) {
   let over = await runOne(number, run, false);
   if (over.problem?.trouble === 'edited_result') {
-    // What somebody wrote into a result is not lost without being asked about.
+    // An edited result is overwritten only after a confirmation.
     if (!confirm(`The result of block ${number} was edited by hand. Replace it?`)) {
       say(number, 'idle', 'not run', 'Its result was edited by hand, and stays as it is.');
       return 'not run';
@@ -145,7 +145,7 @@ async function runBlock(number, run) {
     throw new Halt(`Block ${number} was not run: ${over.message ?? 'it was stopped'}`);
   }
   const tone = { done: 'ok', failed: 'bad', refused: 'bad' }[over.status] ?? 'idle';
-  // A refusal that stands under the block already need not be told beside it.
+  // A refusal that is already shown under the block is not repeated next to it.
   const isTold = over.written === 'written' || over.written === 'unchanged';
   const lost = { block_changed: 'The result was not written: the block changed during the run.', kept: 'The result was not written: the existing one was edited during the run.', unfit: 'Its result was not written: it would have changed more than its own place.' }[over.written];
   say(number, tone, over.status + took(over.took_ms), over.status === 'refused' && !isTold ? reasons(over) : asked(over) ?? lost);
@@ -176,7 +176,7 @@ async function run(numbers) {
     if (isStopped) states.set(String(numbers[at]), ['idle', 'stopped']);
     else if (!(error instanceof Halt)) states.set(String(numbers[at]), ['bad', 'failed']);
     numbers.slice(at).forEach((number, place) => count(isStopped && place === 0 ? 'stopped' : 'not run', number));
-    // Browsers say no more than that there is no connection.
+    // Browsers only report that there is no connection.
     const why = error instanceof TypeError ? AWAY : error.message;
     if (!isStopped) complain(error instanceof Halt ? why : `Block ${numbers[at]}: ${why}`);
   } finally {
@@ -188,14 +188,14 @@ async function run(numbers) {
   }
 }
 
-// What was not run can be, without what was.
+// The blocks that were not run can be run separately.
 function offerRest(numbers) {
   const button = Object.assign(document.createElement('button'), { className: 'quiet small', textContent: numbers.length === 1 ? 'Run the last one' : `Run the other ${numbers.length}` });
   button.dataset.run = numbers.join(' ');
   rest.replaceChildren(button);
 }
 
-// How many went which way; the few that went wrong can be gone to.
+// The number of blocks per status, with links to those that failed.
 function sum(counted) {
   told.replaceChildren();
   counted.forEach((numbers, status) => {
@@ -207,15 +207,15 @@ function sum(counted) {
 
 document.addEventListener('click', (event) => {
   const button = event.target.closest('[data-run]');
-  // Without this script the form runs it.
+  // Without this script, the form starts the run.
   if (button) event.preventDefault();
   if (button && !current && button.dataset.run) run(button.dataset.run.split(' ').map(Number));
 });
 runAll?.addEventListener('click', (event) => { event.preventDefault(); if (!current && edition().all) run(edition().all.split(' ').map(Number)); });
 stop?.addEventListener('click', () => current?.abort());
-// The page was brought up to date: what is known of its blocks is put there again.
+// After an update of the page, the states of its blocks are shown again.
 document.addEventListener('console:refreshed', draw);
-// Whoever writes the file, the page follows.
+// The page follows changes of the file by any program.
 if (told) {
   let seen = false;
   whileVisible(told.dataset.changes, { 'document.changed': () => refresh() }, { opened: () => { if (seen) refresh(); seen = true; } });

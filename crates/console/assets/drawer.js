@@ -1,5 +1,5 @@
 
-// A drawer: what a link leads to, shown beside the list it stands in, and brought up to date while it is open.
+// A drawer: shows the target of a link next to its list, and is updated while it is open.
 let drawn = null;
 
 async function contentOf(address) {
@@ -11,7 +11,7 @@ async function contentOf(address) {
   }
   const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
   const main = document.adoptNode(fresh.getElementById('main'));
-  // Names of parts belong to the page around it.
+  // Ids belong to the surrounding page.
   main.querySelector('#stopped')?.remove();
   main.querySelectorAll('[data-live]').forEach((part) => { part.removeAttribute('data-live'); part.removeAttribute('id'); });
   return { title: fresh.title, content: [...main.childNodes] };
@@ -28,7 +28,7 @@ function openDrawer(address, { title, content }) {
   drawer.addEventListener('close', () => {
     drawer.remove();
     drawn = null;
-    // The list may have been drawn anew meanwhile.
+    // The list may have been rendered again in the meantime.
     const opener = [...document.querySelectorAll('a[data-drawer]')].find((link) => link.href === address);
     (opener ?? document.getElementById('main')).focus();
   });
@@ -48,9 +48,9 @@ async function redraw() {
     inside.replaceChildren(...content);
     if (hadFocus) close.focus();
   } catch {
-    // The service is away: what was seen last stays.
+    // The service is unreachable: keep the last content.
   } finally {
-    // Once a second is often enough for people.
+    // One update per second is enough.
     setTimeout(() => { if (drawn?.inside !== inside) return; drawn.running = false; if (drawn.wanted) redraw(); }, 1000);
   }
 }
@@ -66,13 +66,13 @@ document.addEventListener('click', async (event) => {
   const link = event.target.closest('a[data-drawer]');
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
-  // Who clicks twice means one.
+  // A double click counts once.
   if (isDrawing || drawn) return;
   isDrawing = true;
   try {
     openDrawer(link.href, await contentOf(link.href));
   } catch {
-    // Then the browser says what is wrong.
+    // The browser then shows the validation error.
     location.assign(link.href);
   } finally {
     isDrawing = false;

@@ -1,5 +1,5 @@
-// The service's events, heard once for all tabs of a browser: browsers allow few connections to one place, and every tab
-// would hold one. This is a shared worker; where there are none, a page has one of its own.
+// Receives the service's events once for all tabs, because browsers limit connections per host and every tab would hold
+// one. This is a shared worker; in browsers without them, each page runs its own.
 'use strict';
 
 const names = ['server.registered', 'server.updated', 'server.removed', 'server.status_changed', 'server.progress', 'tools.changed',
@@ -26,7 +26,7 @@ function follow() {
   names.forEach((name) => source.addEventListener(name, (event) => tell({ name, data: event.data })));
 }
 
-// Browsers do not try again what was refused. Either the service is not itself, or we are signed out until somebody signs in.
+// Browsers do not retry a refused stream. Either the service fails, or the user is signed out.
 async function wait() {
   const answer = await fetch('/api/v1/aggregator/state').catch(() => null);
   become(answer?.status === 401 ? 'out' : 'away');
@@ -36,7 +36,7 @@ async function wait() {
 function welcome(port) {
   ports.add(port);
   port.onmessage = () => {
-    // A page says only one thing: that it goes.
+    // The only message of a page is that it closes.
     ports.delete(port);
     if (ports.size) return;
     source?.close();

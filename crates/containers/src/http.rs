@@ -211,7 +211,7 @@ fn read_output(upstream: &Upstream, tail: &Tail, attached: AttachContainerResult
     let (source, mut sender) = match pipes {
         Ok(pipes) => pipes,
         Err(error) => {
-            tracing::warn!(server = %upstream.spec.name, %error, "nothing of what it says can be kept");
+            tracing::warn!(server = %upstream.spec.name, %error, "failed to open a pipe for the output of the container; its log is not kept");
             return Vec::new();
         }
     };

@@ -82,7 +82,7 @@ pub struct SignedIn {
     pub scopes: Vec<String>,
 }
 
-/// How far the sign-in of a server is.
+/// The state of the sign-in to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginState {
     /// Nobody has signed in.
@@ -295,8 +295,8 @@ impl OAuth {
         }
     }
 
-    /// How far the sign-in of a server is: an attempt that is pending, else a sign-in that can be used, else why the last
-    /// attempt failed or the sign-in has ended. A store that cannot be read is an error.
+    /// The state of the sign-in to a server: an attempt that is pending, else a sign-in that can be used, else why the
+    /// last attempt failed or the sign-in has ended. A store that cannot be read is an error.
     pub async fn login_state(&self, key: &str) -> Result<LoginState, FlowError> {
         if let Some(expires_at) = self.shared.pending().expires_at(key) {
             return Ok(LoginState::Pending { expires_at });

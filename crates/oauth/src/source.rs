@@ -223,7 +223,7 @@ impl TokenSource {
     ) -> Result<HeaderValue, TokenError> {
         let renewed = self.shared.renew(&self.protected, used, challenge).await?;
         let is_stored = renewed.stored.is_some();
-        // Whoever waits for a token continues by itself; only an end is news.
+        // Requests that wait for a token continue anyway, so a new token is not reported, only the end of a sign-in.
         let change = self.adopt(renewed.stored).filter(|change| *change != ChangeKind::SignedIn);
         if let Some(change) = change {
             self.shared.report(&self.protected.key, change);

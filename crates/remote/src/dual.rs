@@ -54,7 +54,7 @@ impl ModernSide {
                 Some(Self { server_session, listener, offer, has_reported: AtomicBool::new(false) })
             }
             Err(cause) => {
-                tracing::debug!(server = %upstream.spec.name, %cause, "it has no modern handshake");
+                tracing::debug!(server = %upstream.spec.name, %cause, "the modern handshake failed; only legacy clients use this server directly");
                 None
             }
         }

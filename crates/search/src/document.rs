@@ -50,7 +50,7 @@ impl fmt::Display for TextHash {
 pub(crate) struct NameMark(u64);
 
 impl NameMark {
-    /// Nobody has longer names, and nobody types them.
+    /// Longer names are not compared: no request contains one.
     const MAX_NAME_WORDS_LEN: usize = 256;
 
     /// Of a name; nothing where there is none.

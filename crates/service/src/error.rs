@@ -113,8 +113,8 @@ pub enum Error {
         /// Which model, and what happened.
         message: String,
     },
-    /// The server is of a kind that nobody signs in to.
-    #[error("nobody can sign in to server `{name}`: {why}")]
+    /// This kind of server does not support sign-in.
+    #[error("server `{name}` does not support sign-in: {why}")]
     SignInNotSupported {
         /// The server.
         name: String,

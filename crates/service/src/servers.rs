@@ -228,7 +228,7 @@ impl Service {
         let mut view = view(handle);
         if view.record.status.is_up() {
             let tools = self.stored_tools(handle.id).await;
-            let tools = tools.inspect_err(|error| tracing::warn!(%error, "failed to read its tools")).ok();
+            let tools = tools.inspect_err(|error| tracing::warn!(%error, "failed to read the tools of a server")).ok();
             view.tools = tools.map(|tools| self.with_states(tools));
         }
         view

@@ -237,7 +237,7 @@ impl Supervisor {
                     }
                 }
                 Command::Refresh => return Step::Connect(Some(known)),
-                // It is asked who signed in when it is needed.
+                // The token is read when the server is started.
                 Command::SignedIn => {}
                 Command::SignedOut(why) => return Step::inactive(ServerStatus::SignInRequired { why }),
                 Command::Stop => return Step::Stop,

@@ -119,7 +119,7 @@ impl Finder {
         self.change(move |tool_index| classified_tools.into_iter().for_each(|tool| tool_index.set_skills(tool)))
             .await?;
         self.counts.classified.fetch_add(count as u64, Ordering::Relaxed);
-        tracing::debug!(tools = count, "classified");
+        tracing::debug!(tools = count, "classified tools by their embeddings");
         Ok(())
     }
 

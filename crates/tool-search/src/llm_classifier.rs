@@ -259,7 +259,7 @@ impl Finder {
             return Ok(());
         }
         self.store.put_classified(classified_tools.clone()).await?;
-        tracing::debug!(tools = classified_tools.len(), "judged");
+        tracing::debug!(tools = classified_tools.len(), "the model classified tools");
         self.change(move |tool_index| classified_tools.into_iter().for_each(|tool| tool_index.set_skills(tool)))
             .await?;
         self.settle().await;

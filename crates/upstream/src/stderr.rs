@@ -83,7 +83,7 @@ impl Tail {
         let mut lines = Lines::with_limit(MAX_LINE_BYTES);
         // Most servers never write to stderr.
         if let Err(error) = source.readable().await {
-            return tracing::debug!(%server, %error, "failed to wait for its stderr");
+            return tracing::debug!(%server, %error, "failed to read the server's stderr");
         }
         while matches!(source.read_into(lines.space()).await, Ok(1..)) {
             while let Some(line) = lines.next_line() {
@@ -107,7 +107,7 @@ impl Tail {
         };
         let bytes = &hidden.as_bytes()[..hidden.len().min(LINE_WIDTH)];
         if memchr::memmem::find(bytes, LOOP_MESSAGE.as_bytes()).is_some() {
-            tracing::warn!(%server, "it says: {}", String::from_utf8_lossy(bytes).trim());
+            tracing::warn!(%server, "the server reports: {}", String::from_utf8_lossy(bytes).trim());
         }
         tracing::debug!(%server, "stderr: {}", String::from_utf8_lossy(bytes));
         let mut spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use clap::Command;
 
 use crate::commands::environment;
+use crate::target::SERVICE_URL;
 
 /// Printed if no command is given.
 ///
@@ -119,6 +120,32 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("This program", &["settings", "completions", "man", "licenses", "help"]),
 ];
 
+/// Commands that use the registry if no service runs. All others with `--url` need a service.
+const REGISTRY_VERBS: &[&str] = &[
+    "add", "disable", "doc", "doctor", "enable", "export", "history", "import", "list", "names", "remove", "settings",
+    "show", "tools",
+];
+
+/// The command line with summaries that all end without a full stop, and with the right default of `--url`.
+pub(crate) fn consistent(command: Command) -> Command {
+    command.mut_subcommands(|verb| {
+        let needs_service = !REGISTRY_VERBS.contains(&verb.get_name());
+        let is_tools = verb.get_name() == "tools";
+        // `tools` lists what the registry has; `tools on` and `tools off` need a service.
+        with_help(verb, needs_service).mut_subcommands(|below| with_help(below, needs_service || is_tools))
+    })
+}
+
+fn with_help(verb: Command, needs_service: bool) -> Command {
+    let summary = verb.get_about().map(|about| about.to_string().trim_end_matches('.').to_owned());
+    let verb = match summary {
+        Some(summary) => verb.about(summary),
+        None => verb,
+    };
+    let has_url = verb.get_arguments().any(|argument| argument.get_id() == "url");
+    if needs_service && has_url { verb.mut_arg("url", |url| url.help(SERVICE_URL)) } else { verb }
+}
+
 /// The command line with its commands in groups.
 pub(crate) fn grouped(command: Command) -> Command {
     let template = format!(
@@ -168,6 +195,29 @@ mod tests {
         for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
             let groups = GROUPS.iter().filter(|(_, verbs)| verbs.contains(&verb.get_name())).count();
             assert_eq!(groups, 1, "`{}` must be in one of the groups of cli/help.rs", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn summaries_end_without_a_full_stop_and_the_default_of_url_is_right() {
+        let whole = consistent(Arguments::command());
+        for name in REGISTRY_VERBS {
+            assert!(whole.find_subcommand(name).is_some(), "`{name}` is not a command");
+        }
+        for verb in whole.get_subcommands().flat_map(|verb| verb.get_subcommands().chain([verb])) {
+            let summary = verb.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(!summary.ends_with('.'), "{}: {summary}", verb.get_name());
+        }
+        let default_of = |path: &[&str]| {
+            let verb = path.iter().fold(&whole, |verb, name| verb.find_subcommand(name).unwrap());
+            let url = verb.get_arguments().find(|argument| argument.get_id() == "url").unwrap();
+            url.get_help().unwrap().to_string()
+        };
+        for path in [&["status"][..], &["tools", "off"], &["skills"], &["call"]] {
+            assert!(!default_of(path).contains("registry"), "{path:?} needs a service");
+        }
+        for path in [&["list"][..], &["tools"], &["doc", "bind"]] {
+            assert!(default_of(path).contains("registry"), "{path:?} can use the registry");
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) const DEBUG: &str = "Log everything to stderr, not only warnings and 
 pub(crate) const FORCE: &str = "Cancel calls in progress instead of waiting for them";
 pub(crate) const CONFIG_INSTEAD_OF_SERVICE: &str =
     "Start the servers of this config, instead of using those of the running service";
+pub(crate) const CONFIG_INSTEAD_OF_REGISTRY: &str =
+    "Read the servers of this config, instead of those of the service or the registry; none is started";
 
 /// The separator between server and tool, unless the user chooses another.
 const SEPARATOR: &str = ".";

@@ -47,7 +47,7 @@ pub(crate) struct AddArguments {
     /// The name of the server: lower-case letters, digits, `_` and `-`
     #[arg(value_name = "NAME", required_unless_present = "json")]
     pub(crate) name: Option<String>,
-    /// The URL of a server that speaks HTTP
+    /// The URL of a server that is reachable over HTTP
     #[arg(value_name = "URL", conflicts_with_all = ["command", "docker"],
         required_unless_present_any = ["command", "json", "docker"])]
     pub(crate) address: Option<String>,

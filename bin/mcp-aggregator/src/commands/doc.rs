@@ -9,7 +9,7 @@ use notebook::{Addressee, Bindings, Document, Outline, OutlineBlock, OutlineSect
 use serde_json::json;
 
 use self::bind::{BindArguments, BindingsArguments, UnbindArguments};
-use crate::cli::shared::ServersArguments;
+use crate::cli::shared::{CONFIG_INSTEAD_OF_REGISTRY, ServersArguments};
 use crate::commands::list;
 use crate::documents::{self, file_failed};
 use crate::failure::Failure;
@@ -49,7 +49,8 @@ pub(crate) enum DocVerb {
     after_help = "\
 Examples:
   mcp-aggregator doc map notes.md
-  mcp-aggregator doc map notes.md --config mcp.json --json | jq -r '.sections[].server'"
+  mcp-aggregator doc map notes.md --config mcp.json --json | jq -r '.sections[].server'",
+    mut_arg("config", |config| config.help(CONFIG_INSTEAD_OF_REGISTRY))
 )]
 pub(crate) struct MapArguments {
     /// The document

@@ -149,12 +149,12 @@ pub(crate) struct ServeArguments {
     #[arg(long, verbatim_doc_comment, value_name = "FILE")]
     pub(crate) skills: Option<PathBuf>,
     /// Store embeddings of tools in Qdrant and search them there: http://HOST[:PORT][/COLLECTION], with the gRPC
-    /// port. Its key is in QDRANT_API_KEY [default: the variable MCP_VECTORS]
+    /// port. Its key is in QDRANT_API_KEY. Needs a build with the feature `qdrant` [default: the variable MCP_VECTORS]
     #[arg(long, verbatim_doc_comment, value_name = "URL")]
     pub(crate) vectors: Option<String>,
     /// Which tools clients see: `full` lists every tool, `search` lists three tools that find and call all others,
-    /// `grow` also lists the tools that were found, `auto` lists every tool unless the client is known to limit how
-    /// many it accepts. A client can choose with its URL: /mcp?surface=search
+    /// `grow` also lists the tools that were found, `auto` lists every tool up to the number the client accepts (100 if
+    /// unknown), and the search tools otherwise. A client can choose with its URL: /mcp?surface=search
     #[arg(long, verbatim_doc_comment, value_name = "full|search|grow|auto", default_value_t = Surface::Full,
         value_parser = one_of::<Surface>(&["full", "search", "grow", "auto"]), hide_possible_values = true)]
     pub(crate) surface: Surface,

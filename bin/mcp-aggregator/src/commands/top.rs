@@ -44,7 +44,7 @@ pub(crate) struct TopArguments {
 pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let is_live = !arguments.once && !arguments.json;
     if is_live && (!io::stdout().is_terminal() || progress::is_dumb()) {
-        return Err(Failure::usage("there is no terminal to draw on")
+        return Err(Failure::usage("stdout is not a terminal that can display the view")
             .with_hint("`mcp-aggregator top --once` prints the view once"));
     }
     session::block_on(async {

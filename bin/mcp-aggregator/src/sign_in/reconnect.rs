@@ -47,7 +47,7 @@ impl Reconnection {
 
 /// Connects a server, if it waits for a sign-in.
 async fn connect(fleet: &Arc<Fleet>, index: usize, spec: &ServerSpec) {
-    // It may still be on its way to find out that it needs one.
+    // It may be connecting, and not know yet that it needs a sign-in.
     fleet.settled(index).await;
     let waits = matches!(
         &fleet.view().snapshot.servers()[index].state,

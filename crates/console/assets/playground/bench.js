@@ -1,4 +1,4 @@
-// The bench: a tool, its arguments, and what comes of a call.
+// Runs a tool: its arguments, the call and its result.
 
 function open() {
   const server = read('server');
@@ -14,18 +14,18 @@ function open() {
   const anyway = make('button', { id: 'anyway', formNoValidate: true, className: 'quiet small', textContent: 'Run anyway', hidden: true });
   const tell = (text) => { problem.textContent = text; anyway.hidden = true; };
 
-  // Form and text say the same; who was touched last is right.
+  // The form and the JSON text show the same arguments; the one edited last counts.
   const form = whole(read('schema') ?? {}, () => {
     try { raw.value = indented(form.get()); tell(''); } catch (error) { tell(error.message); }
   });
-  // The arguments as they are written, if they are an object.
+  // The arguments as written, if they are an object.
   const written = () => {
     const text = raw.value.trim() || '{}';
     try { JSON.parse(text); } catch (error) { throw new Error(`no JSON: ${error.message}`); }
     if (!isObjectText(text)) throw new Error('arguments must be an object, as in {"name": "value"}');
     return compact(text);
   };
-  // While the text is no JSON the form holds still: it would write over what it cannot read.
+  // While the text is not valid JSON, the form is inert: it would overwrite what it cannot read.
   const fields = document.getElementById('fields');
   const wrongText = lacking('raw', 'arguments');
   wrongText.at(raw);
@@ -42,7 +42,7 @@ function open() {
 
   let current = null;
   let giveUp = new AbortController();
-  // One call at a time: Cancel, progress and questions are those of one.
+  // Only one call runs at a time, because Cancel, progress and server requests belong to one call.
   let isRunning = false;
   const busy = (is) => {
     isRunning = is;
@@ -53,15 +53,15 @@ function open() {
   };
   run.removeAttribute('data-busy');
   bench.addEventListener('keydown', (event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); bench.requestSubmit(); } });
-  // While the server is still awaited there is no call to cancel yet: then none is made.
+  // Until the server is ready there is no call to cancel; the signal prevents it.
   cancel.addEventListener('click', () => {
     cancel.disabled = true;
     giveUp.abort();
     if (current !== null) client.cancel(current).catch((error) => tell(error.message));
   });
 
-  // What must be filled in is said at its field, and nothing is run. Who wants to see what its server says to that still
-  // can; and what was run once was meant.
+  // If required fields are empty, each field shows it, and the call is not made. A button makes it anyway, to see the
+  // server's response. Repeating an earlier call is not checked.
   problem.after(anyway);
   const isWhole = () => {
     const lacks = fields.inert ? [] : form.lacks();
@@ -75,7 +75,7 @@ function open() {
   bench.addEventListener('submit', async (event) => {
     event.preventDefault();
     if (isRunning || event.submitter !== anyway && !isWhole()) return;
-    // What is run now; what is typed meanwhile is for the next time.
+    // The arguments of this call; edits during the call apply to the next one.
     const text = raw.value;
     let args;
     try { args = written(); } catch (error) { wrongText.show(error.message); raw.focus(); return; }
@@ -87,7 +87,7 @@ function open() {
     const heard = hearing(server, question, client, tell);
     heard.say(client.session ? 'Running …' : `Waiting until ${visible(server)} is ready …`);
     outcome.replaceChildren(...heard.parts);
-    // Where there is one column the button is far from the place where the result appears.
+    // With one column, the result appears far below the button.
     const place = look();
     const began = performance.now();
     const hadSession = Boolean(client.session);
@@ -115,7 +115,7 @@ function open() {
       const times = make('p', { className: 'muted', id: 'times', textContent: `${opened}${milliseconds(took)} in the browser` });
       box.append(times, ...heard.kept(), ...said(sent, answer.text, args));
       outcome.replaceChildren(box);
-      // Who has looked elsewhere meanwhile stays there.
+      // Do not scroll if the user has scrolled in the meantime.
       if (scrollY === place) look();
       split(times, opened, took, answer.message.id);
     } catch (error) {
@@ -132,7 +132,7 @@ function open() {
     }
   });
 
-  // A server that is not connected can be, from here: what was typed stays, which it would not if the page were left.
+  // Connects a server without leaving the page, so that the arguments are kept.
   const connector = () => document.querySelector('#of form');
   async function connect(event) {
     if (event.target !== connector()) return;
@@ -168,14 +168,14 @@ function open() {
     ].filter(Boolean);
   }
 
-  // Beside the form the result is always in sight.
+  // Next to the form, the result is always visible.
   function look() {
     const isBelow = outcome.getBoundingClientRect().left < bench.getBoundingClientRect().right;
     if (isBelow) outcome.parentElement.scrollIntoView({ block: 'start' });
     return scrollY;
   }
 
-  // Where the time went, as the service's account of this very call has it.
+  // The timings of this call, as the service recorded them.
   async function split(times, opened, took, id) {
     const query = new URLSearchParams({ server_id: server, tool_name: tool, source: 'mcp', limit: '20' });
     try {

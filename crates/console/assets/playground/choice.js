@@ -1,4 +1,4 @@
-// The box in which a tool is chosen: its list holds what fits what is typed.
+// The box in which a tool is chosen: its list contains the tools that match the typed text.
 
 const toolBox = document.querySelector('input[list=tools]');
 let suggesting = null;

@@ -1,9 +1,9 @@
-// An MCP client: one session at one server, calls one after the other.
+// An MCP client with one session at one server, which makes one call at a time.
 
 const version = '2025-11-25';
 const read = (name) => JSON.parse(bench.dataset[name]);
 
-// Browsers have few words for a service that has gone away.
+// Browsers give no reason when the service is unreachable.
 const reached = (answer) => answer.catch((error) => {
   if (error.name === 'AbortError') throw error;
   throw new Error('The service is unreachable: it was stopped, or the network connection is lost. If a tool was running, it is unknown whether it finished.');
@@ -26,7 +26,7 @@ class Client {
     return response;
   }
 
-  // Whoever gives up waiting for a server that is only being started gives the signal.
+  // The signal ends the wait for a server that is starting.
   async connect(signal) {
     const request = { jsonrpc: '2.0', id: this.next++, method: 'initialize', params: { protocolVersion: version, capabilities: { elicitation: { form: {}, url: {} } }, clientInfo: { name: 'mcp-aggregator console', version: '1' } } };
     const response = await this.post(request, signal);
@@ -37,7 +37,7 @@ class Client {
     await this.post({ jsonrpc: '2.0', method: 'notifications/initialized' }, signal);
   }
 
-  // Every message of a response, be it one or a stream of them.
+  // Passes on each message of a response, which is JSON or an event stream.
   async messages(response, each) {
     if (!(response.headers.get('Content-Type') ?? '').startsWith('text/event-stream')) {
       const text = await response.text();
@@ -50,7 +50,7 @@ class Client {
       const { value, done } = await reached(reader.read());
       if (done) return;
       rest += value;
-      // A long answer comes in many pieces; only where a line ends something may be whole.
+      // A long response arrives in pieces; only complete lines are parsed.
       if (!value.includes('\n')) continue;
       const events = rest.split(/\r?\n\r?\n/);
       rest = events.pop();
@@ -61,13 +61,13 @@ class Client {
     }
   }
 
-  // `signal` is given when the call is no longer wanted: it is then not made if it has not been made yet.
+  // `signal` cancels a call that has not been sent yet.
   async call(name, args, hear, begun, signal) {
     if (!this.session) await this.connect(signal);
     signal.throwIfAborted();
-    // Nobody else has this id, so that the service's account of the call can be told from others.
+    // The id is unique, so that the recorded execution of this call can be found.
     const id = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-    // What is to be sent stands in the request as it was written.
+    // The arguments are inserted into the request as written.
     const request = `{"jsonrpc":"2.0","id":"${id}","method":"tools/call","params":{"name":${JSON.stringify(name)},"arguments":${args},"_meta":{"progressToken":"${id}"}}}`;
     begun(id, request);
     let answer = null;
@@ -79,7 +79,7 @@ class Client {
     return answer;
   }
 
-  // A session that was forgotten meanwhile is begun anew, once: whoever does not know it has done nothing.
+  // If the service no longer knows the session, a new one is created, once: an unknown session has executed nothing.
   async sent(request, signal) {
     try {
       return await this.post(request);
@@ -93,12 +93,12 @@ class Client {
   }
 
   async cancel(id) {
-    // Without a session there is nothing to be cancelled; the signal is enough.
+    // Without a session nothing was sent, so the signal is enough.
     if (this.session) await this.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id, reason: 'cancelled in the console' } });
   }
 
-  // Says goodbye, also while the page goes away: a session that stays behind may hold a server's turn. Whatever breaks
-  // off first then, the call or the page, finds the session here, and the other finds none.
+  // Ends the session, also while the page is closed, because an open session may block a server for other clients. Either
+  // the end of the call or the end of the page takes the session; the other finds none.
   leave() {
     const { session } = this;
     this.session = null;

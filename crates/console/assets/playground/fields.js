@@ -1,17 +1,17 @@
-// Each kind of field: the element, `read` for its value as JSON or undefined, `show` for putting one there.
+// Each kind of field: its element, `read` returns its value as JSON or undefined, `show` sets it.
 
 const numberText = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const numberOf = (text) => (numberText.test(text) ? text : String(Number(text)));
-// A value as JSON that can be compared: `1.0` and `1` are the same.
+// A value as JSON for comparison: `1.0` equals `1`.
 const sameness = (text) => JSON.stringify(JSON.parse(text));
 
-// Says what is wrong at the field, which holds a call back, and to whoever wanted to read it.
+// Reports an invalid value at the field, which blocks the call, and throws it.
 function wrong(input, name, why) {
   input.setCustomValidity(why);
   throw new Error(`${name}: ${why}`);
 }
 
-// One of several, chosen. Nothing is chosen for anybody: who agrees must say so.
+// A choice of one value. Nothing is preselected, because a choice may be consent.
 function choosing({ id, required, usual }, choices) {
   const input = make('select', { id }, make('option', { value: '', textContent: required ? 'please choose' : usual ? `– (${usual})` : '–' }));
   choices.forEach((choice, at) => input.append(make('option', { value: String(at), textContent: choice.title })));
@@ -23,7 +23,7 @@ function choosing({ id, required, usual }, choices) {
   return { input, read, show };
 }
 
-// What can be nothing else.
+// A value with only one possibility.
 function fixed({ id }, [choice]) {
   const input = make('input', { id, type: 'text', readOnly: true, placeholder: choice.title });
   return { input, read: () => choice.text, show: (text) => { input.value = text === undefined ? '' : choice.title; }, isFixed: true };
@@ -34,7 +34,7 @@ function counting({ id, usual, said, name }, kind) {
   if (typeof said.minimum === 'number') input.min = said.minimum;
   if (typeof said.maximum === 'number') input.max = said.maximum;
   const read = () => {
-    // The browser gives nothing for what it cannot read; that is not the same as nothing typed.
+    // The browser returns an empty value for text that it cannot parse; that differs from an empty field.
     if (input.validity.badInput) throw new Error(`${name}: not a number`);
     return input.value === '' ? undefined : numberOf(input.value);
   };
@@ -53,7 +53,7 @@ function writing({ id, usual, said, name, strict }) {
     if (strict && said.minLength > 0) input.minLength = said.minLength;
     if (strict && said.maxLength > 0) input.maxLength = said.maxLength;
   };
-  // A field of one line would swallow the ends of lines.
+  // A single-line field would remove line breaks.
   const grow = (value) => {
     const old = made.input;
     use(make('textarea', { id, rows: 3, required: old.required, value }));
@@ -88,7 +88,7 @@ function writing({ id, usual, said, name, strict }) {
   return made;
 }
 
-// Anything that has no field of its own. Who may write words need not write them as JSON.
+// A value without a field of its own. If strings are allowed, they need not be written as JSON.
 function loose({ id, usual, name, said, root }) {
   const kinds = kindsOf(said, root);
   const takesWords = isOfKind('', kinds);
@@ -99,7 +99,7 @@ function loose({ id, usual, name, said, root }) {
     if (text === '') return undefined;
     let value;
     try { value = JSON.parse(text); } catch (error) {
-      // What begins like JSON was meant to be some.
+      // Text that begins like JSON is treated as JSON.
       return takesWords && !/^["[{]/.test(text) ? JSON.stringify(input.value) : wrong(input, name, `invalid JSON: ${error.message}`);
     }
     return isOfKind(value, kinds) || !takesWords ? compact(text) : JSON.stringify(input.value);
@@ -111,14 +111,14 @@ function loose({ id, usual, name, said, root }) {
   };
   return { input, read, show };
 }
-// Whether words typed as they are would be read as the same words.
+// Whether plain text would be read as the same string.
 function readsAsWords(words, kinds) {
   if (!words.trim()) return words === '';
   if (!isOfKind('', kinds) || words.includes('\r') || /^\s*["[{]/.test(words)) return false;
   try { return !isOfKind(JSON.parse(words), kinds); } catch { return true; }
 }
 
-// Words or numbers, one a line. Whoever writes a JSON array is understood, too: a word may have more than one line.
+// Strings or numbers, one per line. A JSON array is accepted, too, for strings with several lines.
 function listing({ id, usual, name }, kind) {
   const input = make('textarea', { id, rows: 3, spellcheck: false, placeholder: usual ? `one per line; ${usual}` : 'one per line' });
   const item = (line) => {
@@ -145,12 +145,12 @@ function listing({ id, usual, name }, kind) {
   return { input, read, show };
 }
 
-// Several of what can be chosen from, as boxes to be ticked.
+// A choice of several values, as check boxes.
 function ticking({ said, name, required, strict, hint }, choices) {
   const boxes = choices.map(({ title }) => make('label', { className: 'check' }, make('input', { type: 'checkbox' }), ' ', title));
   const inputs = boxes.map((box) => box.querySelector('input'));
   const input = make('fieldset', { className: 'ticks' }, make('legend', {}, visible(name), ' ', make('span', { className: 'hint', textContent: hint })), ...boxes);
-  // What is there and cannot be chosen here stays.
+  // Existing values that are not among the choices are kept.
   let others = [];
   const check = () => {
     const count = inputs.filter((one) => one.checked).length + others.length;
@@ -161,7 +161,7 @@ function ticking({ said, name, required, strict, hint }, choices) {
   const read = () => {
     check();
     const all = [...choices.filter((_, at) => inputs[at].checked).map((choice) => choice.text), ...others];
-    // Who takes away the last tick of what need not be there gives none.
+    // Clearing the last check box of an optional field removes its value.
     return all.length || required ? `[${all.join(',')}]` : undefined;
   };
   const show = (text) => {
@@ -177,7 +177,7 @@ function ticking({ said, name, required, strict, hint }, choices) {
 function fitting(about, choices) {
   const { said, root, required, strict } = about;
   const kind = kindOf(said);
-  // A question is answered by a person, be there only one answer.
+  // A person answers a server request, even if only one answer is possible.
   if ('const' in said && required && !strict) return fixed(about, choices);
   if (choices) return choosing(about, choices);
   if (Array.isArray(said.type) && said.type.filter((word) => word !== 'null').length > 1) return loose(about);

@@ -1,13 +1,13 @@
-// Forms made from schemas. A field that nobody touched keeps what it was given, be it something that it cannot show.
+// Forms generated from schemas. An untouched field keeps its initial value, even one that it cannot show.
 //
-// Every field, simple or made of others, is told its place: { name, required, strict, root, depth, room, changed, isBare }.
-// A strict one is held back by the browser until it is filled in as its schema wants it; a bare one has its name around it
-// already; room is how many fields the form may still make by itself. It gives { box, has, get, set, lacks }: `get` its value as JSON or undefined, `has` whether anybody gave it one,
-// `set` shows one, `lacks` says at each field that must be filled in and is not that it must, and lists them.
+// Every field gets its place: { name, required, strict, root, depth, room, changed, isBare }.
+// A strict field is validated by the browser; a bare one has its name in the frame around it;
+// `room` is how many fields the form may still create by itself. A field is { box, has, get, set, lacks }: `get` returns its value as JSON or undefined, `has` whether it was set,
+// `set` shows a value, `lacks` marks the empty required fields and returns them.
 
-// So deep a form goes by itself into what must be there and into what need not be; the rest is made when somebody wants it.
+// The depth to which required and optional members get fields immediately; deeper fields are created on request.
 const deepest = { required: 5, optional: 1 };
-// Schemas may name themselves many times: so many fields are made at once, and more when somebody wants them.
+// Schemas may be recursive: this many fields are created immediately, and more on request.
 const mostFields = 100;
 
 // The form of a whole schema.
@@ -38,13 +38,13 @@ function field(schema, place) {
   return simple(said, null, place);
 }
 
-// So many letters of a description stand beside a field; the tool's own page has them all.
+// The maximum length of a description at a field; the tool's page shows all of it.
 const mostAbout = 500;
 
-// What a field is called: where people are asked, what is meant for them.
+// The label of a field: in forms for people, its title.
 const calledIn = (said, { name, strict }) => visible(strict && typeof said.title === 'string' && said.title ? said.title : name).slice(0, 200);
 
-// What is said about a field beside its name.
+// The hint at a field.
 function hintOf(said, place) {
   const name = calledIn(said, place);
   const usual = isObject(said.default) || Array.isArray(said.default) ? `default: ${plain(said.default)}` : '';
@@ -53,7 +53,7 @@ function hintOf(said, place) {
   return visible([place.required ? 'required' : '', isOwn ? said.title : '', ...limitsOf(said), about.length > mostAbout ? `${about.slice(0, mostAbout)} …` : about, usual].filter(Boolean).join(' · '));
 }
 
-// A value that has one element to be typed into.
+// A value with a single input element.
 function simple(said, choices, place) {
   const { name, required, strict, root, changed, isBare } = place;
   const id = `field-${counter += 1}`;
@@ -71,7 +71,7 @@ function simple(said, choices, place) {
   made.input.required = Boolean(strict && required);
   made.heard = hear;
   hear(made.input);
-  // Who is asked to tick and ticks nothing has answered; what can be nothing else need not be said. Nor need nothing be.
+  // An unticked check box is an answer; constants and `null` need none.
   const unsaid = () => {
     if (required && (made.isFixed || strict && made.isWhole)) return made.read();
     return required && !strict && said.canBeNull ? 'null' : undefined;
@@ -89,21 +89,21 @@ function simple(said, choices, place) {
     kept.show(text === undefined || isNothing(said, text) || shows(made, text) ? undefined : text);
   };
   const lacks = () => { try { return lack.ask(required && get(true) === undefined); } catch { return []; } };
-  // The answer to a question begins with what its server proposes: who changes nothing answers that.
+  // The answer to a server request starts with the server's defaults, which count if nothing is changed.
   if (strict && said.default !== undefined) set(JSON.stringify(said.default));
   const label = make('label', { htmlFor: id }, isBare ? 'value' : calledIn(said, place), ' ', make('span', { className: 'hint', textContent: hint }));
   if (made.isWhole) made.input.append(kept.box, lack.box);
   return { box: made.isWhole ? made.input : make('div', { className: 'field' }, label, made.input, kept.box, lack.box), has, get, set, lacks };
 }
 
-// Whether a field shows what it was given. What is too long to look at is taken for shown.
+// Whether a field shows its value. Very long values are not compared.
 function shows(made, text) {
   if (text.length > 100000) return true;
   try { const read = made.read(); return read === undefined ? text === '""' : sameness(read) === sameness(text); } catch { made.input.setCustomValidity(''); return false; }
 }
 
-// Fields for all members of an object. Members that the schema does not name are kept as they are and where they are, and
-// so is what should be an object and is none, until somebody fills in a field of it.
+// Fields for all members of an object. Members that the schema does not name are kept unchanged, and so is a value that
+// should be an object and is not, until a field of it is edited.
 function group(said, place) {
   const { name, required, changed } = place;
   const must = Array.isArray(said.required) ? said.required : [];
@@ -117,7 +117,7 @@ function group(said, place) {
   let given = null;
   const all = () => [...members.values(), rest].filter(Boolean);
   const has = () => odd !== undefined || given !== null || all().some((member) => member.has());
-  // An object that the form itself makes has what it must have; one that was given stays as it is.
+  // An object that the form creates gets its required members; an existing one is not changed.
   const get = (isWithinNew = true) => {
     if (odd !== undefined) return odd;
     const isNew = given === null;
@@ -130,7 +130,7 @@ function group(said, place) {
     const isObjectGiven = text !== undefined && isObjectText(text);
     odd = isObjectGiven ? undefined : text;
     kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
-    // Of two with one name the last counts, as everywhere.
+    // Of two members with the same name, the last counts.
     given = isObjectGiven ? new Map(membersOf(text)) : null;
     members.forEach((member, key) => member.set(given?.get(key)));
     rest?.show(given === null ? undefined : [...given].filter(([key]) => !members.has(key)));
@@ -141,14 +141,14 @@ function group(said, place) {
 
 const objectOf = (entries) => `{${entries.filter(([, value]) => value !== undefined).map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',')}}`;
 
-// A frame with the name of what is in it, where it has not been named yet.
+// A frame with a name, unless the name is already shown.
 function framed(said, place, ...parts) {
   if (place.isBare) return make('div', {}, ...parts);
   const hint = hintOf(said, place);
   return make('fieldset', {}, make('legend', { textContent: calledIn(said, place) }), hint ? make('p', { className: 'hint', textContent: hint }) : null, ...parts);
 }
 
-// What may go on for ever: its fields are made when somebody wants them, or when it is there.
+// A part that may be recursive: its fields are created on request, or if it has a value.
 function later(create, place, said) {
   const { name, required } = place;
   const id = `field-${counter += 1}`;
@@ -170,7 +170,7 @@ function later(create, place, said) {
   return { box, set, lacks, has: () => Boolean(inner?.has()), get: (isNew) => inner?.get(isNew) };
 }
 
-// Whether nothing is meant, and nothing may be.
+// Whether the value is `null`, and may be.
 const isNothing = (said, text) => Boolean(said.canBeNull) && text === 'null';
 
 const focusIn = (box) => box.querySelector('input, select, textarea, button')?.focus();

@@ -1,4 +1,4 @@
-// What a server says while a tool runs: how far it is, which the next word replaces, and what it logs, which is kept.
+// What a server sends while a tool runs: progress, of which only the last is shown, and log messages, which are kept.
 
 const mostLogged = 200;
 
@@ -33,7 +33,7 @@ function hearing(server, question, client, tell) {
       client.post({ jsonrpc: '2.0', id: message.id, error: { code: -32601, message: 'the console does not support this request' } }).catch((error) => tell(error.message));
     }
   };
-  // What stays below the result.
+  // The log messages, which stay below the result.
   const kept = () => {
     if (!count) return [];
     const title = count > mostLogged ? `Messages during the run (the last ${mostLogged} of ${count})` : `Messages during the run (${count})`;

@@ -1,6 +1,6 @@
-// What was run: of this tab only, for arguments may be secret.
+// The calls made in this tab; they are not stored elsewhere, because arguments may be secret.
 
-// Who signs in next in the same tab is somebody else.
+// Another user may sign in next in the same tab.
 const runs = `runs of ${document.querySelector('.principal')?.textContent ?? ''}`;
 const kept = () => { try { return JSON.parse(sessionStorage.getItem(runs) ?? '[]'); } catch { return []; } };
 

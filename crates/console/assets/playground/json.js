@@ -1,10 +1,10 @@
-// The playground: a form from a schema, in step with raw JSON; and an MCP client that runs it, answers questions, shows
-// progress and can be told to stop. Everything that comes from servers is put into the page as text, never as markup.
+// The playground: a form generated from a schema, synchronized with raw JSON, and an MCP client that makes the call, answers
+// server requests, shows progress and can cancel. Everything from servers is inserted as text, never as markup.
 'use strict';
 
-// - json: JSON as it is written; schema, limits: what schemas mean; fields: one for each plain value; forms: fields together
-// - lists, maps, unions: what is added, named or chosen first; lacking: words at a field
-// - client: MCP; hearing: what servers say meanwhile; showing, media: results; question: what servers ask; bench: all of it together; history: what was run
+// - json: JSON as written; schema, limits: interpret schemas; fields: one for each plain value; forms: combine fields
+// - lists, maps, unions: values whose parts are added, named or chosen; lacking: notes at a field
+// - client: MCP; hearing: progress and log of a run; showing, media: results; question: server requests; bench: all of it together; history: earlier calls
 
 const bench = document.getElementById('bench');
 const make = (tag, properties = {}, ...children) => {
@@ -15,9 +15,9 @@ const make = (tag, properties = {}, ...children) => {
 const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
 let counter = 0;
 
-// Numbers are never read and written again: `1.0` would become `1`, and long ones would lose digits. JSON is cut into its
-// signs and put together again instead. Everything here wants JSON that was looked at by `JSON.parse`.
-// No pattern does it: a string may be many megabytes long, which is too much for one.
+// Numbers are never parsed and encoded again: `1.0` would become `1`, and long ones would lose digits. JSON is split into
+// tokens and joined again instead. All functions here expect JSON that `JSON.parse` accepted.
+// No regular expression does this, because strings of many megabytes are too long for one.
 function signs(text) {
   const found = [];
   const plain = /[^\s{}[\],:"]+/y;
@@ -44,7 +44,7 @@ function isEscaped(text, at) {
 }
 const compact = (text) => signs(text).join('');
 
-// What is longer is shown as it came: nobody reads it to its end.
+// Longer JSON is shown unchanged.
 const longestIndented = 2000000;
 
 function indented(text) {
@@ -67,14 +67,14 @@ function indented(text) {
   return out;
 }
 
-// JSON whose letters stand there as themselves: many a server writes all but English ones as numbers.
+// JSON with escaped letters decoded: many servers escape all letters outside ASCII.
 function spelled(text) {
   if (text.length > longestIndented || !/\\u[0-9a-f]{4}/i.test(text)) return text;
   try { JSON.parse(text); } catch { return text; }
   return signs(text).map((sign) => (sign[0] === '"' ? JSON.stringify(JSON.parse(sign)) : sign)).join('');
 }
 
-// The members of an object, each with its value as it is written.
+// The members of an object, each with its value as written.
 function membersOf(text) {
   const found = [];
   let depth = 0;
@@ -95,7 +95,7 @@ function membersOf(text) {
 }
 const isObjectText = (text) => /^\s*\{/.test(text);
 
-// The items of an array, each as it is written.
+// The items of an array, each as written.
 function itemsOf(text) {
   const found = [];
   let depth = 0;

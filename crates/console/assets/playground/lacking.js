@@ -1,4 +1,4 @@
-// Words at a field: what the JSON holds that the field cannot show, and that it must be filled in.
+// Notes at a field: what the JSON contains that the field cannot show, and that the field is required.
 
 function keeping(id) {
   const box = make('span', { className: 'hint kept', id: `${id}-kept`, hidden: true });
@@ -15,11 +15,11 @@ function lacking(id, name, more = '') {
   const show = (why) => {
     box.hidden = !why;
     box.textContent = why;
-    // Only what is typed into or chosen from can be wrong to those who do not see the page.
+    // `aria-invalid` applies only to inputs, selects and text areas.
     if (why && /^(INPUT|SELECT|TEXTAREA)$/.test(element.tagName)) element.setAttribute('aria-invalid', 'true');
     else element.removeAttribute('aria-invalid');
   };
-  // Says that something must be filled in, or no longer; gives what whoever wants to run it is told.
+  // Shows or hides that the field is required, and returns the problem for the caller.
   const ask = (isLacking, why = `${visible(name)} is required${more}`) => {
     show(isLacking ? why : '');
     return isLacking ? [{ why, focus: () => (/^(FIELDSET|DIV)$/.test(element.tagName) ? focusIn(element) : element.focus()) }] : [];

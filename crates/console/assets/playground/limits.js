@@ -1,4 +1,4 @@
-// What a schema asks of a value beside its kind, in the words of the tool's own page.
+// The constraints of a schema besides the type, worded as on the tool's page.
 
 const formats = {
   date: 'date, as 2024-01-31', time: 'time, as 12:00:00Z', 'date-time': 'date and time, as 2024-01-31T12:00:00Z',

@@ -1,9 +1,9 @@
-// Lists of what has fields of its own: items are added and removed. And lists whose items have each a meaning of their own.
+// Lists whose items have fields: items are added and removed. Also tuples, whose items differ.
 
-// More than so many are left to JSON: nobody fills them in, and browsers would take long.
+// Longer lists are edited as JSON: they are slow in browsers, and nobody fills them in by hand.
 const mostItems = 100;
 
-// One of several, with its name and a button that takes it away.
+// One item, with its name and a button that removes it.
 function entry(content, remove) {
   const legend = make('legend');
   const button = make('button', { type: 'button', className: 'quiet small', textContent: 'Remove' });
@@ -13,7 +13,7 @@ function entry(content, remove) {
   return { box, call };
 }
 
-// A place for such entries, with a button for another one.
+// A container for items, with a button that adds one.
 function gathered(said, place, again) {
   const id = `field-${counter += 1}`;
   const kept = keeping(id);
@@ -30,7 +30,7 @@ function gathered(said, place, again) {
 function series(said, place) {
   const { name, required, changed } = place;
   const items = [];
-  // What is there: something that is no list or too long, or a list, though it be empty.
+  // The current value: a list, which may be empty, or something that is not a list or too long.
   let odd;
   let isThere = false;
   const touch = () => { odd = undefined; isThere = true; kept.show(undefined); lack.show(''); changed(); };
@@ -67,7 +67,7 @@ function series(said, place) {
     const isShown = text?.startsWith('[') && texts.length <= mostItems;
     isThere = isShown;
     odd = isShown ? undefined : text;
-    // What is too long for a form must not be begun anew by it.
+    // The form must not replace a list that is too long for it.
     add.hidden = texts.length > mostItems;
     cut(isShown ? texts.length : 0);
     if (isShown) texts.forEach((item, at) => (items[at] ?? put()).member.set(item));
@@ -83,7 +83,7 @@ function series(said, place) {
   return { box, has, get, set, lacks };
 }
 
-// A list in which every place means something else.
+// A tuple: each position has its own schema.
 function tuple(said, place) {
   const { name, required, changed } = place;
   let odd;

@@ -1,6 +1,6 @@
-// Maps: names that whoever fills them in chooses, each with a value.
+// Maps: the user chooses the names, each with a value.
 
-// Rows of names and values. `show` takes pairs of a name and JSON, `entries` gives them.
+// Rows of names and values. `show` takes pairs of a name and JSON, `entries` returns them.
 function rows(said, place) {
   const { name, changed } = place;
   const schema = isObject(said.additionalProperties) ? said.additionalProperties : Object.values(isObject(said.patternProperties) ? said.patternProperties : {})[0] ?? {};
@@ -54,7 +54,7 @@ function rows(said, place) {
   return { box, add, kept, lack, entries, show, lacks, has: () => items.length > 0 };
 }
 
-// An object that is nothing but such rows.
+// An object that consists of such rows.
 function map(said, place) {
   const { required } = place;
   let odd;
@@ -67,7 +67,7 @@ function map(said, place) {
     return objectOf([...all.entries()]);
   };
   const set = (text) => {
-    // Of two with one name the last counts, as everywhere.
+    // Of two members with the same name, the last counts.
     const pairs = text !== undefined && isObjectText(text) ? [...new Map(membersOf(text))] : null;
     const isShown = pairs !== null && pairs.length <= mostItems;
     isThere = isShown;

@@ -1,5 +1,5 @@
-// What is no text: pictures are shown, sounds are played, and everything can be saved. Nothing else is ever opened here: a
-// drawing or a page could be a program.
+// Content that is not text: images are shown, audio is played, and everything can be saved. Nothing else is opened here: a
+// vector image or a page could contain a program.
 
 const pictures = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const sounds = ['audio/mpeg', 'audio/mp3', 'audio/mp4', 'audio/aac', 'audio/ogg', 'audio/flac', 'audio/wav', 'audio/x-wav', 'audio/wave', 'audio/webm'];
@@ -16,14 +16,14 @@ function media(data, mimeType, kind, uri) {
   return make('div', {}, ...parts, make('p', {}, saving(data, type, kind, uri)));
 }
 
-// A button that saves it. Only then it is put together: it may be large.
+// A button that saves the content. It is decoded only then, because it may be large.
 function saving(data, type, kind, uri) {
   const count = Math.floor(data.replace(/[\s=]/g, '').length * 3 / 4);
   const button = make('button', { type: 'button', className: 'quiet small', textContent: `Save (${visible(type || 'file').slice(0, 80)}, ${bytes(count)})` });
   button.addEventListener('click', () => {
     let content;
     try { content = Uint8Array.from(atob(data.replace(/\s/g, '')), (letter) => letter.charCodeAt(0)); } catch { button.textContent = 'The file is damaged and cannot be saved'; return; }
-    // Whatever it is called, the browser is to keep it, not to open it.
+    // The browser must store the file, not open it, whatever its type.
     const href = URL.createObjectURL(new Blob([content], { type: 'application/octet-stream' }));
     make('a', { href, download: fileName(type, kind, uri) }).click();
     setTimeout(() => URL.revokeObjectURL(href), 60000);
@@ -31,7 +31,7 @@ function saving(data, type, kind, uri) {
   return button;
 }
 
-// The name that its address ends with, if that is one; else one that says what it is.
+// The last part of its address, if that is a file name; otherwise a name made from its type.
 function fileName(type, kind, uri) {
   const last = String(uri ?? '').split(/[?#]/)[0].split('/').pop();
   if (/^[\w][\w.-]{0,80}\.\w{1,8}$/.test(last)) return last;

@@ -1,4 +1,4 @@
-// A server wants to know something: its question, and a form for the answer; or an address where it is to be answered.
+// A request of a server to the user: its message, and a form for the answer, or an address to open.
 
 function asked(server, message, answer, tell) {
   const { message: text, requestedSchema: schema, mode, url } = isObject(message.params) ? message.params : {};
@@ -10,7 +10,7 @@ function asked(server, message, answer, tell) {
     let content;
     try { content = action === 'accept' && answers ? `,"content":${answers.get()}` : ''; } catch (error) { tell(error.message); return; }
     box.remove();
-    // As it was written: numbers are not read and written again.
+    // As written: numbers are not parsed and encoded again.
     answer(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":{"action":"${action}"${content}}}`);
   };
   const button = (word, action, className) => {
@@ -28,7 +28,7 @@ function asked(server, message, answer, tell) {
   return box;
 }
 
-// Opens an address in a tab of its own, if it is one that may be opened: who opens it has agreed to go there.
+// Opens an address in a new tab, if its scheme is allowed. Opening it is the user's consent.
 function opening(url, opened) {
   if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return make('span', { className: 'hint', textContent: 'This address cannot be opened here.' });
   const link = make('a', { className: 'button', href: url, rel: 'noopener noreferrer', target: '_blank', textContent: `Open ${visible(new URL(url).host)}` });

@@ -1,8 +1,8 @@
-// What schemas mean, as far as a form needs to know.
+// Interprets schemas as far as a form needs it.
 
-// A schema as it is meant: what it refers to is put in, all that it must be is put together, and what only allows `null`
-// as well is left out, but for a word about it: `canBeNull`.
-// A small schema can stand for a huge one, so there is a limit to the parts that are looked into.
+// A schema with references resolved and `allOf` merged. An alternative that only allows `null` is removed and noted as
+// `canBeNull`.
+// A small schema can expand to a huge one, so the number of resolved parts is limited.
 function meant(schema, root, depth = 0, parts = { left: 500 }) {
   if (!isObject(schema) || depth > 10 || parts.left <= 0) return {};
   parts.left -= 1;
@@ -21,7 +21,7 @@ function meant(schema, root, depth = 0, parts = { left: 500 }) {
     if (!Array.isArray(all)) continue;
     const left = all.filter((one) => one?.type !== 'null');
     if (left.length < all.length) others.canBeNull = true;
-    // The only one that can be chosen is still to be chosen: it may be what somebody agrees to.
+    // A single choice must still be chosen, because it may be consent.
     if (left.length && left.every((one) => isObject(one) && 'const' in one)) return { ...others, oneOf: left };
     if (left.length === 1 && isObject(left[0])) return meant({ ...left[0], ...others }, root, depth + 1, parts);
     return { ...others, [key]: left };
@@ -29,7 +29,7 @@ function meant(schema, root, depth = 0, parts = { left: 500 }) {
   return said;
 }
 
-// What must be both.
+// The schema that satisfies both.
 function together(one, other) {
   const properties = { ...one.properties, ...other.properties };
   const required = [...new Set([one.required, other.required].filter(Array.isArray).flat())];
@@ -46,17 +46,17 @@ const isOneKind = (said) => !Array.isArray(said.type) || said.type.filter((word)
 const isObjectSchema = (said) => isOneKind(said) && (kindOf(said) === 'object' || said.type === undefined && isObject(said.properties));
 const hasMembers = (said) => isObject(said.properties) && Object.keys(said.properties).length > 0;
 
-// Whether a value has fields of its own, so that one line of text is not enough for it.
+// Whether a value needs fields of its own, not only one line of text.
 function isComposite(said, root) {
   if (choicesOf(said)) return false;
   return isObjectSchema(said) || isOneKind(said) && kindOf(said) === 'array' || branchesOf(said, root) !== null;
 }
 
-// Whether each item of a list needs fields of its own: also where it may be words or a number.
+// Whether each item of a list needs fields of its own, also if it may be a string or a number.
 const isManifold = (said, root) => isComposite(said, root) || !choicesOf(said) && [said.anyOf, said.oneOf].some(Array.isArray);
 
-// The kinds that a value may be of, if they are to be chosen from: each with what it is called. Where all are plain, one
-// field can tell them apart.
+// The types that a value may have, with their labels, if the user must choose. If all are plain, one field can
+// distinguish them.
 function branchesOf(said, root, depth = 0) {
   const all = [said.anyOf, said.oneOf].find(Array.isArray);
   if (!all || all.length < 2 || depth > 3) return null;
@@ -70,14 +70,14 @@ function branchesOf(said, root, depth = 0) {
 
 const nameOf = (one) => String(one.title ?? (typeof one.$ref === 'string' ? one.$ref.split('/').pop() : ''));
 
-// By what can be nothing else a server tells the kinds apart: it must be there, whether or not the schema says so.
+// A constant member distinguishes the types, so it is required even if the schema does not say so.
 function tagged(said, root) {
   if (!isObject(said.properties)) return said;
   const tags = Object.entries(said.properties).filter(([, member]) => 'const' in meant(member, root)).map(([key]) => key);
   return tags.length ? { ...said, required: [...new Set([...(Array.isArray(said.required) ? said.required : []), ...tags])] } : said;
 }
 
-// What to call a kind that has no name.
+// The label of a type without a name.
 function titleOf(said, root) {
   if (typeof said.title === 'string' && said.title) return said.title;
   const choices = choicesOf(said);
@@ -92,7 +92,7 @@ function titleOf(said, root) {
   return { string: 'text', integer: 'whole number', number: 'number', boolean: 'true or false' }[kindOf(said)] ?? 'anything';
 }
 
-// Everything that a value may be; nothing said means anything.
+// All types that a value may have; without a declaration, any.
 function kindsOf(said, root) {
   const none = said.canBeNull ? ['null'] : [];
   if (said.type !== undefined) return [...[said.type].flat(), ...none];
@@ -101,13 +101,13 @@ function kindsOf(said, root) {
   return [...none, ...all.flatMap((one) => { const it = meant(one, root); return it.type === undefined ? [it.properties ? 'object' : 'any'] : [it.type].flat(); })];
 }
 
-// Whether a value that was read is one of the kinds.
+// Whether a parsed value has one of the types.
 function isOfKind(value, kinds) {
   const kind = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
   return !kinds.length || kinds.includes('any') || kinds.includes(kind) || kind === 'number' && kinds.includes('integer') && Number.isInteger(value);
 }
 
-// What can be chosen from: the values, and what each is called.
+// The choices: values and their labels.
 function choicesOf(said) {
   const named = [said.oneOf, said.anyOf].find((all) => Array.isArray(all) && all.length && all.every((one) => isObject(one) && 'const' in one));
   const values = Array.isArray(said.enum) ? said.enum : 'const' in said ? [said.const] : named?.map((one) => one.const);

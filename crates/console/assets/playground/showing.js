@@ -1,7 +1,7 @@
-// Results, as people read them.
+// Renders results for people.
 
 const most = 200000;
-// Browsers take a word of many thousand letters badly; in pieces, cut at ends of lines where there are any, they do not.
+// Browsers are slow with very long text nodes, so text is split into pieces, at line ends if possible.
 function pieces(text, inWords = (part) => [part]) {
   const all = [];
   for (let at = 0; at < text.length;) {
@@ -24,7 +24,7 @@ const badge = (tone, word) => make('span', { className: `badge ${tone}` }, make(
 const milliseconds = (span) => (span < 1 ? `${(span * 1000).toFixed(0)} µs` : span < 1000 ? `${span.toFixed(1)} ms` : `${(span / 1000).toFixed(1)} s`);
 
 const linkTo = (address) => make('a', { href: address, rel: 'noopener noreferrer', target: '_blank', textContent: visible(address) });
-// A text in which addresses can be followed. What ends a sentence does not belong to them.
+// Text with addresses as links. Punctuation at the end of a sentence is not part of the address.
 function withLinks(text) {
   const parts = [];
   let at = 0;
@@ -37,7 +37,7 @@ function withLinks(text) {
   return [...parts, text.slice(at)];
 }
 
-// What is in a result, and words for it; anything that is not known is shown as it came, but for what nobody can read.
+// Renders a part of a result. Unknown parts are shown as JSON, with binary data replaced by its length.
 function shown(part) {
   if (!isObject(part)) return block(JSON.stringify(part));
   if (part.type === 'text') {
@@ -68,8 +68,8 @@ function copying(box) {
   button.setAttribute('data-copy', '');
   return make('div', { className: 'copyable' }, box, button);
 }
-// A member of an object, as it is written.
+// A member of an object, as written.
 const inside = (text, key) => new Map(membersOf(text)).get(key) ?? 'null';
-// A moment in microseconds, which dates of browsers do not know.
+// A time in microseconds, which the `Date` of browsers does not support.
 const micros = (text) => Date.parse(text.replace(/\.\d+/, '')) * 1000 + Number((/\.(\d+)/.exec(text)?.[1] ?? '').padEnd(6, '0').slice(0, 6));
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;

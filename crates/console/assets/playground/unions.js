@@ -1,4 +1,4 @@
-// A value that is one of several kinds: first the kind is chosen, then it is filled in.
+// A value that has one of several types: the user first chooses the type, then fills it in.
 
 function union(said, branches, place) {
   const { name, required, changed } = place;
@@ -12,7 +12,7 @@ function union(said, branches, place) {
   const inside = make('div', { className: 'branch' });
   const label = make('label', { htmlFor: id }, visible(place.isBare ? 'what it is' : name), ' ', make('span', { className: 'hint', textContent: hintOf(said, place) }));
   const box = make('div', { className: 'field' }, label, select, kept.box, lack.box, inside);
-  // What was filled in for one kind is still there when somebody chooses another and comes back.
+  // Values entered for one type are kept while another is chosen.
   const made = new Map();
   let odd;
   const touch = () => { odd = undefined; kept.show(undefined); lack.show(''); changed(); };
@@ -28,7 +28,7 @@ function union(said, branches, place) {
   const get = (isNew) => odd ?? (select.value === '' ? isNew && required && said.canBeNull ? 'null' : undefined : chosen().get(true));
   const set = (text) => {
     const at = text === undefined || text === 'null' ? -1 : likest(branches, JSON.parse(text), select.value === '' ? -1 : Number(select.value));
-    // Arguments that have nothing in them are none yet.
+    // Empty arguments do not decide the type.
     odd = at < 0 && !(name === '' && text === '{}') ? text : undefined;
     select.value = at < 0 ? '' : String(at);
     turn();
@@ -40,12 +40,12 @@ function union(said, branches, place) {
   return { box, has, get, set, lacks };
 }
 
-// The kind that a value is most like; of two the one that is chosen already.
+// The type that matches a value best; if two match equally, the one already chosen.
 function likest(branches, value, now) {
   let best = -1;
   let most = -Infinity;
   const all = branches.map(({ said, root }) => alike(said, value, root));
-  // What has nothing in it may be any of them.
+  // An empty value matches every type.
   if (isObject(value) && !Object.keys(value).length && all.filter((likeness) => likeness !== null).length > 1) return (all[now] ?? null) === null ? -1 : now;
   all.forEach((likeness, at) => {
     if (likeness !== null && (likeness > most || likeness === most && at === now)) [best, most] = [at, likeness];
@@ -53,7 +53,7 @@ function likest(branches, value, now) {
   return best;
 }
 
-// How much a value is like what a schema wants; null where it cannot be meant.
+// How well a value matches a schema; null if it cannot match.
 function alike(said, value, root) {
   const choices = choicesOf(said);
   if (choices) return choices.some((choice) => choice.text === JSON.stringify(value)) ? 3 : null;

@@ -135,7 +135,7 @@ fn by_hand(request: &PageRequest<'_>, written: &Form, note: Option<Note>) -> Htm
             "HERE:/INSIDE, or HERE:/INSIDE:ro for read-only; one per line",
             "/home/me/notes:/notes:ro"
         ),
-        ports = field("port", "Port", "the port, if the server speaks HTTP; leave empty for stdio", ""),
+        ports = field("port", "Port", "the port, if the server uses HTTP; leave empty for stdio", ""),
         timeout = field("timeout", "Timeout", "milliseconds for each call; empty for the default", ""),
         lazy = written.has("lazy").then(|| html!(" checked")),
         test = primary.0,

@@ -177,7 +177,7 @@ impl ServiceContext {
     /// Waits until earlier changes of a server are written: they must not overtake what is written next.
     async fn written_down(&self, handle: &SupervisorHandle) {
         if !self.status_writer.wait_written(handle.id, STATUS_WRITE_TIMEOUT).await {
-            tracing::warn!(server = %handle.current().record.name, "its history is not written yet");
+            tracing::warn!(server = %handle.current().record.name, "the status history of the server is not written yet");
         }
     }
 }

@@ -65,7 +65,7 @@ pub(in crate::commands) fn take_server(config: &mut Config, name: &str, path: &P
 pub(in crate::commands) fn protected(spec: &ServerSpec) -> Result<Protected, Failure> {
     Protected::of(spec).ok_or_else(|| {
         let name = &spec.name;
-        let refused = |why: &str| Failure::new(format!("nobody can sign in to `{name}`: {why}"));
+        let refused = |why: &str| Failure::new(format!("server `{name}` does not support sign-in: {why}"));
         match &spec.transport {
             Transport::Remote(remote) if remote.has_authorization_header() => {
                 refused("its config has an `Authorization` header").with_hint("remove the header to sign in instead")
