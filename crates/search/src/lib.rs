@@ -10,7 +10,8 @@
 //!   8 bits; `matrix`: the same in 16 bits, for models that the user provides
 //! - `document`, `query`: the searchable parts of a tool, and a parsed query; `query_cache`: the vectors of the last
 //!   queries
-//! - `index`: combines them; `servers`: the relevance of a tool's server
+//! - `index`: combines them; `servers`: the relevance of a tool's server; `ranking`: picks the best; `pending`: tools
+//!   that wait for a vector; `rough`: the vectors of the table
 //! - `vector_store`: the interface of a store outside the program that keeps and compares vectors
 //! - `skills`, `classifier`: the purposes of tools, and search by purpose
 //!
@@ -55,8 +56,11 @@ mod lexical;
 mod matrix;
 #[cfg(feature = "builtin-model")]
 mod minilm;
+mod pending;
 mod query;
 mod query_cache;
+mod ranking;
+mod rough;
 mod sentence_model;
 mod servers;
 mod skills;
@@ -81,10 +85,17 @@ pub use skills::{Skill, SkillsError, builtin_skills, fingerprint, read_skills};
 pub use vector_store::{
     NearestAnswers, Payload, Point, PointId, Request, StoreError, StoreFilter, StoredScores, VectorStore,
 };
+pub use vectors::has_direction;
 
 /// The pieces of both models, one per line.
 #[cfg(any(feature = "builtin-model", feature = "table"))]
 const VOCABULARY: &str = include_str!("../model/vocabulary.txt");
+
+/// Whether the table of word vectors is compiled in.
+pub const HAS_TABLE: bool = cfg!(feature = "table");
+
+/// What search compares while there is no model, or it is unreachable.
+pub const WITHOUT_A_MODEL: &str = if HAS_TABLE { "words and the word table" } else { "words" };
 
 /// A rough vector of a text, in microseconds; None if the table is not compiled in.
 fn rough_vector(text: &str) -> Option<Vec<f32>> {

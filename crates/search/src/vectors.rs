@@ -30,16 +30,18 @@ impl Vectors {
         self.columns.width()
     }
 
-    /// Whether no slot has a vector.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.states.iter().all(|state| *state == State::Missing)
+    /// Says how many numbers a vector has, while that is unknown.
+    pub(crate) fn expect_dimension(&mut self, dimension: usize) {
+        if self.columns.width() == 0 && self.states.is_empty() {
+            self.columns = Columns::new(dimension);
+        }
     }
 
     /// Keeps a vector at length one for a slot. Returns false for one of another dimension, or without a direction.
     pub(crate) fn set(&mut self, slot: u32, vector: &[f32]) -> bool {
         // A remote model's dimension is known by its first vector.
-        if self.columns.width() == 0 && self.states.is_empty() {
-            self.columns = Columns::new(vector.len());
+        if normalized(vector).is_some() {
+            self.expect_dimension(vector.len());
         }
         self.put(slot, vector, State::Own)
     }
@@ -115,6 +117,11 @@ impl Vectors {
         let vector = (self.state(slot) != State::Missing).then(|| self.columns.get(slot as usize))?;
         Some(join(&mut others.iter().map(|other| dot(other, &vector))))
     }
+}
+
+/// Whether these are the numbers of a vector: they have a direction.
+pub fn has_direction(vector: &[f32]) -> bool {
+    normalized(vector).is_some()
 }
 
 /// A normalized vector of the same direction, unless it is zero.
