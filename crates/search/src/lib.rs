@@ -56,6 +56,8 @@ mod lexical;
 mod matrix;
 #[cfg(feature = "builtin-model")]
 mod minilm;
+#[cfg(all(test, feature = "builtin-model", feature = "table"))]
+mod parity;
 mod pending;
 mod query;
 mod query_cache;
