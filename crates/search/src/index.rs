@@ -308,11 +308,15 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         }
     }
 
-    /// Tools without a vector of the table, those without any other first. Empty if these are made at once, or never.
-    pub fn missing_rough_vectors(&self) -> Vec<K> {
-        let missing = self.rough_vectors.iter().flat_map(RoughVectors::missing);
-        let (with_own, without): (Vec<&K>, Vec<&K>) = missing.partition(|key| self.has_vector(key));
-        without.into_iter().chain(with_own).cloned().collect()
+    /// Tools without a vector of the table and without any other; `with_own` adds those that have another one. Empty if
+    /// these are made at once, or never.
+    pub fn missing_rough_vectors(&self, with_own: bool) -> Vec<K> {
+        let Some(rough_vectors) = &self.rough_vectors else { return Vec::new() };
+        let mut missing: Vec<K> = self.pending.iter().filter(|key| rough_vectors.is_missing(key)).cloned().collect();
+        if with_own {
+            missing.extend(rough_vectors.missing().filter(|key| !self.pending.contains(key)).cloned());
+        }
+        missing
     }
 
     /// Sets the vector of the table for the text with this hash.

@@ -13,6 +13,7 @@
 //! - `index`: combines them; `servers`: the relevance of a tool's server; `ranking`: picks the best; `pending`: tools
 //!   that wait for a vector; `rough`: the vectors of the table
 //! - `vector_store`: the interface of a store outside the program that keeps and compares vectors
+//! - `language`: whether a model can read a request
 //! - `skills`, `classifier`: the purposes of tools, and search by purpose
 //!
 //! Everything here is pure computation: no files, no network, no clock, no runtime. The caller stores vectors (with the
@@ -52,6 +53,8 @@ mod columns;
 mod document;
 mod embedder;
 mod index;
+#[cfg(any(feature = "builtin-model", feature = "table"))]
+mod language;
 mod lexical;
 mod matrix;
 #[cfg(feature = "builtin-model")]
@@ -99,6 +102,9 @@ pub const HAS_TABLE: bool = cfg!(feature = "table");
 /// What search compares while there is no model, or it is unreachable.
 pub const WITHOUT_A_MODEL: &str = if HAS_TABLE { "words and the word table" } else { "words" };
 
+/// The largest number of numbers of a vector: with more, sums of products in 32 bits could overflow.
+pub const MAX_DIMENSION: usize = 65_536;
+
 /// A rough vector of a text, in microseconds; None if the table is not compiled in.
 fn rough_vector(text: &str) -> Option<Vec<f32>> {
     #[cfg(feature = "table")]
@@ -107,6 +113,17 @@ fn rough_vector(text: &str) -> Option<Vec<f32>> {
     {
         let _without_a_table = text;
         None
+    }
+}
+
+/// Whether the table can read a request, like [`Embedder::reads`]; true if it is not compiled in.
+pub fn table_reads(request: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
+    #[cfg(feature = "table")]
+    return language::is_readable(request, |word| word_table::WordTable::shared().has_word(word) || is_known(word));
+    #[cfg(not(feature = "table"))]
+    {
+        let _without_a_table = (request, is_known);
+        true
     }
 }
 

@@ -33,6 +33,10 @@ impl<K: Clone + Eq + Hash + Ord> Pending<K> {
         self.given_up.contains(key)
     }
 
+    pub(crate) fn contains(&self, key: &K) -> bool {
+        self.waiting.contains(key)
+    }
+
     /// Those that wait, the smallest keys first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &K> {
         self.waiting.iter()

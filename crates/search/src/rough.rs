@@ -42,6 +42,10 @@ impl<K: Clone + Ord> RoughVectors<K> {
         self.vectors.clear(slot);
     }
 
+    pub(crate) fn is_missing(&self, key: &K) -> bool {
+        self.missing.contains(key)
+    }
+
     pub(crate) fn missing(&self) -> impl Iterator<Item = &K> {
         self.missing.iter()
     }

@@ -3,6 +3,7 @@
 //! A vector is stored in 8 bits. A request has 8 bits and 8 more for what the first leave over, so only the stored one is
 //! rounded.
 
+use crate::MAX_DIMENSION;
 use crate::columns::{Columns, Inputs, Kernel, LANES};
 
 /// One vector for each slot, adjacent in memory.
@@ -52,9 +53,8 @@ impl Vectors {
     }
 
     fn put(&mut self, slot: u32, vector: &[f32], state: State) -> bool {
-        let Some(vector) = normalized(vector).filter(|vector| vector.len() == self.columns.width()) else {
-            return false;
-        };
+        let fits = |vector: &Vec<f32>| vector.len() == self.columns.width() && vector.len() <= MAX_DIMENSION;
+        let Some(vector) = normalized(vector).filter(fits) else { return false };
         let slot = slot as usize;
         if self.states.len() <= slot {
             self.states.resize(slot + 1, State::Missing);
@@ -182,6 +182,12 @@ mod tests {
         for wrong in [vec![1.0], vec![0.0, 0.0], vec![f32::NAN, 1.0], vec![f32::INFINITY, 1.0], Vec::new()] {
             assert!(!vectors.set(0, &wrong), "{wrong:?}");
         }
+        assert!(!Vectors::new(0).set(0, &vec![1.0; MAX_DIMENSION + 1]), "its products could overflow");
+        let (mut longest, vector) = (Vectors::new(0), vec![1.0; MAX_DIMENSION]);
+        assert!(longest.set(0, &vector));
+        let unit = normalized(&vector).expect("it has a direction");
+        let near = longest.nearness(&[unit], |parts| parts.sum())[0];
+        assert!(near.is_some_and(|near| (near - 1.0).abs() < 1e-2), "{near:?}");
     }
 
     #[test]

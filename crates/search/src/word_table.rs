@@ -52,6 +52,10 @@ impl WordTable {
         })
     }
 
+    pub(crate) fn has_word(&self, word: &str) -> bool {
+        self.pieces.has_word(word)
+    }
+
     /// The vector of a text, of length one; zero for a text without pieces.
     pub(crate) fn embed(&self, text: &str) -> Vec<f32> {
         let pieces = self.pieces.encode(text, LONGEST_TEXT);

@@ -77,7 +77,13 @@ impl Finder {
         let Some(embedder) = self.embedder.clone() else { return false };
         let skills = self.skills();
         let mark = skills.mark_by_vectors(embedder.id());
-        let pending = self.tool_index.read().unwrap_or_else(PoisonError::into_inner).unclassified(&mark, BATCH_SIZE);
+        let pending = match self.unclassified(mark.clone()).await {
+            Ok(pending) => pending,
+            Err(error) => {
+                tracing::error!(%error, "failed to find the tools that are to be classified");
+                return false;
+            }
+        };
         if pending.is_empty() || pending.len() < least {
             return false;
         }
@@ -86,6 +92,14 @@ impl Finder {
             sleep(RETRY_DELAY).await;
         }
         true
+    }
+
+    async fn unclassified(&self, mark: String) -> Result<Vec<Unclassified>, Error> {
+        let tool_index = Arc::clone(&self.tool_index);
+        let asking = tokio::task::spawn_blocking(move || {
+            tool_index.write().unwrap_or_else(PoisonError::into_inner).unclassified(&mark, BATCH_SIZE)
+        });
+        asking.await.map_err(|_| Error::Internal { what: "the task of the tool index panicked".to_owned() })
     }
 
     async fn classify(

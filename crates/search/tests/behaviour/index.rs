@@ -315,18 +315,19 @@ fn rough_vectors_may_be_made_later() {
     let one = index.missing_vectors(1)[0];
     let (key, hash) = (*one.key, one.hash);
     assert!(index.set_vector(&key, hash, &[1.0; 384]));
-    assert_eq!(index.missing_rough_vectors(), [1, 2, 0], "those without a vector first");
-    for key in index.missing_rough_vectors() {
+    assert_eq!(index.missing_rough_vectors(false), [1, 2], "what has a vector needs no other");
+    assert_eq!(index.missing_rough_vectors(true), [1, 2, 0], "unless a request has none");
+    for key in index.missing_rough_vectors(true) {
         let (document, hash) = index.text(&key).expect("it is there");
         let vector = document.rough_vector().expect("the table is compiled in");
         index.set_rough_vector(&key, TextHash([0; 16]), &vector);
-        assert!(index.missing_rough_vectors().contains(&key), "that was another text");
+        assert!(index.missing_rough_vectors(true).contains(&key), "that was another text");
         index.set_rough_vector(&key, hash, &vector);
     }
-    assert!(index.missing_rough_vectors().is_empty());
+    assert!(index.missing_rough_vectors(true).is_empty());
     assert_eq!(keys(&index.search(&query, TEN, |_| true))[0], 0);
     index.insert(1, document("time", "now", "Another text"));
-    assert_eq!(index.missing_rough_vectors(), [1]);
+    assert_eq!(index.missing_rough_vectors(false), [1]);
 }
 
 #[test]
