@@ -1,14 +1,16 @@
 //! Keeps the index equal to the registry, computes missing vectors, and has tools classified.
 
+mod about;
+mod vectors;
+
 use std::collections::{BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use registry::{Embedding, Page, ServerId, ServerRecord, ToolFilter, ToolRecord};
+use registry::{Embedding, Page, ServerId, ToolFilter, ToolRecord};
 use search::{Document, EmbedError, Embedder, TextHash, embed_documents};
-use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -20,17 +22,13 @@ use super::stored_vector;
 use super::tool_index::{MissingVector, ToolIndex};
 use super::{Finder, locked, with_causes};
 use crate::{Change, Error};
+use about::about;
+use vectors::{load_vectors, make_rough_vectors};
 
 /// The number of tools that are embedded at once: so few that changes need not wait long.
 const BATCH_SIZE: usize = 32;
-/// The numbers of tools that are changed while searches wait: so few that it takes milliseconds at most.
+/// The number of tools that are inserted while searches wait: so few that it takes milliseconds at most.
 const INSERTED_AT_ONCE: usize = 32;
-const LOADED_AT_ONCE: usize = 512;
-/// The number of vectors of the table that are made at once.
-const ROUGH_AT_ONCE: usize = 128;
-/// The maximum length in bytes of what a server says of itself, and of each part of it: the purpose comes first.
-const MAX_ABOUT_LEN: usize = 1000;
-const MAX_ABOUT_PART_LEN: usize = 400;
 /// How long the registry may take to store a discovery before the index is read again.
 const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait before retrying if the database or the model fails; for the model, each further pause is longer.
@@ -445,51 +443,6 @@ fn model_broke() -> Error {
     Error::Internal { what: "the embedding model panicked".to_owned() }
 }
 
-/// Puts stored vectors into the index, some at a time: those of the model first, because the length of a remote model's
-/// vectors is known by them; then what is close to the vectors that tools will have. If there is nothing else, the
-/// length follows from the rows themselves.
-fn load_vectors(tool_index: &RwLock<ToolIndex>, current: Vec<Embedding>, mut outdated: Vec<Embedding>) {
-    let write = || tool_index.write().unwrap_or_else(PoisonError::into_inner);
-    let mut of_other_texts = Vec::new();
-    let mut current = current.into_iter();
-    while current.len() > 0 {
-        let mut tool_index = write();
-        of_other_texts.extend(current.by_ref().take(LOADED_AT_ONCE).filter(|embedding| {
-            let decoded = stored_vector::decode(&embedding.bytes);
-            !decoded.is_some_and(|(vector, hash)| tool_index.set_vector(embedding.tool, hash, &vector))
-        }));
-    }
-    if locked(tool_index).dimension() == 0
-        && let Some(dimension) = stored_vector::dimension_of(of_other_texts.iter().map(|it| it.bytes.as_slice()))
-    {
-        write().expect_dimension(dimension);
-    }
-    // A vector of the model itself is closer than one of an earlier model: it replaces that.
-    outdated.extend(of_other_texts);
-    for some in outdated.chunks(LOADED_AT_ONCE) {
-        let mut tool_index = write();
-        for Embedding { tool, text_hash, bytes, .. } in some {
-            let vector = stored_vector::numbers(bytes, tool_index.dimension());
-            tool_index.set_interim_vector(*tool, text_hash, &vector);
-        }
-    }
-}
-
-fn make_rough_vectors(tool_index: &RwLock<ToolIndex>, with_own: bool) {
-    let missing = locked(tool_index).missing_rough_vectors(with_own);
-    for some in missing.chunks(ROUGH_AT_ONCE) {
-        let texts: Vec<_> = {
-            let tool_index = locked(tool_index);
-            some.iter().filter_map(|tool| Some((*tool, tool_index.text(*tool)?))).collect()
-        };
-        let made =
-            texts.into_iter().filter_map(|(tool, (document, hash))| Some((tool, hash, document.rough_vector()?)));
-        let made: Vec<_> = made.collect();
-        let mut tool_index = tool_index.write().unwrap_or_else(PoisonError::into_inner);
-        made.into_iter().for_each(|(tool, hash, vector)| tool_index.set_rough_vector(tool, hash, &vector));
-    }
-}
-
 /// The vectors of some tools. If the model refuses the batch, each text is tried alone: one odd text must not cost
 /// others their vectors.
 fn vectors_of(embedder: &dyn Embedder, documents: &[&Document]) -> Result<Vec<Option<Vec<f32>>>, EmbedError> {
@@ -511,22 +464,3 @@ fn vectors_of(embedder: &dyn Embedder, documents: &[&Document]) -> Result<Vec<Op
     };
     documents.iter().map(alone).collect()
 }
-
-/// The self-description of a server: its name, its title and description, and the start of its instructions. Each part
-/// and the whole have a bound.
-fn about(record: &ServerRecord) -> String {
-    said(&record.name, record.description.as_deref(), record.server_info.as_ref())
-}
-
-fn said(name: &str, description: Option<&str>, info: Option<&Value>) -> String {
-    let said = |member: &str| info.and_then(|info| info[member].as_str());
-    let own_name = said("name").filter(|own| *own != name);
-    let parts = [own_name, said("title"), description, said("description"), said("instructions")];
-    let parts = parts.into_iter().flatten().map(|part| &part[..part.floor_char_boundary(MAX_ABOUT_PART_LEN)]);
-    let mut about = parts.collect::<Vec<_>>().join(". ");
-    about.truncate(about.floor_char_boundary(MAX_ABOUT_LEN));
-    about
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,8 +1,8 @@
-use search::{Limits, Query};
-use serde_json::json;
+use registry::ToolRecord;
+use search::{EmbedError, Embedder, Limits, Query};
 
-use super::super::tool_index::tests::record;
 use super::*;
+use crate::tool_index::tests::record;
 
 /// A model elsewhere, whose vectors have eight numbers.
 struct Elsewhere;
@@ -80,16 +80,4 @@ fn a_vector_for_the_text_of_today_is_the_tools_own() {
     assert_eq!((rough(false).len(), rough(true).len()), (0, all - rest));
     make_rough_vectors(&tool_index, true);
     assert!(rough(true).is_empty());
-}
-
-#[test]
-fn what_a_server_says_of_itself_is_bounded() {
-    let long = "ü".repeat(5000);
-    let info = json!({"name": "own", "title": long, "description": long, "instructions": "Remember things"});
-    let told = said("mine", Some("what it is for"), Some(&info));
-    assert!(told.starts_with("own. üüü") && told.len() <= MAX_ABOUT_LEN, "{}", told.len());
-    assert!(told.contains("what it is for"), "a long title leaves room for the rest");
-    let info = json!({"name": "mine", "instructions": "Remember things"});
-    assert_eq!(said("mine", None, Some(&info)), "Remember things");
-    assert_eq!(said("mine", None, None), "");
 }
