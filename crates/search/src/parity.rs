@@ -57,7 +57,7 @@ impl Embedder for Joint {
             let encoder = encoder.iter().map(|number| number * (1.0 - TABLE).sqrt());
             encoder.chain(table.iter().map(|number| number * TABLE.sqrt())).collect()
         };
-        Ok(MiniLm::reference().embed(texts)?.into_iter().zip(texts).map(joined).collect())
+        Ok(MiniLm::shared().embed(texts)?.into_iter().zip(texts).map(joined).collect())
     }
 }
 
