@@ -202,10 +202,10 @@ fn an_unreachable_model_is_reported_to_operators() {
         issue(&health).map(|told| (health, told))
     });
     assert_eq!((&health["status"], &health["checks"]["embeddings"]["status"]), (&json!("degraded"), &json!("failed")));
-    assert_eq!(health["checks"]["vectors"]["in_use"], "none");
+    assert_eq!(health["checks"]["vectors"]["in_use"], "table");
     assert!(told["message"].as_str().unwrap().contains("that key is not known"), "{told}");
     let page = rest.serve.fetch(&HttpRequest::new("GET", "/system").header("Accept", "text/html"));
-    assert!(page.body.contains("search compares words only"), "{page:?}");
+    assert!(page.body.contains("search compares words and the word table only"), "{page:?}");
     // In the meantime, valid requests succeed.
     let found = whole(&rest, "commit changes");
     assert_eq!(
@@ -219,4 +219,59 @@ fn an_unreachable_model_is_reported_to_operators() {
         let health = expect(200, &rest.get("/health"));
         (issue(&health).is_none() && health["status"] == "healthy").then_some(())
     });
+}
+
+/// Changes what the registry of a service has of each tool's vector.
+fn rewrite_vectors(rest: &Rest, change: &str) {
+    let database = rusqlite::Connection::open(rest.registry()).expect("the registry is a file");
+    database.busy_timeout(testkit::DEADLINE).expect("a timeout can be set");
+    let changed = database.execute(&format!("UPDATE tools SET {change} WHERE embedding IS NOT NULL"), []);
+    assert_eq!(changed.expect("nobody writes for long"), 2);
+}
+
+#[test]
+fn vectors_of_an_earlier_version_of_the_program_are_used_until_new_ones_are_made() {
+    let server = ModelServer::start();
+    server.answer_by(|asked| vectors(asked, 8));
+    let rest = by(&server);
+    let desk = desk(&[("read_file", "Read a file"), ("send_mail", "Send a message")]);
+    register(&rest, &desk);
+    wait_for_lacking(&rest, 2, 0);
+    // Earlier versions stored no hash after the numbers.
+    rewrite_vectors(&rest, "embedding = substr(embedding, 1, 32)");
+    // Requests are embedded, tools are not.
+    server.answer_by(|asked| match texts(asked).iter().any(|text| text.contains("desk")) {
+        true => ModelReply::refused(400, "not yet"),
+        false => vectors(asked, 8),
+    });
+    let url = server.openai_url();
+    let rest = rest.restarted_as(false, |launch| launch.args(["--embeddings-url", &url, "--embeddings-model", "m"]));
+    rest.wait_for_status("desk", "connected");
+    wait_for_lacking(&rest, 2, 2);
+    let found = whole(&rest, "zzz");
+    // All vectors of this model point to nearly the same direction, which those of the table do not.
+    let near = |tool: &Value| tool["why"]["vector_score"].as_f64().is_some_and(|near| near > 0.9);
+    let tools = found["tools"].as_array().expect("a list");
+    assert!(tools.len() == 2 && tools.iter().all(near), "{found}");
+}
+
+#[test]
+fn vectors_of_the_earlier_built_in_model_are_replaced_while_tools_are_found() {
+    let rest = Rest::start();
+    let desk = desk(&[("read_file", "Read a file"), ("send_mail", "Send a message")]);
+    register(&rest, &desk);
+    wait_for_lacking(&rest, 2, 0);
+    rewrite_vectors(&rest, "embedding = substr(embedding, 1, 1536), embedding_model = 'paraphrase-minilm-l3-v2/q4'");
+    let rest = rest.restarted(false);
+    rest.wait_for_status("desk", "connected");
+    wait_until("tools are found by meaning", || {
+        let found = whole(&rest, "transmit a letter");
+        (found["tools"][0]["name"] == "desk.send_mail" && found["metadata"]["by_meaning"] == true).then_some(())
+    });
+    wait_for_lacking(&rest, 2, 0);
+    assert_eq!(made_since_the_start(&rest), 2, "the vectors of the model of today are made");
+    let rest = rest.restarted(false);
+    rest.wait_for_status("desk", "connected");
+    wait_for_lacking(&rest, 2, 0);
+    assert_eq!(made_since_the_start(&rest), 0, "and are stored");
 }

@@ -334,3 +334,19 @@ fn a_search_over_rest_has_filters_and_metadata() {
     expect_error(404, "SERVER_NOT_FOUND", &rest.post("/search", &json!({"query": "x", "server_filter": ["nope"]})));
     assert_eq!(expect_problems(&rest.post("/search", &json!({"query": " ", "limit": 0}))).len(), 2);
 }
+
+#[test]
+fn a_request_in_another_language_is_told_that_the_model_reads_english() {
+    let rest = Rest::start();
+    rest.register("one", &[]);
+    let note = |query: &str| {
+        let ask = HttpRequest::post("/api/v1/search", json!({"query": query}).to_string());
+        expect(200, &rest.serve.fetch(&ask))["metadata"]["note"].clone()
+    };
+    assert!(note("отправь письмо Анне").as_str().is_some_and(|note| note.contains("reads English")));
+    assert_eq!(note("send a letter to Anna"), Value::Null);
+    let mut client = rest.serve.session("/mcp?surface=search");
+    let mut text = |query: &str| said(&call(&mut client, "search_tools", &json!({"query": query}))).0;
+    assert!(text("отправь письмо Анне").contains("The built-in model reads English"));
+    assert!(!text("send a letter to Anna").contains("reads English"));
+}

@@ -291,6 +291,9 @@ fn skills_are_listed_and_searched_by() {
     testkit::wait_until("what was added is searched", || {
         home.ok(&["search", "echo", "--strategy", "hierarchical"]).contains("one.echo").then_some(())
     });
+    let stderr_of = |query: &str| home.run(&["search", query]).stderr;
+    assert!(stderr_of("отправь письмо Анне").contains("The built-in model reads English"));
+    assert!(!stderr_of("send a letter to Anna").contains("reads English"));
     let said = home.fails(1, &["search", "echo", "--skill", "nope"]);
     assert!(said.contains("there is no skill `nope`"), "{said}");
     assert!(home.fails(2, &["search", "echo", "--strategy", "luck"]).contains("possible values: direct, hierarchical"));

@@ -69,6 +69,11 @@ impl From<RequestError> for Failure {
     }
 }
 
+/// A path is below [`PREFIX`], unless it is a whole one.
+fn whole(path: &str) -> String {
+    if path.starts_with("/api/") { path.to_owned() } else { format!("{PREFIX}{path}") }
+}
+
 impl Client {
     /// The service at an address as users write it: the scheme may be missing, and it may contain one of our paths.
     pub(crate) fn new(url: &str, token: Option<Token>) -> Self {
@@ -98,6 +103,14 @@ impl Client {
         self.listed(self.post(path, Some(body)).await?, path)
     }
 
+    /// The tools that match a search, and what the service says about it.
+    pub(crate) async fn search(&self, body: &Value) -> Result<(Vec<Value>, Option<String>), RequestError> {
+        const PATH: &str = "/api/v1/search";
+        let mut answer = self.post(PATH, Some(body)).await?;
+        let note = answer["metadata"]["note"].as_str().map(str::to_owned);
+        Ok((self.listed(answer["tools"].take(), PATH)?, note))
+    }
+
     fn listed(&self, answer: Value, path: &str) -> Result<Vec<Value>, RequestError> {
         match answer {
             Value::Array(items) => Ok(items),
@@ -105,7 +118,7 @@ impl Client {
                 let path = path.split('?').next().unwrap_or(path);
                 Err(RequestError::Other(api_error::not_this_service(
                     &self.url,
-                    &format!("its response to {PREFIX}{path} is not a list"),
+                    &format!("its response to {} is not a list", whole(path)),
                 )))
             }
         }
@@ -205,7 +218,7 @@ impl Client {
         body: Bytes,
         limit: Duration,
     ) -> Result<remote::Response, RequestError> {
-        self.send_to(method, format!("{}{PREFIX}{path}", self.url), body, limit).await
+        self.send_to(method, format!("{}{}", self.url, whole(path)), body, limit).await
     }
 
     /// Requests a path that is not below the one of the REST API.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use models::{Budget, Key, Limits, Model, ModelErrorKind, Provider};
-use search::{EmbedError, Embedder};
+use search::{EmbedError, Embedder, MAX_DIMENSION};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tool_search::{ClassifierScope, ClassifierSetup};
@@ -166,6 +166,15 @@ impl Embedder for RemoteEmbedder {
             }
         };
         *self.unreachable_lock() = None;
+        if let Some(vector) = vectors.iter().find(|vector| vector.len() > MAX_DIMENSION) {
+            let length = vector.len();
+            return Err(failed(
+                format!(
+                    "its vectors have {length} numbers; at most {MAX_DIMENSION} are supported, choose another model"
+                )
+                .into(),
+            ));
+        }
         if let Some(first) = vectors.first() {
             self.dimension.store(first.len(), Ordering::Relaxed);
         }
@@ -226,5 +235,22 @@ mod tests {
         });
         asking.await.unwrap();
         assert_eq!(server.asked().len(), 2, "it was left alone after it had failed");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn vectors_that_are_too_long_are_refused() {
+        let server = ModelServer::start();
+        server.say(ModelReply::embeddings(&[vec![1.0; MAX_DIMENSION + 1]]));
+        let embedder = remote_embedder(&server);
+        let asking = tokio::task::spawn_blocking(move || {
+            let error = embedder.embed(&["a"]).unwrap_err();
+            let why = error.source.to_string();
+            assert!(
+                !error.is_about_the_texts && why.starts_with("its vectors have 65537 numbers; at most 65536"),
+                "{why}"
+            );
+            assert_eq!(embedder.dimension(), 0);
+        });
+        asking.await.unwrap();
     }
 }

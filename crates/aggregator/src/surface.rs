@@ -57,7 +57,16 @@ pub trait ToolFinder: Send + Sync {
 }
 
 /// A search in progress.
-pub type FoundTools = Pin<Box<dyn Future<Output = Result<Vec<Found>, String>> + Send>>;
+pub type FoundTools = Pin<Box<dyn Future<Output = Result<Findings, String>> + Send>>;
+
+/// What a search found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Findings {
+    /// The tools, best first.
+    pub tools: Vec<Found>,
+    /// A sentence about the search that the client should know.
+    pub note: Option<&'static str>,
+}
 
 /// A search for tools.
 #[derive(Debug, Clone, PartialEq)]

@@ -124,6 +124,12 @@ impl Bert {
         self.pieces.encode(text, self.shape.longest_text)
     }
 
+    /// Whether a word is a piece of its own.
+    #[cfg(feature = "builtin-model")]
+    pub(crate) fn has_word(&self, word: &str) -> bool {
+        self.pieces.has_word(word)
+    }
+
     /// The vectors of some texts.
     pub(crate) fn embed(&self, texts: &[&str]) -> Vec<Vec<f32>> {
         let mut vectors = Vec::with_capacity(texts.len());

@@ -26,6 +26,10 @@ impl Embedder for BuiltIn {
         minilm::HIDDEN
     }
 
+    fn reads(&self, request: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
+        MiniLm::shared().reads(request, is_known)
+    }
+
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         MiniLm::shared().embed(texts)
     }

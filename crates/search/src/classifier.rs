@@ -1,6 +1,6 @@
 //! Classifies tools into skills by the similarity of their vectors, and finds the skills of a query.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::document::Document;
 use crate::embedder::{EmbedError, Embedder};
@@ -22,10 +22,13 @@ const BY_EXAMPLE: f32 = 0.7;
 
 /// A tool whose best skill has a lower confidence has no primary skill.
 pub const MIN_PRIMARY: f32 = 0.5;
-/// A second or third skill with a lower confidence is dropped.
-const MIN_SECONDARY: f32 = 0.05;
+/// A second or third skill with a lower confidence is dropped: nearly all skills that people see must be right.
+const MIN_SECONDARY: f32 = 0.25;
 /// The maximum number of skills of a tool.
 const MAX_SKILLS: usize = 3;
+/// A server's tendency counts for its other tools only if at least this many of its tools, and at least half of them,
+/// have the same best skill.
+const MIN_TENDENCY: usize = 3;
 /// With this many members, they count as much as the skill's own text in its vector, and never more.
 const FULL_MEMBERS: f32 = 10.0;
 
@@ -153,6 +156,27 @@ impl Classifier {
         Classification {
             skills: worth_telling.map(|(_, ((_, id), confidence))| ((*id).to_owned(), confidence)).collect(),
         }
+    }
+
+    /// The skills of a tool that people see. A tool without a best skill gets its server's tendency; if the server has none,
+    /// the tool has no skills, because an uncertain skill helps nobody to choose.
+    pub fn shown(&self, vector: &[f32], tendency: Option<&str>) -> Classification {
+        let found = self.classify(vector);
+        match (found.primary(), tendency) {
+            (Some(_), _) => found,
+            (None, Some(tendency)) => Classification { skills: vec![(tendency.to_owned(), MIN_PRIMARY)] },
+            (None, None) => Classification::default(),
+        }
+    }
+
+    /// The skill that most tools of a server have as their best one, if there is one: of the vectors of all its tools.
+    pub fn tendency(&self, vectors: &[Vec<f32>]) -> Option<String> {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for skill in vectors.iter().filter_map(|vector| self.classify(vector).primary().map(str::to_owned)) {
+            *counts.entry(skill).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        most.filter(|(_, count)| *count >= MIN_TENDENCY && count * 2 >= vectors.len()).map(|(skill, _)| skill)
     }
 
     /// The skills for a query, best first. Their members help to find them.

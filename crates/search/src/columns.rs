@@ -44,6 +44,7 @@ impl Columns {
     }
 
     /// Each row of `width` floats as a vector.
+    #[cfg(any(test, feature = "builtin-model", feature = "table"))]
     pub(crate) fn scaled(values: &[f32], width: usize) -> Self {
         let mut columns = Self::new(width);
         columns.grow(values.len() / width);

@@ -66,20 +66,22 @@ impl NameMark {
     }
 }
 
-/// Names what a tool says of itself, whoever's it is: the same tool of two servers is of one kind.
+/// Names a description, without case and punctuation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind(u64);
+pub(crate) struct DescriptionMark(u64);
 
 impl Document {
-    /// By its name and its description, without case and punctuation.
-    pub(crate) fn kind(&self) -> Kind {
+    /// Two tools of one name with the same mark do the same, whoever's they are.
+    pub(crate) fn description_mark(&self) -> DescriptionMark {
         let mut hasher = DefaultHasher::new();
-        for text in [self.name.as_str(), self.short_description()] {
-            let letters = text.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase);
-            letters.for_each(|letter| letter.hash(&mut hasher));
-            0xff_u8.hash(&mut hasher);
-        }
-        Kind(hasher.finish())
+        let letters = self.short_description().chars().filter(|letter| letter.is_alphanumeric());
+        letters.flat_map(char::to_lowercase).for_each(|letter| letter.hash(&mut hasher));
+        DescriptionMark(hasher.finish())
+    }
+
+    /// A rough vector, in microseconds; None if the table is not compiled in.
+    pub fn rough_vector(&self) -> Option<Vec<f32>> {
+        crate::rough_vector(&self.embedded_text())
     }
 
     /// Its name, and the same with its server's before it.

@@ -24,6 +24,13 @@ pub trait Embedder: Send + Sync {
     /// How many numbers a vector has.
     fn dimension(&self) -> usize;
 
+    /// Whether the model can read a request: it is in a language that the model was trained with. `is_known` says of a
+    /// word whether a tool that was found has it. True if nothing is known about the model's languages.
+    fn reads(&self, request: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
+        let _of_any_language = (request, is_known);
+        true
+    }
+
     /// One vector per text, in order. Vectors need not have length one; the index normalizes them.
     ///
     /// # Errors

@@ -1,16 +1,19 @@
 //! The index: tools are added and removed one by one, and found by words and by meaning.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::OnceLock;
 
-use crate::document::{Document, Kind, NameMark, TextHash};
+use crate::document::{DescriptionMark, Document, NameMark, TextHash};
 use crate::lexical::{Lexicon, Slot, alone};
+use crate::pending::Pending;
 use crate::query::{Query, near, whole_and_best};
+use crate::ranking::{Found, ranked};
+use crate::rough::RoughVectors;
 use crate::servers::Servers;
 use crate::text::Word;
 use crate::vector_store::StoredScores;
-use crate::vectors::Vectors;
+use crate::vectors::{Vectors, dot};
 
 /// The weight of meaning in a score; the rest is words.
 const MEANING: f32 = 0.7;
@@ -21,10 +24,12 @@ const BY_NAME: f32 = 1.0;
 /// The minimum score of such a tool: a query that is a name means that tool.
 const MIN_BY_NAME: f32 = 0.9;
 
-/// So many results are varied: of tools that say the same, as those of two servers of one kind do, there are at most so
-/// many among them.
-const FIRST: usize = 10;
-const MAX_OF_KIND: usize = 3;
+/// Two tools of one name are of one kind if their names and descriptions are at least so similar by the table. Reworded
+/// copies are at 0.89 and above, different tools of one name below 0.78. Without the table, the vectors of the model count,
+/// into which the server goes, too; without these, the share of words that both have.
+const ALIKE: f32 = 0.85;
+const ALIKE_BY_MODEL: f32 = 0.8;
+const ALIKE_BY_WORDS: f32 = 0.7;
 
 /// The bonus on the missing word score for a tool whose name is the whole query; less, the more the query contains
 /// besides.
@@ -32,9 +37,10 @@ const NAME_SAID: f32 = 0.5;
 /// A name that is a smaller share of a query does not count.
 const MIN_SHARE: f32 = 0.4;
 
-/// The bonus on the missing word score for tools of the server that the query is about. None by words alone: the
-/// server's name is already among the words of its tools.
+/// The bonus on the missing word score for tools of the server that the query is about. By words alone it is small: the
+/// server's name is already among the words of its tools, and only what the server says besides is new.
 const SERVER_SAID: f32 = 0.95;
+const SERVER_SAID_ALONE: f32 = 0.3;
 
 /// Tools by key. Of equal tools the one with the smaller key comes first, so results do not depend on the order of
 /// insertion.
@@ -44,8 +50,10 @@ pub struct Index<K> {
     free: Vec<Slot>,
     lexicon: Lexicon,
     vectors: Vectors,
-    /// Vectors of the table, for tools that have no own yet.
-    rough_vectors: Option<Vectors>,
+    /// Tools that have no own vector yet.
+    pending: Pending<K>,
+    /// Vectors of the table, which are compared where there is no other.
+    rough_vectors: Option<RoughVectors<K>>,
     /// The servers of the tools; None if these are servers themselves.
     servers: Option<Box<Servers>>,
 }
@@ -57,9 +65,22 @@ struct Entry<K> {
     server: Option<Slot>,
     hash: TextHash,
     names: [Option<NameMark>; 2],
-    kind: Kind,
+    description: DescriptionMark,
+    /// The vector of the table for its name and description; made when it is first compared with a tool of its name.
+    rough_without_server: OnceLock<Option<Vec<f32>>>,
     /// The words of its name that are not its server's.
     own_words: Vec<String>,
+}
+
+impl<K> Entry<K> {
+    fn rough_without_server(&self) -> Option<&[f32]> {
+        let made = || {
+            let Document { name, description, .. } = &self.document;
+            let document = Document { name: name.clone(), description: description.clone(), ..Document::default() };
+            document.rough_vector()
+        };
+        self.rough_without_server.get_or_init(made).as_deref()
+    }
 }
 
 /// How results are chosen.
@@ -111,16 +132,27 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             free: Vec::new(),
             lexicon: Lexicon::default(),
             vectors: Vectors::new(dimension),
+            pending: Pending::default(),
             rough_vectors: None,
             servers: None,
         }
     }
 
-    /// The same, with rough vectors of the table for tools that have no own yet, if the table is compiled in. Requests
+    /// The same, with rough vectors of the table, if that is compiled in. They are made when a tool is inserted. Requests
     /// need them as well: [`Query::with_rough_vectors`].
     #[must_use]
     pub fn with_rough_vectors(self) -> Self {
-        Self { rough_vectors: Some(Vectors::new(0)), ..self }
+        Self { rough_vectors: RoughVectors::made_at_once(), ..self }.with_rough_servers()
+    }
+
+    /// The same, but the caller makes them: [`Index::missing_rough_vectors`].
+    #[must_use]
+    pub fn with_rough_vectors_later(self) -> Self {
+        Self { rough_vectors: RoughVectors::made_later(), ..self }.with_rough_servers()
+    }
+
+    fn with_rough_servers(self) -> Self {
+        Self { servers: self.servers.map(|servers| Box::new(servers.with_rough_vectors())), ..self }
     }
 
     /// How many tools there are.
@@ -142,8 +174,10 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         }
         // First, so that a server is not forgotten between the old text of its only tool and the new one.
         let server = self.servers.as_mut().and_then(|servers| servers.insert(&document));
+        let mut is_same_text = false;
         if let Some((slot, entry)) = known.and_then(|slot| Some((slot, self.tools[slot as usize].take()?))) {
-            if entry.hash != hash {
+            is_same_text = entry.hash == hash;
+            if !is_same_text {
                 self.vectors.clear(slot);
             }
             if let Some(servers) = &mut self.servers {
@@ -155,15 +189,23 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let words = document.weighted_words();
         self.lexicon.insert(slot, words.iter().map(|(word, weight)| (word.as_str(), *weight)));
         self.slots.insert(key.clone(), slot);
-        let (names, own_words) = (document.names(), document.own_words());
-        if let Some(rough_vectors) = self.rough_vectors.as_mut().filter(|_| !self.vectors.has(slot))
-            && let Some(vector) = crate::rough_vector(&document.embedded_text())
-        {
-            rough_vectors.clear(slot);
-            rough_vectors.set(slot, &vector);
+        if !is_same_text {
+            self.pending.insert(key.clone());
+            if let Some(rough_vectors) = &mut self.rough_vectors {
+                rough_vectors.insert(&key, slot, &document);
+            }
         }
-        let kind = document.kind();
-        self.tools[slot as usize] = Some(Entry { key, document, server, hash, names, kind, own_words });
+        let (names, description, own_words) = (document.names(), document.description_mark(), document.own_words());
+        self.tools[slot as usize] = Some(Entry {
+            key,
+            document,
+            server,
+            hash,
+            names,
+            description,
+            own_words,
+            rough_without_server: OnceLock::new(),
+        });
     }
 
     fn empty_slot(&mut self) -> Slot {
@@ -178,9 +220,19 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.vectors.dimension()
     }
 
-    /// Removes all vectors. The next ones may have another dimension.
+    /// Says how long the vectors of a remote model are, before the first of them is there.
+    pub fn expect_dimension(&mut self, dimension: usize) {
+        self.vectors.expect_dimension(dimension);
+        if let Some(servers) = &mut self.servers {
+            servers.expect_dimension(dimension);
+        }
+    }
+
+    /// Removes all vectors of the model, also those that it could not make: the next ones may have another dimension.
+    /// Those of the table stay.
     pub fn forget_vectors(&mut self) {
         self.vectors = Vectors::new(0);
+        self.pending = self.slots.keys().cloned().collect();
         if let Some(servers) = &mut self.servers {
             servers.forget_vectors();
         }
@@ -191,7 +243,10 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let Some(slot) = self.slots.remove(key) else { return false };
         self.lexicon.remove(slot);
         self.vectors.clear(slot);
-        self.forget_rough(slot);
+        self.pending.remove(key);
+        if let Some(rough_vectors) = &mut self.rough_vectors {
+            rough_vectors.remove(key, slot);
+        }
         let entry = self.tools[slot as usize].take();
         if let (Some(servers), Some(entry)) = (&mut self.servers, entry) {
             servers.remove(&entry.document);
@@ -203,19 +258,31 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// Sets the vector of a tool for the text with this hash. Returns false if the tool was removed, its text changed,
     /// or the vector does not fit.
     pub fn set_vector(&mut self, key: &K, hash: TextHash, vector: &[f32]) -> bool {
-        let Some(slot) = self.slots.get(key).copied() else { return false };
-        let is_current = self.tools[slot as usize].as_ref().is_some_and(|entry| entry.hash == hash);
-        let is_set = is_current && self.vectors.set(slot, vector);
+        let Some(slot) = self.current_slot(key, hash) else { return false };
+        let is_set = self.vectors.set(slot, vector);
         if is_set {
-            self.forget_rough(slot);
+            self.pending.remove(key);
         }
         is_set
     }
 
-    fn forget_rough(&mut self, slot: Slot) {
-        if let Some(rough_vectors) = &mut self.rough_vectors {
-            rough_vectors.clear(slot);
+    /// Records that the model has no vector for the text with this hash: it is not asked for again until the text
+    /// changes or all vectors are forgotten.
+    pub fn give_up(&mut self, key: &K, hash: TextHash) {
+        if self.current_slot(key, hash).is_some() {
+            self.pending.give_up(key);
         }
+    }
+
+    /// Whether the model has no vector for a tool's text.
+    pub fn has_given_up(&self, key: &K) -> bool {
+        self.pending.has_given_up(key)
+    }
+
+    /// The slot of a tool, if its text has this hash.
+    fn current_slot(&self, key: &K, hash: TextHash) -> Option<Slot> {
+        let slot = *self.slots.get(key)?;
+        self.tools[slot as usize].as_ref().filter(|entry| entry.hash == hash).map(|_| slot)
     }
 
     /// Lets a tool be found by a vector that is close to its own: of an earlier model, or of a slightly different text.
@@ -232,6 +299,39 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// Sets the vector of a server, like [`Index::set_vector`].
     pub fn set_server_vector(&mut self, server: &String, hash: TextHash, vector: &[f32]) -> bool {
         self.servers.as_mut().is_some_and(|servers| servers.set_vector(server, hash, vector))
+    }
+
+    /// The same as [`Index::give_up`] for a server.
+    pub fn give_up_server(&mut self, server: &String, hash: TextHash) {
+        if let Some(servers) = &mut self.servers {
+            servers.give_up(server, hash);
+        }
+    }
+
+    /// Tools without a vector of the table and without any other; `with_own` adds those that have another one. Empty if
+    /// these are made at once, or never.
+    pub fn missing_rough_vectors(&self, with_own: bool) -> Vec<K> {
+        let Some(rough_vectors) = &self.rough_vectors else { return Vec::new() };
+        let mut missing: Vec<K> = self.pending.iter().filter(|key| rough_vectors.is_missing(key)).cloned().collect();
+        if with_own {
+            missing.extend(rough_vectors.missing().filter(|key| !self.pending.contains(key)).cloned());
+        }
+        missing
+    }
+
+    /// Sets the vector of the table for the text with this hash.
+    pub fn set_rough_vector(&mut self, key: &K, hash: TextHash, vector: &[f32]) {
+        if let Some(slot) = self.current_slot(key, hash)
+            && let Some(rough_vectors) = &mut self.rough_vectors
+        {
+            rough_vectors.set(key, slot, vector);
+        }
+    }
+
+    /// The text of a tool, and its hash.
+    pub fn text(&self, key: &K) -> Option<(&Document, TextHash)> {
+        let slot = self.slots.get(key)?;
+        self.tools[*slot as usize].as_ref().map(|entry| (&entry.document, entry.hash))
     }
 
     /// The text of a tool.
@@ -260,28 +360,21 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.slots.values().filter(|slot| self.vectors.has(**slot)).count()
     }
 
-    /// Some of the tools that have no vector yet, the smallest keys first.
+    /// Some of the tools that have no vector yet, the smallest keys first, without those that were given up.
     pub fn missing_vectors(&self, count: usize) -> Vec<MissingVector<'_, K>> {
-        let entries = (0..).zip(&self.tools).filter(|(slot, _)| !self.vectors.has(*slot));
-        let mut missing_vectors: Vec<MissingVector<K>> = entries
-            .filter_map(|(_, entry)| entry.as_ref())
-            .map(|Entry { key, document, hash, .. }| MissingVector { key, document, hash: *hash })
-            .collect();
-        missing_vectors.sort_by(|one, other| one.key.cmp(other.key));
-        missing_vectors.truncate(count);
-        missing_vectors
+        let missing = self.pending.iter().take(count).filter_map(|key| {
+            let (document, hash) = self.text(key)?;
+            Some(MissingVector { key, document, hash })
+        });
+        missing.collect()
     }
 
     /// The tools that match a query best, best first, among those that are admitted. The others only affect how common
     /// words are.
     pub fn search(&self, query: &Query, limits: Limits, admits: impl Fn(&K) -> bool) -> Vec<Hit<K>> {
         let nearness = self.vectors.nearness(query.vectors(), near);
-        let rough = self.rough_nearness(query);
-        let compared = |_: &K, slot: Slot| {
-            let nearness = nearness.get(slot as usize).copied().flatten().map(Nearness::Exact);
-            Some(nearness.or_else(|| rough.get(slot as usize).copied().flatten().map(Nearness::Rough)))
-        };
-        self.ranked(query, limits, admits, compared)
+        let rough = self.rough_nearness(query, &nearness);
+        self.ranked(query, limits, admits, |_, slot| Some(nearness_at(slot, &nearness, &rough)))
     }
 
     /// The same if vectors are compared in a vector store, ranked in the same way. A tool in the store counts only if
@@ -293,7 +386,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         admits: impl Fn(&K) -> bool,
         told: &StoredScores<'_, K>,
     ) -> Vec<Hit<K>> {
-        let rough = self.rough_nearness(query);
+        let rough = self.rough_nearness(query, &[]);
         let compared = |key: &K, slot: Slot| match told.near.get(key) {
             Some(nearness) => Some(Some(Nearness::Exact(*nearness))),
             None if (told.is_kept)(key) => None,
@@ -305,27 +398,33 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         self.ranked(query, limits, admits, compared)
     }
 
-    /// How near the rough vectors are, by place; nothing where all tools have their own.
-    fn rough_nearness(&self, query: &Query) -> Vec<Option<f32>> {
-        let rough_vectors = self.rough_vectors.as_ref().filter(|rough_vectors| !rough_vectors.is_empty());
-        rough_vectors.map(|rough_vectors| rough_vectors.nearness(query.rough_vectors(), near)).unwrap_or_default()
+    /// How near the rough vectors are, by place; nothing if every tool has a nearness by its own vector.
+    fn rough_nearness(&self, query: &Query, nearness: &[Option<f32>]) -> Vec<Option<f32>> {
+        let Some(rough_vectors) = &self.rough_vectors else { return Vec::new() };
+        let has_own = |slot: &Slot| nearness.get(*slot as usize).copied().flatten().is_some();
+        if self.slots.values().all(has_own) {
+            return Vec::new();
+        }
+        rough_vectors.nearness(query.rough_vectors())
     }
 
     /// How well everything fits a request, by place.
     pub(crate) fn scores(&self, query: &Query) -> Vec<f32> {
         let nearness = self.vectors.nearness(query.vectors(), near);
+        let rough = self.rough_nearness(query, &nearness);
         let scoring = self.scoring(query);
-        let score = |(slot, entry): (usize, &Option<Entry<K>>)| {
-            entry.as_ref().map_or(0.0, |_| scoring.of(slot, nearness.get(slot).copied().flatten().map(Nearness::Exact)))
+        let score = |(slot, entry): (Slot, &Option<Entry<K>>)| {
+            entry.as_ref().map_or(0.0, |_| scoring.of(slot as usize, nearness_at(slot, &nearness, &rough)))
         };
-        self.tools.iter().enumerate().map(score).collect()
+        (0..).zip(&self.tools).map(score).collect()
     }
 
     fn scoring(&self, query: &Query) -> Scoring {
         let parts = self.scores_of_parts(query);
-        let lexical = self.lexical_scores(query, &parts);
+        let relevance = self.relevance(query);
+        let lexical = self.lexical_scores(query, &parts, &relevance);
         let worth = query.stems().map(|stems| self.lexicon.worth(stems)).collect();
-        Scoring { parts, lexical, worth }
+        Scoring { parts, lexical, worth, relevance }
     }
 
     /// The relevance of each tool's server for a query.
@@ -348,27 +447,18 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         compared: impl Fn(&K, Slot) -> Option<Option<Nearness>>,
     ) -> Vec<Hit<K>> {
         let scoring = self.scoring(query);
-        let mut best = Best::new(limits.count);
-        let mut first = Varied::new(limits.count.min(FIRST));
+        let mut candidates = Vec::with_capacity(self.slots.len());
         for (slot, entry) in (0..).zip(&self.tools) {
             let Some(entry) = entry.as_ref() else { continue };
             let Some(vector) = compared(&entry.key, slot) else { continue };
             let score = scoring.of(slot as usize, vector);
-            // Whether a tool is admitted may be the costlier question.
-            if score > 0.0
-                && score >= limits.least_score
-                && (best.takes(score, &entry.key) || first.takes(score, &entry.key))
-                && admits(&entry.key)
-            {
-                let found = Found { score, vector: vector.map(Nearness::value), slot, key: &entry.key };
-                // Who names a tool asks for all of that name.
-                let kind = if scoring.lexical[slot as usize] >= BY_NAME { None } else { Some(entry.kind) };
-                first.put(found, kind);
-                if best.takes(score, &entry.key) {
-                    best.put(found);
-                }
+            if score > 0.0 && score >= limits.least_score {
+                candidates.push(Found { score, vector: vector.map(Nearness::value), slot, key: &entry.key });
             }
         }
+        // Who names a tool asks for all of that name.
+        let are_alike =
+            |one: Slot, other: Slot| scoring.lexical[one as usize] < BY_NAME && self.are_of_one_kind(one, other);
         let hit = |Found { score, vector, slot, key }: Found<'_, K>| Hit {
             key: key.clone(),
             score,
@@ -376,12 +466,32 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             vector,
             words: self.matched(query, slot),
         };
-        first.followed_by(best, limits.count).into_iter().map(hit).collect()
+        // Whether a tool is admitted may be a costly question, so it is asked last.
+        ranked(candidates, limits.count, admits, are_alike).into_iter().map(hit).collect()
+    }
+
+    /// Whether two tools do the same, as the same tool of two servers does: they have one name and nearly one text.
+    fn are_of_one_kind(&self, one: Slot, other: Slot) -> bool {
+        let entry = |slot: Slot| self.tools[slot as usize].as_ref();
+        let (Some(first), Some(second)) = (entry(one), entry(other)) else { return false };
+        if first.names[0].is_none() || first.names[0] != second.names[0] {
+            return false;
+        }
+        if first.description == second.description {
+            return true;
+        }
+        if let (Some(first), Some(second)) = (first.rough_without_server(), second.rough_without_server()) {
+            return dot(first, second) >= ALIKE;
+        }
+        match (self.vectors.get(one), self.vectors.get(other)) {
+            (Some(one), Some(other)) => dot(&one, &other) >= ALIKE_BY_MODEL,
+            _ => self.lexicon.overlap(one, other) >= ALIKE_BY_WORDS,
+        }
     }
 
     /// The best matches by words alone, up to a limit, and an upper bound for the others.
     pub fn best_by_words(&self, query: &Query, count: usize, admits: impl Fn(&K) -> bool) -> (Vec<K>, f32) {
-        let lexical = self.lexical_scores(query, &self.scores_of_parts(query));
+        let lexical = self.lexical_scores(query, &self.scores_of_parts(query), &self.relevance(query));
         let entries = self.tools.iter().zip(&lexical).filter(|(_, score)| **score > 0.0);
         let mut found: Vec<(f32, &K)> = entries
             .filter_map(|(entry, score)| Some((*score, &entry.as_ref()?.key)))
@@ -402,8 +512,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         query.stems().map(|mut stems| score(&mut stems)).collect()
     }
 
-    fn lexical_scores(&self, query: &Query, parts: &[Vec<f32>]) -> Vec<f32> {
-        let relevance = self.relevance(query);
+    fn lexical_scores(&self, query: &Query, parts: &[Vec<f32>], relevance: &[f32]) -> Vec<f32> {
         let is_named = |entry: &Option<Entry<K>>| {
             entry.as_ref().is_some_and(|entry| query.name().is_some() && entry.names.contains(&query.name()))
         };
@@ -447,116 +556,11 @@ impl Nearness {
     }
 }
 
-/// A tool that may be among the best.
-struct Found<'a, K> {
-    score: f32,
-    vector: Option<f32>,
-    slot: Slot,
-    key: &'a K,
+/// The nearness at a place: by the vectors of the model, or else by those of the table.
+fn nearness_at(slot: Slot, exact: &[Option<f32>], rough: &[Option<f32>]) -> Option<Nearness> {
+    let at = |all: &[Option<f32>]| all.get(slot as usize).copied().flatten();
+    at(exact).map(Nearness::Exact).or_else(|| at(rough).map(Nearness::Rough))
 }
-
-impl<K> Clone for Found<'_, K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K> Copy for Found<'_, K> {}
-
-/// The best of all that were put in, up to a limit: a heap with the worst of them on top.
-struct Best<'a, K> {
-    count: usize,
-    heap: BinaryHeap<Found<'a, K>>,
-}
-
-impl<'a, K: Ord> Best<'a, K> {
-    fn new(count: usize) -> Self {
-        Self { count, heap: BinaryHeap::new() }
-    }
-
-    /// Whether a tool with this score is better than the worst.
-    fn takes(&self, score: f32, key: &K) -> bool {
-        if self.heap.len() < self.count {
-            return true;
-        }
-        self.heap.peek().is_some_and(|worst| score.total_cmp(&worst.score).then_with(|| worst.key.cmp(key)).is_gt())
-    }
-
-    /// Puts in a tool that it takes.
-    fn put(&mut self, found: Found<'a, K>) {
-        if self.heap.len() >= self.count {
-            self.heap.pop();
-        }
-        self.heap.push(found);
-    }
-
-    /// The best first.
-    fn into_sorted(self) -> Vec<Found<'a, K>> {
-        self.heap.into_sorted_vec()
-    }
-}
-
-/// The best of all, with at most [`MAX_OF_KIND`] of each kind among them.
-struct Varied<'a, K> {
-    count: usize,
-    /// The best first, each with its kind.
-    sorted: Vec<(Found<'a, K>, Option<Kind>)>,
-}
-
-impl<'a, K: Ord> Varied<'a, K> {
-    fn new(count: usize) -> Self {
-        Self { count, sorted: Vec::new() }
-    }
-
-    /// Whether a tool with this score may be better than the worst.
-    fn takes(&self, score: f32, key: &K) -> bool {
-        let is_better =
-            |(worst, _): &(Found<'a, K>, _)| score.total_cmp(&worst.score).then_with(|| worst.key.cmp(key)).is_gt();
-        self.count > 0 && (self.sorted.len() < self.count || self.sorted.last().is_some_and(is_better))
-    }
-
-    /// Puts in a tool. If there are enough of its kind, it or the worst of those goes.
-    fn put(&mut self, found: Found<'a, K>, kind: Option<Kind>) {
-        let place = self.sorted.partition_point(|(other, _)| *other < found);
-        self.sorted.insert(place, (found, kind));
-        let of_kind = |(_, (_, other)): &(usize, &(Found<'a, K>, Option<Kind>))| kind.is_some() && *other == kind;
-        let surplus = self.sorted.iter().enumerate().filter(of_kind).nth(MAX_OF_KIND).map(|(place, _)| place);
-        if let Some(surplus) = surplus {
-            self.sorted.remove(surplus);
-        }
-        self.sorted.truncate(self.count);
-    }
-
-    /// These first, then the others of the best.
-    fn followed_by(self, best: Best<'a, K>, count: usize) -> Vec<Found<'a, K>> {
-        let mut all: Vec<Found<'a, K>> = self.sorted.into_iter().map(|(found, _)| found).collect();
-        let first: Vec<Slot> = all.iter().map(|found| found.slot).collect();
-        all.extend(best.into_sorted().into_iter().filter(|found| !first.contains(&found.slot)));
-        all.truncate(count);
-        all
-    }
-}
-
-/// Worse tools are greater. Of equal ones, that with the greater key is worse.
-impl<K: Ord> Ord for Found<'_, K> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.score.total_cmp(&self.score).then_with(|| self.key.cmp(other.key))
-    }
-}
-
-impl<K: Ord> PartialOrd for Found<'_, K> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<K: Ord> PartialEq for Found<'_, K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<K: Ord> Eq for Found<'_, K> {}
 
 /// What tools score for one request.
 struct Scoring {
@@ -566,6 +570,8 @@ struct Scoring {
     lexical: Vec<f32>,
     /// The value of the words of each part.
     worth: Vec<f32>,
+    /// The relevance of each tool's server.
+    relevance: Vec<f32>,
 }
 
 impl Scoring {
@@ -577,7 +583,8 @@ impl Scoring {
             (None, lexical) if lexical >= BY_NAME => BY_NAME,
             (None, _) => {
                 let parts = self.parts.iter().zip(&self.worth);
-                whole_and_best(&mut parts.map(|(part, worth)| alone(part[slot], *worth)))
+                let score = whole_and_best(&mut parts.map(|(part, worth)| alone(part[slot], *worth)));
+                score + (1.0 - score) * SERVER_SAID_ALONE * self.relevance[slot]
             }
         }
     }

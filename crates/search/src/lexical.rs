@@ -132,6 +132,20 @@ impl Lexicon {
         ((all - tools + 0.5) / (tools + 0.5)).ln_1p()
     }
 
+    /// The share of their words that two tools have in common, from 0 to 1.
+    pub(crate) fn overlap(&self, one: Slot, other: Slot) -> f32 {
+        let terms = |slot: Slot| self.tools.get(slot as usize).and_then(Option::as_ref).map_or(&[][..], |it| &it.terms);
+        let (one, other) = (terms(one), terms(other));
+        let (mut common, mut all) = (0.0, one.iter().map(|(_, weight)| weight).sum::<f32>());
+        for (term, weight) in other {
+            let place = one.binary_search_by_key(term, |(term, _)| *term);
+            let there = place.map_or(0.0, |place| one[place].1);
+            common += there.min(*weight);
+            all += (weight - there).max(0.0);
+        }
+        if all > 0.0 { common / all } else { 0.0 }
+    }
+
     /// Whether the tool in a slot has a word.
     pub(crate) fn has(&self, slot: Slot, word: &str) -> bool {
         let Some(term) = self.terms.get(word) else { return false };

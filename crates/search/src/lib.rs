@@ -10,8 +10,10 @@
 //!   8 bits; `matrix`: the same in 16 bits, for models that the user provides
 //! - `document`, `query`: the searchable parts of a tool, and a parsed query; `query_cache`: the vectors of the last
 //!   queries
-//! - `index`: combines them; `servers`: the relevance of a tool's server
+//! - `index`: combines them; `servers`: the relevance of a tool's server; `ranking`: picks the best; `pending`: tools
+//!   that wait for a vector; `rough`: the vectors of the table
 //! - `vector_store`: the interface of a store outside the program that keeps and compares vectors
+//! - `language`: whether a model can read a request
 //! - `skills`, `classifier`: the purposes of tools, and search by purpose
 //!
 //! Everything here is pure computation: no files, no network, no clock, no runtime. The caller stores vectors (with the
@@ -51,12 +53,19 @@ mod columns;
 mod document;
 mod embedder;
 mod index;
+#[cfg(any(feature = "builtin-model", feature = "table"))]
+mod language;
 mod lexical;
 mod matrix;
 #[cfg(feature = "builtin-model")]
 mod minilm;
+#[cfg(all(test, feature = "builtin-model", feature = "table"))]
+mod parity;
+mod pending;
 mod query;
 mod query_cache;
+mod ranking;
+mod rough;
 mod sentence_model;
 mod servers;
 mod skills;
@@ -81,10 +90,20 @@ pub use skills::{Skill, SkillsError, builtin_skills, fingerprint, read_skills};
 pub use vector_store::{
     NearestAnswers, Payload, Point, PointId, Request, StoreError, StoreFilter, StoredScores, VectorStore,
 };
+pub use vectors::has_direction;
 
 /// The pieces of both models, one per line.
 #[cfg(any(feature = "builtin-model", feature = "table"))]
 const VOCABULARY: &str = include_str!("../model/vocabulary.txt");
+
+/// Whether the table of word vectors is compiled in.
+pub const HAS_TABLE: bool = cfg!(feature = "table");
+
+/// What search compares while there is no model, or it is unreachable.
+pub const WITHOUT_A_MODEL: &str = if HAS_TABLE { "words and the word table" } else { "words" };
+
+/// The largest number of numbers of a vector: with more, sums of products in 32 bits could overflow.
+pub const MAX_DIMENSION: usize = 65_536;
 
 /// A rough vector of a text, in microseconds; None if the table is not compiled in.
 fn rough_vector(text: &str) -> Option<Vec<f32>> {
@@ -94,6 +113,17 @@ fn rough_vector(text: &str) -> Option<Vec<f32>> {
     {
         let _without_a_table = text;
         None
+    }
+}
+
+/// Whether the table can read a request, like [`Embedder::reads`]; true if it is not compiled in.
+pub fn table_reads(request: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
+    #[cfg(feature = "table")]
+    return language::is_readable(request, |word| word_table::WordTable::shared().has_word(word) || is_known(word));
+    #[cfg(not(feature = "table"))]
+    {
+        let _without_a_table = (request, is_known);
+        true
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use crate::VOCABULARY;
 use crate::bert::{Bert, Folding, Packed, PackedForm, Shape, Tensors, WeightsError, WordPiece};
 use crate::embedder::{EmbedError, Embedder};
+use crate::language::is_readable;
 
 const WEIGHTS: &[u8] = include_bytes!("../model/model.safetensors");
 
@@ -79,6 +80,10 @@ impl Embedder for MiniLm {
 
     fn dimension(&self) -> usize {
         HIDDEN
+    }
+
+    fn reads(&self, request: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
+        is_readable(request, |word| self.0.has_word(word) || is_known(word))
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {

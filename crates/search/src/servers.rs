@@ -22,6 +22,11 @@ impl Servers {
         Self { index: Index::without_servers(dimension), tools: HashMap::new() }
     }
 
+    /// The same, with rough vectors of the table, if that is compiled in.
+    pub(crate) fn with_rough_vectors(self) -> Self {
+        Self { index: self.index.with_rough_vectors(), ..self }
+    }
+
     /// Adds a tool; returns the slot of its server, if it has one.
     pub(crate) fn insert(&mut self, tool: &Document) -> Option<Slot> {
         if tool.server.is_empty() {
@@ -44,6 +49,14 @@ impl Servers {
             self.tools.remove(&tool.server);
             self.index.remove(&tool.server);
         }
+    }
+
+    pub(crate) fn expect_dimension(&mut self, dimension: usize) {
+        self.index.expect_dimension(dimension);
+    }
+
+    pub(crate) fn give_up(&mut self, server: &String, hash: TextHash) {
+        self.index.give_up(server, hash);
     }
 
     pub(crate) fn forget_vectors(&mut self) {

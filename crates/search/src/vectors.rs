@@ -3,6 +3,7 @@
 //! A vector is stored in 8 bits. A request has 8 bits and 8 more for what the first leave over, so only the stored one is
 //! rounded.
 
+use crate::MAX_DIMENSION;
 use crate::columns::{Columns, Inputs, Kernel, LANES};
 
 /// One vector for each slot, adjacent in memory.
@@ -30,16 +31,18 @@ impl Vectors {
         self.columns.width()
     }
 
-    /// Whether no slot has a vector.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.states.iter().all(|state| *state == State::Missing)
+    /// Says how many numbers a vector has, while that is unknown.
+    pub(crate) fn expect_dimension(&mut self, dimension: usize) {
+        if self.columns.width() == 0 && self.states.is_empty() {
+            self.columns = Columns::new(dimension);
+        }
     }
 
     /// Keeps a vector at length one for a slot. Returns false for one of another dimension, or without a direction.
     pub(crate) fn set(&mut self, slot: u32, vector: &[f32]) -> bool {
         // A remote model's dimension is known by its first vector.
-        if self.columns.width() == 0 && self.states.is_empty() {
-            self.columns = Columns::new(vector.len());
+        if normalized(vector).is_some() {
+            self.expect_dimension(vector.len());
         }
         self.put(slot, vector, State::Own)
     }
@@ -50,9 +53,8 @@ impl Vectors {
     }
 
     fn put(&mut self, slot: u32, vector: &[f32], state: State) -> bool {
-        let Some(vector) = normalized(vector).filter(|vector| vector.len() == self.columns.width()) else {
-            return false;
-        };
+        let fits = |vector: &Vec<f32>| vector.len() == self.columns.width() && vector.len() <= MAX_DIMENSION;
+        let Some(vector) = normalized(vector).filter(fits) else { return false };
         let slot = slot as usize;
         if self.states.len() <= slot {
             self.states.resize(slot + 1, State::Missing);
@@ -117,6 +119,11 @@ impl Vectors {
     }
 }
 
+/// Whether these are the numbers of a vector: they have a direction.
+pub fn has_direction(vector: &[f32]) -> bool {
+    normalized(vector).is_some()
+}
+
 /// A normalized vector of the same direction, unless it is zero.
 pub(crate) fn normalized(vector: &[f32]) -> Option<Vec<f32>> {
     let length = dot(vector, vector).sqrt();
@@ -175,6 +182,12 @@ mod tests {
         for wrong in [vec![1.0], vec![0.0, 0.0], vec![f32::NAN, 1.0], vec![f32::INFINITY, 1.0], Vec::new()] {
             assert!(!vectors.set(0, &wrong), "{wrong:?}");
         }
+        assert!(!Vectors::new(0).set(0, &vec![1.0; MAX_DIMENSION + 1]), "its products could overflow");
+        let (mut longest, vector) = (Vectors::new(0), vec![1.0; MAX_DIMENSION]);
+        assert!(longest.set(0, &vector));
+        let unit = normalized(&vector).expect("it has a direction");
+        let near = longest.nearness(&[unit], |parts| parts.sum())[0];
+        assert!(near.is_some_and(|near| (near - 1.0).abs() < 1e-2), "{near:?}");
     }
 
     #[test]

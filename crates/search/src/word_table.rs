@@ -52,12 +52,22 @@ impl WordTable {
         })
     }
 
+    pub(crate) fn has_word(&self, word: &str) -> bool {
+        self.pieces.has_word(word)
+    }
+
     /// The vector of a text, of length one; zero for a text without pieces.
     pub(crate) fn embed(&self, text: &str) -> Vec<f32> {
         let pieces = self.pieces.encode(text, LONGEST_TEXT);
-        let rows: Vec<Vec<f32>> = pieces[1..pieces.len() - 1].iter().map(|piece| self.row(*piece)).collect();
+        let pieces = &pieces[1..pieces.len() - 1];
+        let mut rows = Vec::with_capacity(pieces.len() * WIDTH);
+        for piece in pieces {
+            let piece = *piece as usize;
+            let numbers = &self.rows[piece * WIDTH..][..WIDTH];
+            rows.extend(numbers.iter().map(|number| f32::from(number.cast_signed()) * self.scales[piece]));
+        }
         let mut sum = vec![0.0; WIDTH];
-        for row in &rows {
+        for row in rows.chunks_exact(WIDTH) {
             sum.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
         }
         let Some(middle) = normalized(&sum) else { return vec![0.0; WIDTH] };
@@ -65,18 +75,12 @@ impl WordTable {
         let products = self.gate.multiply(&Inputs::in_two_parts(&middle, WIDTH, kernel), None, kernel);
         let (coarse, fine) = products.split_at(WIDTH);
         let gated: Vec<f32> = coarse.iter().zip(fine).map(|(coarse, fine)| coarse + fine).collect();
-        let mut sum = vec![0.0; WIDTH];
-        for row in &rows {
+        sum.fill(0.0);
+        for row in rows.chunks_exact(WIDTH) {
             let gate = 2.0 / (1.0 + (-SHARPNESS * dot(row, &gated)).exp());
             sum.iter_mut().zip(row).for_each(|(sum, number)| *sum += gate * number);
         }
         normalized(&sum).unwrap_or(sum)
-    }
-
-    fn row(&self, piece: u32) -> Vec<f32> {
-        let piece = piece as usize;
-        let numbers = &self.rows[piece * WIDTH..][..WIDTH];
-        numbers.iter().map(|number| f32::from(number.cast_signed()) * self.scales[piece]).collect()
     }
 }
 

@@ -5,6 +5,8 @@
 mod hostile;
 #[path = "behaviour/index.rs"]
 mod index;
+#[path = "behaviour/near_duplicates.rs"]
+mod near_duplicates;
 #[path = "behaviour/own_model.rs"]
 mod own_model;
 #[path = "behaviour/quality.rs"]

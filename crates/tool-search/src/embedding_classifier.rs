@@ -1,12 +1,12 @@
 //! Classifies tools into skills by their vectors, in batches, in the background.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use registry::{Classified, ServerId};
-use search::{Classifier, EmbedError, Embedder, MIN_PRIMARY};
+use search::{Classifier, EmbedError, Embedder};
 use tokio::time::sleep;
 
 use super::Finder;
@@ -16,11 +16,6 @@ use crate::Error;
 
 /// The number of tools that are classified and stored in one batch.
 pub(super) const BATCH_SIZE: usize = 128;
-/// A server's tendency counts for its other tools only if at least this many of its tools, and at least half of them,
-/// have the same best skill.
-const MIN_SERVER_TENDENCY: usize = 3;
-/// The maximum number of other skills for a tool that follows its server's tendency.
-const MAX_BESIDE_TENDENCY: usize = 2;
 /// How long to wait before retrying if the database or the model fails.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
@@ -82,7 +77,13 @@ impl Finder {
         let Some(embedder) = self.embedder.clone() else { return false };
         let skills = self.skills();
         let mark = skills.mark_by_vectors(embedder.id());
-        let pending = self.tool_index.read().unwrap_or_else(PoisonError::into_inner).unclassified(&mark, BATCH_SIZE);
+        let pending = match self.unclassified(mark.clone()).await {
+            Ok(pending) => pending,
+            Err(error) => {
+                tracing::error!(%error, "failed to find the tools that are to be classified");
+                return false;
+            }
+        };
         if pending.is_empty() || pending.len() < least {
             return false;
         }
@@ -91,6 +92,14 @@ impl Finder {
             sleep(RETRY_DELAY).await;
         }
         true
+    }
+
+    async fn unclassified(&self, mark: String) -> Result<Vec<Unclassified>, Error> {
+        let tool_index = Arc::clone(&self.tool_index);
+        let asking = tokio::task::spawn_blocking(move || {
+            tool_index.write().unwrap_or_else(PoisonError::into_inner).unclassified(&mark, BATCH_SIZE)
+        });
+        asking.await.map_err(|_| Error::Internal { what: "the task of the tool index panicked".to_owned() })
     }
 
     async fn classify(
@@ -141,28 +150,16 @@ impl ServerTendencies {
     fn of(&mut self, server: ServerId, classifier: &Classifier, tool_index: &RwLock<ToolIndex>) -> Option<&str> {
         let tendency = self.0.entry(server).or_insert_with(|| {
             let vectors = tool_index.read().unwrap_or_else(PoisonError::into_inner).vectors_of(server);
-            let best = vectors.iter().filter_map(|vector| classifier.classify(vector).primary().map(str::to_owned));
-            let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-            best.for_each(|skill| *counts.entry(skill).or_default() += 1);
-            let most = counts.into_iter().max_by_key(|(_, count)| *count);
-            most.filter(|(_, count)| *count >= MIN_SERVER_TENDENCY && count * 2 >= vectors.len())
-                .map(|(skill, _)| skill)
+            classifier.tendency(&vectors)
         });
         tendency.as_deref()
     }
 }
 
-/// The skills of a tool. A tool without a best skill gets its server's tendency; if the server has none, the tool has
-/// no skills, because an uncertain skill helps nobody to choose.
 fn classified(classifier: &Classifier, tool: Unclassified, tendency: Option<&str>, mark: &str) -> Classified {
-    let mut found = classifier.classify(&tool.vector);
-    if let (None, Some(tendency)) = (found.primary(), tendency) {
-        found.skills.retain(|(id, _)| id != tendency);
-        found.skills.truncate(MAX_BESIDE_TENDENCY);
-        found.skills.insert(0, (tendency.to_owned(), MIN_PRIMARY));
-    }
+    let found = classifier.shown(&tool.vector, tendency);
     let primary = found.primary().map(str::to_owned);
-    let skills = if primary.is_some() { found.skills } else { Vec::new() };
-    let (skills, confidences) = skills.into_iter().map(|(id, confidence)| (id, super::rounded(confidence))).unzip();
+    let skills = found.skills.into_iter();
+    let (skills, confidences) = skills.map(|(id, confidence)| (id, super::rounded(confidence))).unzip();
     Classified { tool: tool.tool, text_hash: tool.text_hash, skills, confidences, primary, by: mark.to_owned() }
 }

@@ -57,6 +57,7 @@ pub use skills::SkillOrigin;
 use skills::SkillSet;
 pub use strategy::Strategy;
 pub use surface_finder::SurfaceFinder;
+use surface_finder::SurfaceSkills;
 use tool_index::ToolIndex;
 pub use tool_states::{ToolState, ToolStates, ToolView};
 use vector_store_sync::VectorStoreSync;
@@ -123,7 +124,8 @@ pub struct Metadata {
     pub servers_searched: usize,
     /// The number of searched tools.
     pub total_tools_searched: usize,
-    /// How many of them have no vector of their own yet: their vectors are still being computed.
+    /// How many of them have no vector of the model: it is still to be computed, the model refused the text, or there is
+    /// no model.
     pub tools_without_vectors: usize,
     /// The time to embed the request, in milliseconds.
     pub embedding_time_ms: f64,
@@ -131,6 +133,8 @@ pub struct Metadata {
     pub search_time_ms: f64,
     /// The total time, in milliseconds.
     pub total_time_ms: f64,
+    /// What the user should know about the result: that the model cannot read the language of the query.
+    pub note: Option<&'static str>,
 }
 
 /// A tool that was found.
@@ -254,7 +258,10 @@ pub struct Finder {
     store: Store,
     fleet: Arc<Fleet>,
     host: Arc<dyn Host>,
+    /// Changed for milliseconds at a time, however much there is to change.
     tool_index: Arc<RwLock<ToolIndex>>,
+    /// What clients with the small surface see of skills.
+    surface_skills: SurfaceSkills,
     embedder: Option<Arc<dyn Embedder>>,
     embedder_health: Arc<EmbedderHealth>,
     query_cache: Arc<QueryCache>,
@@ -298,6 +305,7 @@ impl Finder {
             fleet,
             host,
             tool_index,
+            surface_skills: SurfaceSkills::default(),
             embedder,
             embedder_health: Arc::default(),
             query_cache: Arc::default(),
@@ -379,12 +387,14 @@ impl Finder {
         }
         let query_result = self.run_query(&wanted, &callable_servers).await?;
         let state = self.states();
-        let state_of = |tool: &ToolId, entry: &tool_index::IndexedTool| state(&locked(&self.tool_index), tool, entry);
-        let tools = query_result.hits.into_iter().filter_map(|(hit, entry)| {
+        let states: Vec<ToolState> = {
+            let tool_index = locked(&self.tool_index);
+            query_result.hits.iter().map(|(hit, entry)| state(&tool_index, &hit.key, entry)).collect()
+        };
+        let tools = query_result.hits.into_iter().zip(states).filter_map(|((hit, entry), state)| {
             let callable = callable_servers.get(&entry.server)?;
             let schema =
                 wanted.include_schemas.then(|| self.schema_of(callable.slot_index, &entry.original_name)).flatten();
-            let state = state_of(&hit.key, &entry);
             Some(found(hit, entry, callable, (schema, state)))
         });
         let skills = self.skills();
@@ -406,6 +416,7 @@ impl Finder {
                 embedding_time_ms: milliseconds(query_result.embedding),
                 search_time_ms: milliseconds(query_result.comparing),
                 total_time_ms: milliseconds(begun.elapsed()),
+                note: query_result.note,
             },
             matched_skills,
             query: wanted.query,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use registry::ServerId;
-use search::{Hit, Limits, PointId, Query, StoreFilter};
+use search::{Embedder, Hit, Limits, PointId, Query, StoreFilter, table_reads};
 
 use super::tool_index::{IndexedHit, IndexedTool};
 use super::{Finder, KnownServer, SearchRequest, Strategy, locked};
@@ -13,6 +13,9 @@ use crate::Error;
 
 /// The maximum number of skills that a request is about.
 const MAX_MATCHED_SKILLS: usize = 3;
+/// Said of requests in other languages.
+const READS_ENGLISH: &str =
+    "The built-in model reads English: in another language tools are found by words only. Ask in English to find more.";
 /// The name of the comparison in memory.
 const HERE: &str = "embedded";
 
@@ -25,6 +28,8 @@ pub(super) struct QueryResult {
     pub(super) missing_vectors: usize,
     /// Where vectors were compared, if they were.
     pub(super) compared: Option<&'static str>,
+    /// What the user should know about the result.
+    pub(super) note: Option<&'static str>,
     pub(super) embedding: Duration,
     pub(super) comparing: Duration,
 }
@@ -79,8 +84,13 @@ impl Finder {
             Some(best) => (best, skills),
             None => (self.best(&query, &query_scope).await?, Vec::new()),
         };
-        let (searched, missing_vectors) =
-            locked(&self.tool_index).count(&|entry: &IndexedTool| query_scope.admits(entry));
+        let known: HashSet<String> = hits.iter().flat_map(|(hit, _)| &hit.words).cloned().collect();
+        let (embedder, text) = (self.embedder.clone(), wanted.query.clone());
+        let counting = self.read_index(move |tool_index| {
+            let counted = tool_index.count(&|entry: &IndexedTool| query_scope.admits(entry));
+            (counted, language_note(embedder.as_deref(), &text, &known))
+        });
+        let ((searched, missing_vectors), note) = counting.await?;
         // Rough vectors of the table do not count.
         let has_vectors = !query.vectors().is_empty();
         let compared = (has_vectors && hits.iter().any(|(hit, _)| hit.vector.is_some())).then_some(compared);
@@ -90,6 +100,7 @@ impl Finder {
             searched,
             missing_vectors,
             compared,
+            note,
             embedding,
             comparing: begun.elapsed() - embedding,
         })
@@ -110,7 +121,8 @@ impl Finder {
                     let error_with_causes = super::with_causes(&error);
                     tracing::warn!(
                         error = error_with_causes,
-                        "the query could not be embedded; searched by words only"
+                        searched_by = search::WITHOUT_A_MODEL,
+                        "the query could not be embedded; searched without the model"
                     );
                     if !error.is_about_the_texts {
                         embedder_health.failed(error_with_causes);
@@ -159,6 +171,14 @@ impl Finder {
         });
         Ok((looking.await.map_err(|_| broke())?, HERE))
     }
+}
+
+/// What a user should know who asks in a language that the model cannot read.
+fn language_note(embedder: Option<&dyn Embedder>, request: &str, known: &HashSet<String>) -> Option<&'static str> {
+    let is_known = |word: &str| known.contains(word);
+    let is_read =
+        embedder.map_or_else(|| table_reads(request, &is_known), |embedder| embedder.reads(request, &is_known));
+    (!is_read).then_some(READS_ENGLISH)
 }
 
 fn broke() -> Error {

@@ -1,10 +1,39 @@
 //! The search for MCP clients with the small surface.
 
-use std::sync::{Arc, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
-use aggregator::surface::{Found, FoundTools, ToolFinder, ToolQuery};
+use aggregator::surface::{Findings, Found, FoundTools, ToolFinder, ToolQuery};
 
+use super::tool_index::ToolIndex;
 use super::{DEFAULT_SKILL_THRESHOLD, Finder, SearchRequest, Strategy};
+
+/// Skills with the number of their tools, the largest first.
+type SkillCounts = Vec<(String, usize)>;
+
+/// The numbers of tools that clients saw last, by server. A list of tools is made on a thread that serves calls, so it
+/// shows these while the index changes, and does not wait.
+#[derive(Debug, Default)]
+pub(super) struct SurfaceSkills(Mutex<HashMap<Option<usize>, SkillCounts>>);
+
+impl SurfaceSkills {
+    fn counted(
+        &self,
+        tool_index: &RwLock<ToolIndex>,
+        server: Option<usize>,
+        count: impl FnOnce(&ToolIndex) -> SkillCounts,
+    ) -> SkillCounts {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tool_index = match tool_index.try_read() {
+            Ok(tool_index) => tool_index,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return last.get(&server).cloned().unwrap_or_default(),
+        };
+        let counts = count(&tool_index);
+        last.insert(server, counts.clone());
+        counts
+    }
+}
 
 /// Answers the searches of [`aggregator`].
 pub struct SurfaceFinder(pub Arc<Finder>);
@@ -26,24 +55,41 @@ impl ToolFinder for SurfaceFinder {
                 include_schemas: false,
             };
             let query_result = finder.run_query(&wanted, &callable_servers).await.map_err(|error| error.to_string())?;
-            let found = query_result.hits.into_iter().filter_map(|(hit, entry)| {
+            let note = query_result.note;
+            let tools = query_result.hits.into_iter().filter_map(|(hit, entry)| {
                 let callable = callable_servers.get(&entry.server)?;
                 Some(Found { server: callable.slot_index, tool: entry.original_name, score: hit.score })
             });
-            Ok(found.collect())
+            Ok(Findings { tools: tools.collect(), note })
         })
     }
 
     fn skills(&self, server: Option<usize>) -> Vec<(String, usize)> {
         let mut callable_servers = self.0.callable_servers();
         callable_servers.retain(|_, callable| server.is_none_or(|server| server == callable.slot_index));
-        let tool_index = self.0.tool_index.read().unwrap_or_else(PoisonError::into_inner);
-        let counted = tool_index.skills(&|entry| callable_servers.contains_key(&entry.server));
+        let counted = self.0.surface_skills.counted(&self.0.tool_index, server, |tool_index| {
+            tool_index.skills(&|entry| callable_servers.contains_key(&entry.server))
+        });
         let skills = self.0.skills();
         counted.into_iter().map(|(id, count)| (skills.name_of(&id).to_owned(), count)).collect()
     }
 
     fn pinned(&self) -> Arc<[String]> {
         self.0.host.pinned_tools()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_skills_does_not_wait_for_the_index() {
+        let (tool_index, skills) = (RwLock::new(ToolIndex::new(2)), SurfaceSkills::default());
+        let one = || vec![("files".to_owned(), 3)];
+        assert_eq!(skills.counted(&tool_index, None, |_| one()), one());
+        let _changing = tool_index.write().unwrap();
+        assert_eq!(skills.counted(&tool_index, None, |_| Vec::new()), one(), "what was seen last");
+        assert_eq!(skills.counted(&tool_index, Some(1), |_| one()), []);
     }
 }

@@ -1,12 +1,15 @@
 //! Keeps the index equal to the registry, computes missing vectors, and has tools classified.
 
-use std::collections::BTreeSet;
+mod about;
+mod vectors;
+
+use std::collections::{BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use registry::{Embedding, Page, ServerId, ServerRecord, ToolFilter};
+use registry::{Embedding, Page, ServerId, ToolFilter, ToolRecord};
 use search::{Document, EmbedError, Embedder, TextHash, embed_documents};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -17,13 +20,15 @@ use super::health::EmbedderHealth;
 use super::llm_classifier::LlmClassifier;
 use super::stored_vector;
 use super::tool_index::{MissingVector, ToolIndex};
-use super::{Finder, with_causes};
+use super::{Finder, locked, with_causes};
 use crate::{Change, Error};
+use about::about;
+use vectors::{load_vectors, make_rough_vectors};
 
 /// The number of tools that are embedded at once: so few that changes need not wait long.
-const BATCH_SIZE: usize = 16;
-/// The maximum length in bytes of a server's instructions that describe it: the purpose comes first.
-const MAX_INSTRUCTIONS_LEN: usize = 400;
+const BATCH_SIZE: usize = 32;
+/// The number of tools that are inserted while searches wait: so few that it takes milliseconds at most.
+const INSERTED_AT_ONCE: usize = 32;
 /// How long the registry may take to store a discovery before the index is read again.
 const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait before retrying if the database or the model fails; for the model, each further pause is longer.
@@ -79,7 +84,8 @@ impl EmbedderState {
         self.back_off(self.failures);
         let error = error.to_string();
         if error != self.error {
-            tracing::warn!(%error, "failed to embed tools; they are found by words, and embedding is retried");
+            let found_by = search::WITHOUT_A_MODEL;
+            tracing::warn!(%error, found_by, "failed to embed tools; embedding is retried");
         }
         self.error = error;
     }
@@ -208,13 +214,17 @@ impl Finder {
     async fn read(&self, pending: &mut PendingChanges) -> Result<(), Error> {
         if pending.everything {
             let tools = self.store.tools(&ToolFilter::default(), Page::ALL).await?.items;
-            let about: Vec<_> = self.host.servers().iter().filter_map(|server| self.about(server.id)).collect();
-            self.change(move |tool_index| {
+            let about: Vec<_> =
+                self.host.servers().iter().filter_map(|server| Some((server.id, self.about(server.id)?))).collect();
+            let kept: HashSet<_> = tools.iter().map(|tool| tool.id).collect();
+            self.write(move |tool_index| {
                 tool_index.describe_servers(about);
-                tool_index.replace_all(tools);
+                tool_index.retain(&kept);
             })
             .await?;
+            self.insert(tools).await?;
             self.load_vectors().await?;
+            self.make_rough_vectors().await?;
             self.change(ToolIndex::mark_read).await?;
             pending.everything = false;
             return Ok(());
@@ -224,11 +234,15 @@ impl Finder {
             let filter = ToolFilter { server: Some(server), ..ToolFilter::default() };
             let tools = self.store.tools(&filter, Page::ALL).await?.items;
             let about = self.about(server);
-            self.change(move |tool_index| {
-                tool_index.describe_servers(about);
-                tool_index.replace(server, tools);
+            let kept: HashSet<_> = tools.iter().map(|tool| tool.id).collect();
+            self.write(move |tool_index| {
+                tool_index.describe_server(server, about);
+                tool_index.retain_of(server, &kept);
             })
             .await?;
+            self.insert(tools).await?;
+            self.make_rough_vectors().await?;
+            self.mark_vector_store_stale();
             if !is_written {
                 return Err(Error::Internal { what: "discovered tools are not written yet".to_owned() });
             }
@@ -237,37 +251,42 @@ impl Finder {
         Ok(())
     }
 
-    /// The self-description of a server, if it is connected.
-    fn about(&self, server: ServerId) -> Option<(ServerId, String)> {
-        self.host.record(&server.to_string()).map(|record| (server, about(&record)))
+    /// What a server says of itself, if there is one with that id.
+    fn about(&self, server: ServerId) -> Option<String> {
+        self.host.record(&server.to_string()).map(|record| about(&record))
+    }
+
+    /// Puts tools into the index, some at a time.
+    async fn insert(&self, tools: Vec<ToolRecord>) -> Result<(), Error> {
+        let mut tools = tools.into_iter();
+        while tools.len() > 0 {
+            let some: Vec<_> = tools.by_ref().take(INSERTED_AT_ONCE).collect();
+            self.write(move |tool_index| tool_index.insert_all(some)).await?;
+        }
+        Ok(())
     }
 
     /// Takes the vectors that were made before. One of an earlier model, or of a text that had another form, is searched
     /// with until it is replaced.
     async fn load_vectors(&self) -> Result<(), Error> {
         let Some(embedder) = self.embedder.clone() else { return Ok(()) };
-        let mut stored = self.store.embeddings(embedder.id()).await?;
+        let current = self.store.embeddings(embedder.id()).await?;
+        let mut outdated = Vec::new();
         for earlier in embedder.earlier_ids() {
-            stored.extend(self.store.embeddings(earlier).await?);
+            outdated.extend(self.store.embeddings(earlier).await?);
         }
-        self.change(move |tool_index| {
-            let is_current = |embedding: &Embedding| embedding.model == embedder.id();
-            let (current, interim): (Vec<_>, Vec<_>) = stored.into_iter().partition(is_current);
-            let mut outdated = interim;
-            for embedding in current {
-                let loaded = stored_vector::decode(&embedding.bytes)
-                    .is_some_and(|(vector, hash)| tool_index.set_vector(embedding.tool, hash, &vector));
-                if !loaded {
-                    outdated.push(embedding);
-                }
-            }
-            // Afterwards, because the dimension of a remote model is known by its first vector.
-            for Embedding { tool, text_hash, bytes, .. } in outdated {
-                let vector = stored_vector::numbers(&bytes, tool_index.dimension());
-                tool_index.set_interim_vector(tool, &text_hash, &vector);
-            }
-        })
-        .await
+        let tool_index = Arc::clone(&self.tool_index);
+        let loading = tokio::task::spawn_blocking(move || load_vectors(&tool_index, current, outdated));
+        loading.await.map_err(|_| broke())
+    }
+
+    /// Makes vectors of the table: for tools that have no other yet, and for all if a request may have no vector of the
+    /// model, because that is somewhere else.
+    pub(super) async fn make_rough_vectors(&self) -> Result<(), Error> {
+        let tool_index = Arc::clone(&self.tool_index);
+        let with_own = self.embedder.as_ref().is_some_and(|embedder| embedder.is_remote());
+        let making = tokio::task::spawn_blocking(move || make_rough_vectors(&tool_index, with_own));
+        making.await.map_err(|_| broke())
     }
 
     /// Computes some of the missing vectors. Returns whether there is more to do now.
@@ -276,18 +295,20 @@ impl Finder {
         if model.is_backing_off() {
             return false;
         }
-        let (missing_vectors, servers) = {
-            let tool_index = self.tool_index.read().unwrap_or_else(PoisonError::into_inner);
+        let asking = self.read_index(|tool_index| {
             (tool_index.missing_vectors(BATCH_SIZE), tool_index.servers_missing_vectors(BATCH_SIZE))
-        };
-        if missing_vectors.is_empty() && !servers.is_empty() {
-            match self.embed_servers(embedder, servers).await {
-                Ok(()) => model.note_success(),
-                Err(error) => {
-                    self.embedder_health.failed(error.to_string());
-                    model.note_failure(&error);
-                }
+        });
+        let (missing_vectors, servers) = match asking.await {
+            Ok(missing) => missing,
+            Err(error) => {
+                model.note_failure(&error);
+                return false;
             }
+        };
+        // Servers first: there are few of them, and each counts for all of its tools.
+        if !servers.is_empty() {
+            let embedded = self.embed_servers(embedder, servers).await;
+            self.note_embedded(embedded, model).await;
             return !model.is_backing_off();
         }
         if missing_vectors.is_empty() {
@@ -296,23 +317,28 @@ impl Finder {
             }
             return false;
         }
-        match self.embed(embedder, missing_vectors).await {
-            Ok(turned) => {
+        let embedded = self.embed(embedder, missing_vectors).await;
+        self.note_embedded(embedded, model).await;
+        !model.is_backing_off()
+    }
+
+    /// Records how the model answered: with vectors, whose lengths before and now are given if they differ, or not.
+    async fn note_embedded(&self, embedded: Result<Option<(usize, usize)>, Error>, model: &mut EmbedderState) {
+        match embedded {
+            Ok(None) => {
                 self.embedder_health.worked();
-                match turned {
-                    None => model.note_success(),
-                    Some(lengths) => {
-                        self.embedding_classifier.forget();
-                        model.note_dimension_change(lengths);
-                    }
-                }
+                model.note_success();
+            }
+            Ok(Some(lengths)) => {
+                self.embedder_health.worked();
+                self.embedding_classifier.forget();
+                model.note_dimension_change(lengths);
             }
             Err(error) => {
                 self.embedder_health.failed(error.to_string());
                 model.note_failure(&error);
             }
         }
-        !model.is_backing_off()
     }
 
     /// Sends the model a request only to see whether it is reachable again.
@@ -340,64 +366,81 @@ impl Finder {
                 missing_vectors.iter().map(|missing_vectors| &missing_vectors.document).collect();
             let vectors = vectors_of(&*embedder, &documents)?;
             let mut tool_index = tool_index.write().unwrap_or_else(PoisonError::into_inner);
-            let lengths = vectors.iter().flatten().map(|vector| (tool_index.dimension(), vector.len()));
-            let turned = lengths.into_iter().find(|(before, now)| *before != 0 && before != now);
-            if turned.is_some() {
-                tool_index.forget_vectors();
-            }
+            let turned = tool_index.note_dimension(&vectors);
             let mut kept = Vec::with_capacity(vectors.len());
             for (missing_vectors, vector) in missing_vectors.iter().zip(vectors) {
-                let Some(vector) =
-                    vector.filter(|vector| tool_index.set_vector(missing_vectors.tool, missing_vectors.hash, vector))
-                else {
-                    tool_index.give_up(missing_vectors.tool, missing_vectors.hash);
+                if !tool_index.set_made_vector(missing_vectors.tool, missing_vectors.hash, vector.as_deref()) {
                     continue;
-                };
+                }
+                let Some(vector) = vector else { continue };
                 let (text_hash, model) = (missing_vectors.text_hash.clone(), embedder.id().to_owned());
                 let bytes = stored_vector::encode(&vector, missing_vectors.hash);
                 kept.push(Embedding { tool: missing_vectors.tool, text_hash, model, bytes });
             }
             Ok(EmbeddedBatch { kept, turned })
         });
-        let broke = || Error::Internal { what: "the embedding model panicked".to_owned() };
         let EmbeddedBatch { kept, turned } =
-            making.await.map_err(|_| broke())?.map_err(|error| Error::Internal { what: with_causes(&error) })?;
+            making.await.map_err(|_| model_broke())?.map_err(|error| Error::Internal { what: with_causes(&error) })?;
         self.mark_vector_store_stale();
         self.counts.embedded.fetch_add(kept.len() as u64, Ordering::Relaxed);
         self.store.put_embeddings(kept).await?;
         Ok(turned)
     }
 
-    /// Computes the vectors of servers' self-descriptions. They are few, and are not stored.
+    /// Computes the vectors of servers' self-descriptions. They are few, and are not stored. Returns the lengths of
+    /// vectors before and now if these differ.
     async fn embed_servers(
         &self,
         embedder: Arc<dyn Embedder>,
         servers: Vec<(String, TextHash, Document)>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<(usize, usize)>, Error> {
         let tool_index = Arc::clone(&self.tool_index);
-        let making = tokio::task::spawn_blocking(move || -> Result<(), EmbedError> {
+        let making = tokio::task::spawn_blocking(move || -> Result<_, EmbedError> {
             let documents: Vec<&Document> = servers.iter().map(|(_, _, document)| document).collect();
             let vectors = vectors_of(&*embedder, &documents)?;
             let mut tool_index = tool_index.write().unwrap_or_else(PoisonError::into_inner);
+            let turned = tool_index.note_dimension(&vectors);
             for ((server, hash, _), vector) in servers.iter().zip(vectors) {
                 tool_index.set_server_vector(server, *hash, vector.as_deref());
             }
-            Ok(())
+            Ok(turned)
         });
-        let broke = |_| Error::Internal { what: "the embedding model panicked".to_owned() };
-        making.await.map_err(broke)?.map_err(|error| Error::Internal { what: with_causes(&error) })
+        making.await.map_err(|_| model_broke())?.map_err(|error| Error::Internal { what: with_causes(&error) })
+    }
+
+    /// Reads the index outside the threads that serve calls.
+    pub(super) async fn read_index<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&ToolIndex) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let tool_index = Arc::clone(&self.tool_index);
+        let reading = tokio::task::spawn_blocking(move || read(&locked(&tool_index)));
+        reading.await.map_err(|_| broke())
+    }
+
+    /// Changes the index outside the threads that serve calls, and has the vector store follow.
+    pub(super) async fn change(&self, change: impl FnOnce(&mut ToolIndex) + Send + 'static) -> Result<(), Error> {
+        self.write(change).await?;
+        self.mark_vector_store_stale();
+        Ok(())
     }
 
     /// Changes the index outside the threads that serve calls.
-    pub(super) async fn change(&self, change: impl FnOnce(&mut ToolIndex) + Send + 'static) -> Result<(), Error> {
+    async fn write(&self, change: impl FnOnce(&mut ToolIndex) + Send + 'static) -> Result<(), Error> {
         let tool_index = Arc::clone(&self.tool_index);
         let changing = tokio::task::spawn_blocking(move || {
             change(&mut tool_index.write().unwrap_or_else(PoisonError::into_inner));
         });
-        changing.await.map_err(|_| Error::Internal { what: "the task of the tool index panicked".to_owned() })?;
-        self.mark_vector_store_stale();
-        Ok(())
+        changing.await.map_err(|_| broke())
     }
+}
+
+fn broke() -> Error {
+    Error::Internal { what: "the task of the tool index panicked".to_owned() }
+}
+
+fn model_broke() -> Error {
+    Error::Internal { what: "the embedding model panicked".to_owned() }
 }
 
 /// The vectors of some tools. If the model refuses the batch, each text is tried alone: one odd text must not cost
@@ -412,21 +455,12 @@ fn vectors_of(embedder: &dyn Embedder, documents: &[&Document]) -> Result<Vec<Op
             tracing::warn!(
                 tool = document.name,
                 error = with_causes(&error),
-                "a tool has no vector, and is found by words only"
+                found_by = search::WITHOUT_A_MODEL,
+                "the model refused the text of a tool or a server"
             );
             Ok(None)
         }
         made => Ok(made?.pop()),
     };
     documents.iter().map(alone).collect()
-}
-
-/// The self-description of a server: its name, its title and description, and the start of its instructions.
-fn about(record: &ServerRecord) -> String {
-    let info = record.server_info.as_ref();
-    let said = |member: &str| info.and_then(|info| info[member].as_str());
-    let own_name = said("name").filter(|name| *name != record.name);
-    let instructions = said("instructions").map(|text| &text[..text.floor_char_boundary(MAX_INSTRUCTIONS_LEN)]);
-    let parts = [own_name, said("title"), record.description.as_deref(), said("description"), instructions];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(". ")
 }

@@ -2,10 +2,10 @@
 
 mod vector_store;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use registry::{Classified, ServerId, ToolId, ToolRecord};
-use search::{Document, Hit, Index, Limits, PointId, Query, TextHash};
+use search::{Document, Hit, Index, Limits, PointId, Query, TextHash, has_direction};
 
 use super::llm_classifier::MARK_SEPARATOR;
 pub(super) use vector_store::Plan;
@@ -104,12 +104,13 @@ pub(super) struct ToolIndex {
     index: Index<ToolId>,
     entries: HashMap<ToolId, IndexedTool>,
     by_point: HashMap<PointId, ToolId>,
+    /// The tools of each server.
+    by_server: HashMap<ServerId, HashSet<ToolId>>,
     /// The self-descriptions of servers.
     about_servers: HashMap<ServerId, String>,
-    /// Texts that the model cannot embed.
-    given_up: HashMap<ToolId, TextHash>,
-    /// The same for servers.
-    servers_given_up: HashMap<String, TextHash>,
+    /// Tools with a vector whose skills neither the classifier with this mark nor a later one has set.
+    unclassified: BTreeSet<ToolId>,
+    mark: String,
     /// Whether the whole registry was read at least once.
     is_read: bool,
 }
@@ -117,45 +118,64 @@ pub(super) struct ToolIndex {
 impl ToolIndex {
     pub(super) fn new(dimension: usize) -> Self {
         Self {
-            index: Index::new(dimension).with_rough_vectors(),
+            index: Index::new(dimension).with_rough_vectors_later(),
             entries: HashMap::new(),
             by_point: HashMap::new(),
+            by_server: HashMap::new(),
             about_servers: HashMap::new(),
-            given_up: HashMap::new(),
-            servers_given_up: HashMap::new(),
+            unclassified: BTreeSet::new(),
+            mark: String::new(),
             is_read: false,
         }
     }
 
-    /// Sets the self-descriptions of servers. They count for tools that are inserted afterwards.
+    /// Sets the self-descriptions of all servers. They count for tools that are inserted afterwards.
     pub(super) fn describe_servers(&mut self, about: impl IntoIterator<Item = (ServerId, String)>) {
-        self.about_servers.extend(about);
+        self.about_servers = about.into_iter().collect();
     }
 
-    /// Replaces the tools of a server.
-    pub(super) fn replace(&mut self, server: ServerId, tools: Vec<ToolRecord>) {
-        let kept: HashSet<ToolId> = tools.iter().map(|tool| tool.id).collect();
-        self.remove(|tool, entry| entry.server == server && !kept.contains(tool));
-        tools.into_iter().for_each(|tool| self.insert(tool));
+    /// Sets the self-description of a server; without one, it is no more.
+    pub(super) fn describe_server(&mut self, server: ServerId, about: Option<String>) {
+        match about {
+            Some(about) => self.about_servers.insert(server, about),
+            None => self.about_servers.remove(&server),
+        };
     }
 
-    /// Replaces all tools.
-    pub(super) fn replace_all(&mut self, tools: Vec<ToolRecord>) {
-        let kept: HashSet<ToolId> = tools.iter().map(|tool| tool.id).collect();
-        self.remove(|tool, _| !kept.contains(tool));
-        tools.into_iter().for_each(|tool| self.insert(tool));
+    /// Removes the tools of a server that are not among these.
+    pub(super) fn retain_of(&mut self, server: ServerId, kept: &HashSet<ToolId>) {
+        let tools = self.by_server.get(&server).into_iter().flatten();
+        self.remove(tools.filter(|tool| !kept.contains(tool)).copied().collect());
     }
 
-    fn remove(&mut self, goes: impl Fn(&ToolId, &IndexedTool) -> bool) {
-        let going: Vec<ToolId> =
-            self.entries.iter().filter(|(tool, entry)| goes(tool, entry)).map(|(tool, _)| *tool).collect();
-        for tool in going {
+    /// Removes the tools that are not among these.
+    pub(super) fn retain(&mut self, kept: &HashSet<ToolId>) {
+        self.remove(self.entries.keys().filter(|tool| !kept.contains(tool)).copied().collect());
+    }
+
+    fn remove(&mut self, tools: Vec<ToolId>) {
+        for tool in tools {
             if let Some(entry) = self.entries.remove(&tool) {
                 self.by_point.remove(&entry.point);
+                self.leave_server(entry.server, tool);
             }
             self.index.remove(&tool);
-            self.given_up.remove(&tool);
+            self.unclassified.remove(&tool);
         }
+    }
+
+    fn leave_server(&mut self, server: ServerId, tool: ToolId) {
+        if let Some(tools) = self.by_server.get_mut(&server) {
+            tools.remove(&tool);
+            if tools.is_empty() {
+                self.by_server.remove(&server);
+            }
+        }
+    }
+
+    /// Adds tools, or replaces what is known of them.
+    pub(super) fn insert_all(&mut self, tools: impl IntoIterator<Item = ToolRecord>) {
+        tools.into_iter().for_each(|tool| self.insert(tool));
     }
 
     fn insert(&mut self, tool: ToolRecord) {
@@ -194,9 +214,25 @@ impl ToolIndex {
         if let Some(known) = known.filter(|known| known.point != entry.point) {
             self.by_point.remove(&known.point);
         }
+        if let Some(server) = known.map(|known| known.server).filter(|server| *server != entry.server) {
+            self.leave_server(server, tool.id);
+        }
+        let known = self.entries.get(&tool.id);
         entry.is_stored = known.is_some_and(|known| known.is_stored && known.payload() == entry.payload());
         self.by_point.insert(entry.point, tool.id);
+        self.by_server.entry(entry.server).or_default().insert(tool.id);
         self.entries.insert(tool.id, entry);
+        self.note_unclassified(tool.id);
+    }
+
+    /// Records whether a tool is still to be classified.
+    fn note_unclassified(&mut self, tool: ToolId) {
+        let is_due = |entry: &IndexedTool| !entry.is_classified_by(&self.mark);
+        if self.index.has_vector(&tool) && self.entries.get(&tool).is_some_and(is_due) {
+            self.unclassified.insert(tool);
+        } else {
+            self.unclassified.remove(&tool);
+        }
     }
 
     /// Records that the whole registry was read.
@@ -207,7 +243,62 @@ impl ToolIndex {
     /// Gives a tool a vector that was made for the text with this hash. Returns false if its text is another now, or if
     /// that is no vector.
     pub(super) fn set_vector(&mut self, tool: ToolId, hash: TextHash, vector: &[f32]) -> bool {
-        self.index.set_vector(&tool, hash, vector)
+        let is_set = self.index.set_vector(&tool, hash, vector);
+        if is_set {
+            // Also for servers, whose vectors come from the same model.
+            self.index.expect_dimension(vector.len());
+            self.note_unclassified(tool);
+        }
+        is_set
+    }
+
+    /// Sets the vector that the model made for the text with this hash. If that is none, it is not asked again; a text
+    /// that changed in the meantime is. Returns whether there is a vector now.
+    pub(super) fn set_made_vector(&mut self, tool: ToolId, hash: TextHash, vector: Option<&[f32]>) -> bool {
+        if !vector.is_some_and(has_direction) {
+            self.index.give_up(&tool, hash);
+        }
+        vector.is_some_and(|vector| self.set_vector(tool, hash, vector))
+    }
+
+    /// The same for a server's self-description.
+    pub(super) fn set_server_vector(&mut self, server: &String, hash: TextHash, vector: Option<&[f32]>) {
+        match vector.filter(|vector| has_direction(vector)) {
+            Some(vector) => {
+                self.index.expect_dimension(vector.len());
+                self.index.set_server_vector(server, hash, vector);
+            }
+            None => self.index.give_up_server(server, hash),
+        }
+    }
+
+    /// Removes all vectors if the model makes vectors of another length now. Returns the lengths before and now if it
+    /// does.
+    pub(super) fn note_dimension(&mut self, made: &[Option<Vec<f32>>]) -> Option<(usize, usize)> {
+        let before = self.index.dimension();
+        let now = made.iter().flatten().map(Vec::len).find(|now| *now != before && before != 0)?;
+        self.forget_vectors();
+        Some((before, now))
+    }
+
+    /// Says how long the vectors of a remote model are that were stored earlier.
+    pub(super) fn expect_dimension(&mut self, dimension: usize) {
+        self.index.expect_dimension(dimension);
+    }
+
+    /// Tools without a vector of the table. Those with a vector of the model are included if requests may have none.
+    pub(super) fn missing_rough_vectors(&self, with_own: bool) -> Vec<ToolId> {
+        self.index.missing_rough_vectors(with_own)
+    }
+
+    /// The text of a tool, and its hash.
+    pub(super) fn text(&self, tool: ToolId) -> Option<(Document, TextHash)> {
+        self.index.text(&tool).map(|(document, hash)| (document.clone(), hash))
+    }
+
+    /// Sets the vector of the table for the text with this hash.
+    pub(super) fn set_rough_vector(&mut self, tool: ToolId, hash: TextHash, vector: &[f32]) {
+        self.index.set_rough_vector(&tool, hash, vector);
     }
 
     /// Lets a tool be found by a vector that was stored for its text as the registry names it, until its own is made.
@@ -219,32 +310,13 @@ impl ToolIndex {
 
     /// Some servers that have no vector yet: their names, and what they say of themselves.
     pub(super) fn servers_missing_vectors(&self, count: usize) -> Vec<(String, TextHash, Document)> {
-        let missing_vectors = self.index.servers_missing_vectors(usize::MAX).into_iter();
-        let is_tried = |name: &String, hash: TextHash| self.servers_given_up.get(name) == Some(&hash);
-        let missing_vectors =
-            missing_vectors.filter(|missing_vectors| !is_tried(missing_vectors.key, missing_vectors.hash)).take(count);
-        missing_vectors
-            .map(|missing_vectors| {
-                (missing_vectors.key.clone(), missing_vectors.hash, missing_vectors.document.clone())
-            })
-            .collect()
-    }
-
-    /// Sets the vector of a server's self-description; without one, it is not tried again.
-    pub(super) fn set_server_vector(&mut self, server: &String, hash: TextHash, vector: Option<&[f32]>) {
-        if !vector.is_some_and(|vector| self.index.set_server_vector(server, hash, vector)) {
-            self.servers_given_up.insert(server.clone(), hash);
-        }
-    }
-
-    /// Records that a text has no vector; it is not tried again.
-    pub(super) fn give_up(&mut self, tool: ToolId, hash: TextHash) {
-        self.given_up.insert(tool, hash);
+        let missing_vectors = self.index.servers_missing_vectors(count).into_iter();
+        missing_vectors.map(|it| (it.key.clone(), it.hash, it.document.clone())).collect()
     }
 
     /// Whether the model cannot embed a tool's text.
     pub(super) fn has_given_up(&self, tool: &ToolId) -> bool {
-        self.entries.get(tool).is_some_and(|entry| self.is_given_up(tool, entry.hash))
+        self.index.has_given_up(tool)
     }
 
     pub(super) fn has_vector(&self, tool: &ToolId) -> bool {
@@ -261,27 +333,21 @@ impl ToolIndex {
         self.entries.iter()
     }
 
-    fn is_given_up(&self, tool: &ToolId, hash: TextHash) -> bool {
-        self.given_up.get(tool) == Some(&hash)
-    }
-
     /// The dimension of vectors; zero while unknown.
     pub(super) fn dimension(&self) -> usize {
         self.index.dimension()
     }
 
-    /// Removes all vectors.
+    /// Removes all vectors of the model.
     pub(super) fn forget_vectors(&mut self) {
         self.index.forget_vectors();
-        self.given_up.clear();
+        self.unclassified.clear();
         self.entries.values_mut().for_each(|entry| entry.is_stored = false);
     }
 
     /// Some tools without a vector.
     pub(super) fn missing_vectors(&self, count: usize) -> Vec<MissingVector> {
-        let wanted = self.index.missing_vectors(usize::MAX).into_iter();
-        let wanted =
-            wanted.filter(|missing_vectors| !self.is_given_up(missing_vectors.key, missing_vectors.hash)).take(count);
+        let wanted = self.index.missing_vectors(count).into_iter();
         let missing_vectors = wanted.filter_map(|missing_vectors| {
             let entry = self.entries.get(missing_vectors.key)?;
             Some(MissingVector {
@@ -295,10 +361,15 @@ impl ToolIndex {
     }
 
     /// Some tools with a vector whose skills neither this classifier nor a later one has set.
-    pub(super) fn unclassified(&self, mark: &str, count: usize) -> Vec<Unclassified> {
-        let told_otherwise = self.entries.iter().filter(|(_, entry)| !entry.is_classified_by(mark));
-        let pending = told_otherwise.filter_map(|(tool, entry)| {
-            let vector = self.index.vector(tool)?;
+    pub(super) fn unclassified(&mut self, mark: &str, count: usize) -> Vec<Unclassified> {
+        if self.mark != mark {
+            mark.clone_into(&mut self.mark);
+            let is_due =
+                |(tool, entry): &(&ToolId, &IndexedTool)| !entry.is_classified_by(mark) && self.index.has_vector(tool);
+            self.unclassified = self.entries.iter().filter(is_due).map(|(tool, _)| *tool).collect();
+        }
+        let pending = self.unclassified.iter().filter_map(|tool| {
+            let (entry, vector) = (self.entries.get(tool)?, self.index.vector(tool)?);
             Some(Unclassified { tool: *tool, server: entry.server, text_hash: entry.text_hash.clone(), vector })
         });
         pending.take(count).collect()
@@ -306,8 +377,8 @@ impl ToolIndex {
 
     /// The vectors of a server's tools.
     pub(super) fn vectors_of(&self, server: ServerId) -> Vec<Vec<f32>> {
-        let tools = self.entries.iter().filter(|(_, entry)| entry.server == server);
-        tools.filter_map(|(tool, _)| self.index.vector(tool)).collect()
+        let tools = self.by_server.get(&server).into_iter().flatten();
+        tools.filter_map(|tool| self.index.vector(tool)).collect()
     }
 
     /// Tools classified by vectors that are still pending, judged by their classifier and by whether they have skills.
@@ -345,6 +416,7 @@ impl ToolIndex {
         (entry.skills, entry.primary_skill, entry.classified_by) =
             (classified.skills, classified.primary, Some(classified.by));
         entry.confidences = classified.confidences;
+        self.note_unclassified(classified.tool);
     }
 
     /// The best skill of each tool, and its vector.
@@ -416,53 +488,4 @@ impl ToolIndex {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    pub(super) fn record(id: i64, name: &str) -> ToolRecord {
-        ToolRecord {
-            id: ToolId(id),
-            name: format!("s.{name}"),
-            original_name: name.to_owned(),
-            source_server_id: ServerId::fresh(),
-            server_name: "s".to_owned(),
-            description: None,
-            input_schema: None,
-            definition: registry::RawJson::parse("{}").unwrap(),
-            is_external: true,
-            enabled: true,
-            is_classified: false,
-            skills: Vec::new(),
-            confidences: Vec::new(),
-            primary_skill: None,
-            classified_by: None,
-            position: 0,
-            text_hash: "today".to_owned(),
-            embedding_model: None,
-        }
-    }
-
-    #[test]
-    fn a_tool_is_to_be_classified_once_it_has_a_vector_and_until_it_was() {
-        let mut tool_index = ToolIndex::new(2);
-        tool_index.replace_all(vec![record(1, "a"), record(2, "b")]);
-        let pending = |tool_index: &ToolIndex, mark: &str| tool_index.unclassified(mark, 10).len();
-        assert_eq!(pending(&tool_index, "m"), 0, "without vectors nothing can be said");
-        let hash = tool_index.entries[&ToolId(1)].hash;
-        assert!(tool_index.set_vector(ToolId(1), hash, &[1.0, 0.0]));
-        assert_eq!(pending(&tool_index, "m"), 1);
-        let classified = |text_hash: &str| Classified {
-            tool: ToolId(1),
-            text_hash: text_hash.to_owned(),
-            skills: vec!["x".to_owned()],
-            confidences: vec![0.9],
-            primary: Some("x".to_owned()),
-            by: "m".to_owned(),
-        };
-        tool_index.set_skills(classified("yesterday"));
-        assert_eq!(pending(&tool_index, "m"), 1, "that was another text");
-        tool_index.set_skills(classified("today"));
-        assert_eq!((pending(&tool_index, "m"), pending(&tool_index, "other")), (0, 1));
-        assert_eq!(tool_index.members().len(), 1);
-    }
-}
+pub(super) mod tests;

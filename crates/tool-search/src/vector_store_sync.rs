@@ -34,7 +34,8 @@ const NEAREST: usize = 256;
 /// Where vectors are compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VectorsState {
-    /// Where: `embedded` is in this program, `none` means that only words are compared.
+    /// Where: `embedded` is in this program, `table` means that there are only the rough vectors of the table, `none` that
+    /// only words are compared.
     pub in_use: &'static str,
     /// The address of the vector store, if one is configured.
     pub address: Option<String>,
@@ -273,7 +274,11 @@ impl Finder {
     /// Where vectors are compared now.
     pub fn vectors(&self) -> VectorsState {
         let can_compare = self.embedder.is_some() && self.embedder_health.last_error().is_none();
-        let here = if can_compare { "embedded" } else { "none" };
+        let here = match can_compare {
+            true => "embedded",
+            false if search::HAS_TABLE => "table",
+            false => "none",
+        };
         let Some(vector_store) = &self.vector_store else {
             return VectorsState { in_use: here, address: None, points: None, problem: None };
         };

@@ -58,11 +58,12 @@ impl ToolFinder {
         let index = Arc::clone(self.index.get_or_try_init(make).await.map_err(|error| error.to_string())?);
         let wish = wish.to_owned();
         let search = tokio::task::spawn_blocking(move || {
-            let mut query = Query::new(&wish);
+            let mut query = Query::new(&wish).with_rough_vectors();
             if let Some(embedder) = builtin_embedder()
                 && let Err(error) = query.embed(&*embedder)
             {
-                tracing::warn!(%error, "searching tools by words only: there is no embedding of the query");
+                let by = search::WITHOUT_A_MODEL;
+                tracing::warn!(%error, by, "searching tools without the model: there is no embedding of the query");
             }
             index.search(&query, Limits { count: limit, least_score: 0.0 }, |_| true)
         });
@@ -73,14 +74,16 @@ impl ToolFinder {
 
 fn index_of(tools: &[(String, Document)]) -> Index<usize> {
     let embedder = builtin_embedder();
-    let mut index = Index::new(embedder.as_ref().map_or(0, |embedder| embedder.dimension()));
+    let dimension = embedder.as_ref().map_or(0, |embedder| embedder.dimension());
+    let mut index = Index::new(dimension).with_rough_vectors();
     for (place, (_, document)) in tools.iter().enumerate() {
         index.insert(place, document.clone());
     }
     let documents: Vec<&Document> = tools.iter().map(|(_, document)| document).collect();
     let vectors = embedder.map_or_else(|| Ok(Vec::new()), |embedder| embed_documents(&*embedder, &documents));
     let vectors = vectors.unwrap_or_else(|error| {
-        tracing::warn!(%error, "searching tools by words only: there are no embeddings of tools");
+        let by = search::WITHOUT_A_MODEL;
+        tracing::warn!(%error, by, "searching tools without the model: there are no embeddings of tools");
         Vec::new()
     });
     for (place, (vector, document)) in vectors.iter().zip(documents).enumerate() {
@@ -104,5 +107,21 @@ mod tests {
         let finder = ToolFinder::of(&tools);
         assert_eq!(finder.find("read a file", 1).await, Ok(vec!["b.read_file".to_owned()]));
         assert_eq!(finder.find("add numbers", 2).await.unwrap()[0], "a.sum");
+    }
+
+    #[test]
+    fn tools_of_a_config_have_vectors_of_the_table() {
+        let document = |server: &str, name: &str, description: &str| Document {
+            server: server.to_owned(),
+            name: name.to_owned(),
+            description: description.to_owned(),
+            ..Document::default()
+        };
+        let tools = [document("a", "sum", "Adds numbers"), document("b", "create_issue", "Open a new issue")];
+        let index = index_of(&tools.map(|document| (document.name.clone(), document)));
+        // As in a build without the sentence model, or while that fails.
+        let query = Query::new("report a bug").with_rough_vectors();
+        let found = index.search(&query, Limits { count: 1, least_score: 0.0 }, |_| true);
+        assert_eq!(found.first().map(|hit| hit.key), search::HAS_TABLE.then_some(1));
     }
 }

@@ -62,7 +62,10 @@ pub(crate) fn run(arguments: &SearchArguments) -> Result<(), Failure> {
         "threshold": arguments.threshold,
     });
     body["include_schemas"] = Value::Bool(arguments.json);
-    let tools = session::block_on(async { Ok(arguments.target.service().await?.list_for("/search", &body).await?) })?;
+    let (tools, note) = session::block_on(async { Ok(arguments.target.service().await?.search(&body).await?) })?;
+    if let Some(note) = note {
+        print_message(note);
+    }
     if arguments.json {
         return output::print_json(&Value::Array(tools));
     }

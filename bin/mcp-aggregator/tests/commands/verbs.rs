@@ -134,3 +134,12 @@ fn a_service_prints_its_address_as_one_line_of_json() {
         assert_eq!(driver.wait_exit().code(), Some(0));
     }
 }
+
+#[test]
+fn licenses_credit_the_sources_of_the_built_in_model() {
+    let printed = run(home().path(), "licenses", &[]);
+    expect(&printed, 0);
+    for named in ["CLINC150", "tldr", "Apache-2.0"] {
+        assert!(printed.stdout.contains(named), "{named} is not in\n{}", printed.stdout);
+    }
+}

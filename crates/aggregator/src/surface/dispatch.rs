@@ -11,7 +11,7 @@ use protocol::splice::{Edit, in_order, spliced};
 use protocol::{Envelope, Lifecycle, RequestEnvelope, text};
 
 use super::meta_tools::{self, one_line};
-use super::{Found, Surface, ToolQuery, render};
+use super::{Findings, Surface, ToolQuery, render};
 use crate::call;
 use crate::client::{Client, lifecycle_of};
 use crate::dispatch::{Aggregator, Incoming};
@@ -138,12 +138,17 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &Reques
         skill: text_argument(line, arguments, "skill").map(Cow::into_owned),
     };
     let query = tool_query.query.clone();
-    later(aggregator, meta_call, tool_query, move |view, meta_call, mut found| {
+    later(aggregator, meta_call, tool_query, move |view, meta_call, findings| {
+        let Findings { tools: mut found, note } = findings;
         let best = found.first().map_or(0.0, |best| best.score);
         found.retain(|hit| hit.score >= best * FADING);
         let routes = render::usable(view, &meta_call.client, &found);
         let among = render::among(view, &meta_call.client, server);
-        meta_call.answer(&render::findings(view, &meta_call.client, &query, &routes, among, best >= FITTING));
+        let mut text = render::findings(view, &meta_call.client, &query, &routes, among, best >= FITTING);
+        if let Some(note) = note {
+            text = format!("{}\n\n{note}", text.trim_end());
+        }
+        meta_call.answer(&text);
         // A modern client receives changes on a listen stream, which is independent of this request.
         if meta_call.client.surface() == Surface::Grow && meta_call.lifecycle == Lifecycle::Session {
             meta_call.client.found(render::found(view, &routes));
@@ -156,19 +161,17 @@ fn later(
     aggregator: &Arc<Aggregator>,
     meta_call: MetaToolCall,
     tool_query: ToolQuery,
-    go_on: impl FnOnce(&View, &MetaToolCall, Vec<Found>) + Send + 'static,
+    go_on: impl FnOnce(&View, &MetaToolCall, Findings) + Send + 'static,
 ) {
     let Some(tool_finder) = aggregator.tool_finder() else {
-        return go_on(&aggregator.fleet.view(), &meta_call, Vec::new());
+        return go_on(&aggregator.fleet.view(), &meta_call, Findings::default());
     };
     let finding = tool_finder.find(tool_query);
     let aggregator = Arc::clone(aggregator);
     let (client, to, id) = (Arc::clone(&meta_call.client), Arc::clone(&meta_call.to), meta_call.id.clone());
     client.defer(id, &to, async move {
         match finding.await {
-            Ok(found) => {
-                go_on(&aggregator.fleet.view(), &meta_call, found);
-            }
+            Ok(findings) => go_on(&aggregator.fleet.view(), &meta_call, findings),
             Err(why) => meta_call.fail(&format!("The search failed: {why}")),
         }
         meta_call.to.flush();
@@ -192,9 +195,9 @@ fn suggest(aggregator: &Arc<Aggregator>, meta_call: MetaToolCall, name: String) 
     let server = meta_call.client.scope().only();
     let tool_query =
         ToolQuery { query: name.clone(), limit: MAX_SUGGESTIONS, least: MIN_SUGGESTION_SCORE, server, skill: None };
-    later(aggregator, meta_call, tool_query, move |view, meta_call, found| {
+    later(aggregator, meta_call, tool_query, move |view, meta_call, findings| {
         let mut text = format!("There is no tool `{}`.", one_line(&name, 200));
-        let routes = render::usable(view, &meta_call.client, &found);
+        let routes = render::usable(view, &meta_call.client, &findings.tools);
         let names: Vec<_> =
             routes.iter().map(|&route| format!("`{}`", render::name(view, &meta_call.client, route))).collect();
         if !names.is_empty() {

@@ -116,7 +116,10 @@ async fn health(request: ApiRequest) -> Result<ApiResponse, Error> {
     }
     let embeddings = request.service.embedding_error();
     issues.extend(embeddings.iter().map(|problem| {
-        let message = format!("the embedding model is unreachable, so search compares words only: {problem}");
+        let message = format!(
+            "the embedding model is unreachable, so search compares {} only: {problem}",
+            service::SEARCHED_WITHOUT_MODEL
+        );
         json!({"component": "embeddings", "message": message})
     }));
     let servers_are_well = state.error_servers == 0 && !issues.iter().any(|issue| issue["component"] == "server");

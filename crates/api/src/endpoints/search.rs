@@ -28,8 +28,10 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 fn searching(endpoint: Endpoint) -> Endpoint {
     endpoint
         .about(
-            "Searches the tools of connected servers by words and by meaning. A new tool is found by words only until \
-             its vector is computed. The strategy `hierarchical` first searches skills, then their tools and the tools \
+            "Searches the tools of connected servers by words and by meaning. A new tool is found by words and \
+             the word table until its vector is computed. Tools are sorted by score, but of tools that do the same, as \
+             those of two servers of one kind do, at most three are among the first ten; the others follow after these, \
+             sorted by score. The strategy `hierarchical` first searches skills, then their tools and the tools \
              without a skill; if no skill matches, it searches all tools.",
         )
         .ends_with_client()

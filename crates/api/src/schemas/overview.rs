@@ -63,7 +63,12 @@ pub(super) fn service_health() -> Schema {
         .with("command", Schema::text().about("The command that does it."));
     let check = || Schema::object().with("status", Schema::one_of(["ok", "failed"]));
     let vectors = check()
-        .with("in_use", Schema::one_of(["none", "embedded", "qdrant"]).about("Where vectors are compared now."))
+        .with("in_use", 
+            Schema::one_of(["none", "table", "embedded", "qdrant"]).about(
+                "Where vectors are compared now. With `table`, the model is missing or unreachable, and rough vectors of \
+                 the word table are compared; with `none`, only words are.",
+            ),
+        )
         .with("address", Schema::text().or_null().about("The address of the configured vector store."))
         .with("points", Schema::count().or_null().about("The number of vectors in the store."));
     let checks = Schema::object()

@@ -152,10 +152,22 @@ pub(super) fn findings() -> Schema {
         .with("vectors", Schema::text().or_null().about("Where vectors were compared: `embedded` or `qdrant`."))
         .with("servers_searched", Schema::count())
         .with("total_tools_searched", Schema::count())
-        .with("tools_without_vectors", Schema::count().about("Tools whose vectors are not computed yet."))
+        .with(
+            "tools_without_vectors",
+            Schema::count().about(
+                "Tools without a vector of the model: it is not computed yet, the model refused the text, or there is \
+                 no model. They are found by words and, if it is compiled in, by the word table.",
+            ),
+        )
         .with("embedding_time_ms", Schema::number())
         .with("search_time_ms", Schema::number())
-        .with("total_time_ms", Schema::number());
+        .with("total_time_ms", Schema::number())
+        .with(
+            "note",
+            Schema::text()
+                .or_null()
+                .about("A sentence for users, if the built-in model cannot read the language of the query."),
+        );
     Schema::object()
         .with("query", Schema::text())
         .with("tools", Schema::list(Schema::named("FoundTool")))

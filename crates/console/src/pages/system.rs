@@ -34,9 +34,11 @@ pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Erro
         && vectors.problem.is_none()
         && !state.executions_stopped;
     let meaning = match (&embeddings, &vectors.problem) {
-        (Some(problem), _) => html!("search compares words only: {}", problem),
+        (Some(problem), _) => html!("search compares {} only: {}", service::SEARCHED_WITHOUT_MODEL, problem),
         (None, Some(problem)) => html!("the configured vector store is not in use: {}", problem),
-        (None, None) if vectors.in_use == "none" => html!("there is no model; search compares words only"),
+        (None, None) if matches!(vectors.in_use, "none" | "table") => {
+            html!("there is no model; search compares {} only", service::SEARCHED_WITHOUT_MODEL)
+        }
         (None, None) => html!("vector store: {}", vectors.in_use),
     };
     let check = |name: &str, is_fine: bool, more: Html| {

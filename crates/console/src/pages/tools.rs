@@ -136,10 +136,11 @@ async fn found(request: &PageRequest<'_>, filters: &Filters<'_>) -> Result<(Vec<
     let findings = request.service().search(wanted).await?;
     let how = if findings.metadata.by_meaning { "by words and by meaning" } else { "by words" };
     let note = html!(
-        r#"<p class="muted">{count} of {all}, found {how} in {time}. Disabled tools are not included. <a href="/tools">Show all</a></p>"#,
+        r#"<p class="muted">{count} of {all}, found {how} in {time}. Disabled tools are not included. {note} <a href="/tools">Show all</a></p>"#,
         count = findings.tools.len(),
         all = display::several(findings.metadata.total_tools_searched as u64, "tool"),
         how = how,
+        note = findings.metadata.note,
         time = display::took(std::time::Duration::from_secs_f64(findings.metadata.total_time_ms / 1000.0)),
     );
     let lines: Vec<Line> = findings.tools.into_iter().map(line_of_found).collect();

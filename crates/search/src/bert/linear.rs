@@ -14,6 +14,7 @@ pub(crate) enum Matrix {
     /// In 16 bits, one row per output: of models in floats, which may need as many.
     Rows(Rows),
     /// In 8 bits, one column per output, in whole blocks: of the built-in model, whose weights have four bits.
+    #[cfg_attr(not(feature = "builtin-model"), expect(dead_code, reason = "only that model has such weights"))]
     Columns(Columns),
 }
 

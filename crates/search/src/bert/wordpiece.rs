@@ -79,6 +79,12 @@ impl WordPiece {
     }
 
     /// Adds a character to a word, or ends the word with it.
+    /// Whether a word is a piece of its own.
+    #[cfg(any(feature = "builtin-model", feature = "table"))]
+    pub(crate) fn has_word(&self, word: &str) -> bool {
+        matches!(self.encode(word, 4).as_slice(), [_, piece, _] if *piece != self.unknown)
+    }
+
     fn take(&self, character: char, word: &mut String, pieces: &mut Vec<u32>) {
         if is_left_out(character) {
             return;

@@ -264,16 +264,108 @@ fn a_tool_that_lists_anything_is_offered_for_a_thing() {
 }
 
 #[test]
-fn the_same_tool_of_many_servers_leaves_room_for_others() {
-    let mut tools: Vec<Document> =
-        (0..30).map(|number| document(&format!("mirror{number}"), "search_web", "Search the web")).collect();
-    tools.extend((0..12).map(|number| document("x", &format!("find_{number}"), "Find pages on the web")));
-    let index = by_meaning(&tools);
-    let found = keys(&find(&index, "search for pages on the web"));
-    let copies = |found: &[usize]| found.iter().filter(|key| **key < 30).count();
-    assert_eq!((found.len(), copies(&found)), (10, 3), "{found:?}");
-    let all = index.search(&embedded("search for pages on the web"), Limits { count: 42, least_score: 0.0 }, |_| true);
-    assert_eq!((copies(&keys(&all)[..10]), copies(&keys(&all))), (3, 30), "the others come later");
-    let named = keys(&find(&index, "search_web"));
-    assert_eq!(copies(&named), 10, "who names the tool asks for it");
+fn what_a_server_says_counts_by_words_alone() {
+    let told = "Remembers what users tell it. Use it to recall preferences.";
+    let tools = [
+        Document { about_server: told.into(), ..document("memory", "read_graph", "Read the knowledge graph") },
+        document("time", "now", "The time"),
+    ];
+    let found = by_words(&tools).search(&Query::new("recall preferences of users"), TEN, |_| true);
+    assert_eq!(keys(&found), [0]);
+    assert!(found[0].score > 0.05, "{found:?}");
+    assert!(by_words(&tools).search(&Query::new("volcano"), TEN, |_| true).is_empty());
+}
+
+fn rough_tools() -> [Document; 3] {
+    [
+        document("github", "create_issue", "Open a new issue"),
+        document("time", "now", "Current time"),
+        document("mail", "send", "Sends a letter to a person"),
+    ]
+}
+
+#[test]
+fn rough_vectors_are_compared_wherever_there_is_no_exact_score() {
+    let mut index = Index::new(384).with_rough_vectors();
+    rough_tools().into_iter().enumerate().for_each(|(key, tool)| index.insert(key, tool));
+    let (rough, both) =
+        (Query::new("report a bug").with_rough_vectors(), embedded("report a bug").with_rough_vectors());
+    let best = |index: &Index<usize>, query: &Query| index.search(query, TEN, |_| true).into_iter().next();
+    assert!(by_words(&rough_tools()).search(&rough, TEN, |_| true).is_empty(), "no word is in common");
+    let by_table = best(&index, &rough).expect("found by the table");
+    assert!(by_table.key == 0 && by_table.vector.is_some(), "{by_table:?}");
+    assert_eq!(best(&index, &both), Some(by_table.clone()), "the model has no vector of a tool yet");
+    embed_lacking(&mut index);
+    let exact = best(&index, &both).expect("found by the model");
+    assert!(exact.key == 0 && exact.vector != by_table.vector, "{exact:?}");
+    assert_eq!(best(&index, &rough), Some(by_table.clone()), "a request that the model did not read");
+    index.forget_vectors();
+    assert_eq!(best(&index, &both), Some(by_table), "the vectors of the table stay");
+    assert_eq!(index.missing_vectors(10).len(), 3);
+    index.remove(&0);
+    assert!(best(&index, &rough).is_none_or(|hit| hit.key != 0));
+}
+
+#[test]
+fn rough_vectors_may_be_made_later() {
+    let mut index = Index::new(384).with_rough_vectors_later();
+    rough_tools().into_iter().enumerate().for_each(|(key, tool)| index.insert(key, tool));
+    let query = Query::new("report a bug").with_rough_vectors();
+    assert!(index.search(&query, TEN, |_| true).is_empty());
+    let one = index.missing_vectors(1)[0];
+    let (key, hash) = (*one.key, one.hash);
+    assert!(index.set_vector(&key, hash, &[1.0; 384]));
+    assert_eq!(index.missing_rough_vectors(false), [1, 2], "what has a vector needs no other");
+    assert_eq!(index.missing_rough_vectors(true), [1, 2, 0], "unless a request has none");
+    for key in index.missing_rough_vectors(true) {
+        let (document, hash) = index.text(&key).expect("it is there");
+        let vector = document.rough_vector().expect("the table is compiled in");
+        index.set_rough_vector(&key, TextHash([0; 16]), &vector);
+        assert!(index.missing_rough_vectors(true).contains(&key), "that was another text");
+        index.set_rough_vector(&key, hash, &vector);
+    }
+    assert!(index.missing_rough_vectors(true).is_empty());
+    assert_eq!(keys(&index.search(&query, TEN, |_| true))[0], 0);
+    index.insert(1, document("time", "now", "Another text"));
+    assert_eq!(index.missing_rough_vectors(false), [1]);
+}
+
+#[test]
+fn a_server_is_found_by_its_rough_vector() {
+    let about = "Sends electronic mail to people";
+    let tools = [
+        Document { about_server: about.into(), ..document("m", "a", "Frobnicates") },
+        document("n", "b", "Frobnicates"),
+    ];
+    let mut index = Index::new(0).with_rough_vectors();
+    tools.into_iter().enumerate().for_each(|(key, tool)| index.insert(key, tool));
+    let hits = index.search(&Query::new("write an email").with_rough_vectors(), TEN, |_| true);
+    let lexical = |key: usize| hits.iter().find(|hit| hit.key == key).map_or(0.0, |hit| hit.lexical);
+    assert!(lexical(0) > lexical(1), "{hits:?}");
+}
+
+#[test]
+fn a_text_that_was_given_up_is_not_asked_for_again_until_it_changes() {
+    let mut index = by_words(&[document("a", "one", "first"), document("a", "two", "second")]);
+    let hash = index.missing_vectors(1)[0].hash;
+    index.give_up(&0, TextHash([0; 16]));
+    assert!(!index.has_given_up(&0), "that was another text");
+    index.give_up(&0, hash);
+    assert!(index.has_given_up(&0));
+    assert_eq!(index.missing_vectors(10).len(), 1);
+    let mut told = document("a", "one", "first");
+    told.about_server.push_str("more");
+    index.insert(0, told);
+    assert!(index.has_given_up(&0), "its text is the same");
+    index.insert(0, document("a", "one", "another"));
+    assert_eq!((index.has_given_up(&0), index.missing_vectors(10).len()), (false, 2));
+    let hash = index.missing_vectors(1)[0].hash;
+    index.give_up(&0, hash);
+    index.forget_vectors();
+    assert_eq!((index.has_given_up(&0), index.missing_vectors(10).len()), (false, 2), "another model may have one");
+    let server = index.servers_missing_vectors(1)[0].hash;
+    index.give_up_server(&"a".to_owned(), server);
+    assert!(index.servers_missing_vectors(1).is_empty());
+    index.forget_vectors();
+    assert_eq!(index.servers_missing_vectors(1).len(), 1);
 }

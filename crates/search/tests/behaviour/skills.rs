@@ -1,5 +1,6 @@
 //! Classification of tools into skills.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use search::{Classifier, Document, MiniLm, builtin_skills, embed_documents};
@@ -14,22 +15,49 @@ fn vector(name: &str, description: &str) -> Vec<f32> {
 }
 
 #[test]
-fn most_tools_of_real_servers_get_the_right_skill() {
+fn most_tools_of_real_servers_get_the_right_skill_and_few_a_wrong_one() {
     let tools = quality::tools();
     let documents: Vec<&Document> = tools.iter().map(|(_, document)| document).collect();
     let vectors = embed_documents(MiniLm::shared(), &documents).unwrap();
-    let (mut first, mut told, mut primary, mut right) = (0, 0, 0, 0);
-    for ((tool, _), vector) in tools.iter().zip(&vectors) {
+    let mut of_servers: BTreeMap<&str, Vec<Vec<f32>>> = BTreeMap::new();
+    for (document, vector) in documents.iter().zip(&vectors) {
+        of_servers.entry(&document.server).or_default().push(vector.clone());
+    }
+    let (mut first, mut with_skills, mut shown, mut right) = (0, 0, 0, 0);
+    for ((tool, document), vector) in tools.iter().zip(&vectors) {
         let found = CLASSIFIER.classify(vector);
         assert!((1..=3).contains(&found.skills.len()));
         assert!(found.skills.is_sorted_by(|one, other| one.1 >= other.1));
         first += usize::from(found.skills[0].0 == tool.category);
-        told += usize::from(found.skills.iter().any(|(id, _)| *id == tool.category));
-        primary += usize::from(found.primary().is_some());
-        right += usize::from(found.primary() == Some(&tool.category));
+        // Everything that people see: second and third skills, and those of the server's tendency as well.
+        let tendency = CLASSIFIER.tendency(&of_servers[document.server.as_str()]);
+        let seen = CLASSIFIER.shown(vector, tendency.as_deref()).skills;
+        with_skills += usize::from(!seen.is_empty());
+        shown += seen.len();
+        right += seen.iter().filter(|(id, _)| *id == tool.category).count();
     }
-    // Measured: 83, 86, 71 and 71 of 88.
-    assert!(first >= 82 && told >= 85 && primary >= 70 && right >= 70, "{first} {told} {primary} {right}");
+    // Measured: 83 of 88 best guesses; 76 skills are shown, all of them right.
+    assert!(first * 100 >= tools.len() * 90, "{first} of {}", tools.len());
+    assert!(right * 100 >= shown * 95, "{right} of {shown}");
+    assert!(with_skills * 100 >= tools.len() * 80, "{with_skills} of {}", tools.len());
+}
+
+#[test]
+fn a_tool_without_a_skill_of_its_own_gets_that_of_its_server() {
+    let source_control = |name: &str, text: &str| vector(name, text);
+    let server = [
+        source_control("commit", "Commit changes to a repository"),
+        source_control("branch", "Create a branch"),
+        source_control("merge", "Merge a pull request"),
+        vector("foo", "Frobnicates the bar"),
+    ];
+    let tendency = CLASSIFIER.tendency(&server);
+    assert_eq!(tendency.as_deref(), Some("source-control"));
+    let seen = |tendency: Option<&str>| CLASSIFIER.shown(&server[3], tendency).skills;
+    let ids: Vec<String> = seen(tendency.as_deref()).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids, ["source-control"], "and no uncertain one beside it");
+    assert!(seen(None).is_empty());
+    assert_eq!(CLASSIFIER.tendency(&server[1..]), None, "two are too few");
 }
 
 #[test]
@@ -58,7 +86,7 @@ fn members_of_a_skill_affect_search_but_not_classification() {
 }
 
 /// Tools of many servers, with the skill that people expect.
-const COMMON: [(&str, &str, &str); 24] = [
+const COMMON: [(&str, &str, &str); 25] = [
     ("create_issue", "Create a new GitHub issue", "issue-tracking"),
     ("issue_write", "Create a new or update an existing issue in a GitHub repository.", "issue-tracking"),
     ("list_issues", "List issues in a repository", "issue-tracking"),
@@ -68,6 +96,7 @@ const COMMON: [(&str, &str, &str); 24] = [
     ("list_user_repos", "List repositories of a user", "source-control"),
     ("get_repository", "Get information about a GitHub repository", "source-control"),
     ("search_repositories", "Search for GitHub repositories", "source-control"),
+    ("search_code", "Search for code across GitHub repositories", "source-control"),
     ("create_branch", "Create a new branch in a GitHub repository", "source-control"),
     ("list_commits", "Get list of commits of a branch in a GitHub repository", "source-control"),
     ("create_pull_request", "Create a new pull request in a GitHub repository", "source-control"),
@@ -91,7 +120,8 @@ fn common_tools_have_the_primary_skill_that_people_expect() {
         .iter()
         .filter_map(|(name, description, expected)| {
             let found = CLASSIFIER.classify(&vector(name, description));
-            (found.primary() != Some(*expected)).then(|| format!("{name}, {description}: {:?}", found.skills))
+            let is_right = found.primary() == Some(*expected) && found.skills.len() == 1;
+            (!is_right).then(|| format!("{name}, {description}: {:?}", found.skills))
         })
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
