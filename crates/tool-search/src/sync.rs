@@ -215,6 +215,7 @@ impl Finder {
             })
             .await?;
             self.load_vectors().await?;
+            self.load_uses().await?;
             self.change(ToolIndex::mark_read).await?;
             pending.everything = false;
             return Ok(());

@@ -31,6 +31,9 @@ enum Instructions {
     Avx512Vnni,
 }
 
+/// The kernel of this process.
+static BEST: OnceLock<Kernel> = OnceLock::new();
+
 /// Defines a function that does the same work in every set of instructions, compiled once for each.
 macro_rules! dispatched {
     ($(#[$about:meta])* $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?, $work:ident) => {
@@ -62,10 +65,26 @@ macro_rules! dispatched {
 }
 
 impl Kernel {
-    /// The fastest that this machine has.
+    /// The fastest that this machine has, unless another one was chosen before.
     pub(crate) fn best() -> Self {
-        static BEST: OnceLock<Kernel> = OnceLock::new();
         *BEST.get_or_init(|| *Self::all().last().expect("the portable one is always there"))
+    }
+
+    /// The names of all that this machine has, the fastest last.
+    #[cfg(feature = "reference")]
+    pub(crate) fn names() -> Vec<String> {
+        Self::all().into_iter().map(Self::name).collect()
+    }
+
+    /// Chooses one by its name for this process. Returns whether there is one, and none was used before.
+    #[cfg(feature = "reference")]
+    pub(crate) fn choose(name: &str) -> bool {
+        Self::all().into_iter().find(|kernel| kernel.name() == name).is_some_and(|kernel| BEST.set(kernel).is_ok())
+    }
+
+    #[cfg(feature = "reference")]
+    fn name(self) -> String {
+        format!("{:?}", self.0).to_lowercase()
     }
 
     /// All that this machine has, the fastest last.
