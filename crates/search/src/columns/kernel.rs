@@ -167,8 +167,9 @@ mod portable {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m128i, __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepu8_epi16, _mm256_hadd_epi32,
-        _mm256_madd_epi16, _mm256_permute4x64_epi64, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_storeu_si256,
+        __m128i, __m256i, _mm_loadu_si128, _mm_set1_epi32, _mm256_add_epi32, _mm256_cvtepi8_epi16,
+        _mm256_cvtepu8_epi16, _mm256_hadd_epi32, _mm256_madd_epi16, _mm256_permute4x64_epi64, _mm256_setzero_si256,
+        _mm256_storeu_si256,
     };
 
     use super::{DEPTH, LANES, Stripe, Sums, Tile};
@@ -216,9 +217,8 @@ mod avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn repeated(numbers: [i8; DEPTH]) -> __m256i {
-        let wide = numbers.map(|number| u64::from(i16::from(number).cast_unsigned()));
-        let all = wide[0] | wide[1] << 16 | wide[2] << 32 | wide[3] << 48;
-        _mm256_set1_epi64x(all.cast_signed())
+        // Two instructions: widened one by one, they would cost more than the products.
+        _mm256_cvtepi8_epi16(_mm_set1_epi32(i32::from_le_bytes(numbers.map(i8::cast_unsigned))))
     }
 
     #[inline]
