@@ -24,6 +24,7 @@ mod http_front;
 mod hygiene;
 mod kill;
 mod large;
+mod learning;
 mod listing;
 mod loop_detection;
 mod real;

@@ -41,12 +41,12 @@ fn said(answer: &Value) -> (String, bool) {
     (text.to_owned(), result["isError"] == true)
 }
 
-fn call(client: &mut impl ClientSession, name: &str, arguments: &Value) -> Value {
+pub(crate) fn call(client: &mut impl ClientSession, name: &str, arguments: &Value) -> Value {
     client.ask("tools/call", json!({"name": name, "arguments": arguments}))
 }
 
 /// The names in a search result, best first.
-fn found(client: &mut impl ClientSession, arguments: &Value) -> Vec<String> {
+pub(crate) fn found(client: &mut impl ClientSession, arguments: &Value) -> Vec<String> {
     let (text, is_error) = said(&call(client, "search_tools", arguments));
     assert!(!is_error, "{text}");
     let lines = text.lines().skip(2).filter(|line| !line.starts_with(' '));

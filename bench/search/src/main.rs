@@ -3,36 +3,35 @@
 mod clock;
 mod data;
 mod quality;
+mod rankings;
 mod skills;
+mod speed;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::Command;
 
-use anyhow::Context;
-use clock::{Cost, percentile_cells, resident_mb, timed};
-use data::{DataSet, Tool};
-use quality::Quality;
-use search::{Document, Embedder, Index, Limits, MiniLm, Query, SentenceModel, embed_documents};
+use anyhow::{Context, ensure};
+use clock::{Cost, timed};
+use search::reference::{instructions, use_instructions};
+use search::{Document, Embedder, Index, MiniLm, SentenceModel, embed_documents};
 
-const USAGE: &str = "usage: bench-search FOLDER [--tools N] [--model-dir DIR]
+const USAGE: &str = "usage: bench-search FOLDER [--tools N] [--model-dir DIR] [--instructions SET]
 
 Prints how good and how quick the search is on each NAME.tools.jsonl and NAME.queries.jsonl in FOLDER:
   {\"id\", \"server\", \"name\", \"description\", \"parameters\": {name: description}, \"category\"} and {\"query\", \"gold\": [ids]}
 
   --tools N        how many tools the test of speed has; those of the data are repeated (default: 10000)
-  --model-dir DIR  a sentence model, as `serve --model-dir` takes it (default: the one that comes along)";
+  --model-dir DIR  a sentence model, as `serve --model-dir` takes it (default: the one that comes along)
+  --instructions   only the test of speed, with these: portable, avx2, avx512vnni (default: all that the machine has)";
 
 /// How many tools are embedded together.
 const BATCH: usize = 32;
-/// Requests in the test of speed.
-const REQUESTS: usize = 500;
-/// Tools that are also embedded in plain arithmetic, for comparison.
-const COMPARED: usize = 480;
 
 struct Options {
     folder: PathBuf,
     tools: usize,
     model: Option<PathBuf>,
+    instructions: Option<String>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -40,40 +39,32 @@ fn main() -> anyhow::Result<()> {
         say(USAGE);
         return Ok(());
     };
+    if let Some(name) = &options.instructions {
+        ensure!(use_instructions(name), "this machine has no `{name}`, only {}", instructions().join(", "));
+    }
     let sets = data::read_folder(&options.folder)?;
     let own = options.model.as_deref().map(model_in).transpose()?;
     let model: &dyn Embedder = own.as_ref().map_or(MiniLm::shared(), |own| own);
-    say(&format!("Model: {}\n", model.id()));
-    // First, while no memory has been given back yet that would be used again.
-    measure_speed(&sets, options.tools, model)?;
-    if own.is_none() {
-        compare_with_reference(&sets, MiniLm::shared())?;
+    if let Some(name) = &options.instructions {
+        // First, while no memory has been given back yet that would be used again.
+        return speed::measure(
+            &sets,
+            options.tools,
+            model,
+            own.is_none().then(|| MiniLm::reference() as &dyn Embedder),
+            name,
+        );
     }
-    say(
-        "\n| data | tools | requests | by | Hit@1 | Recall@5 | Recall@10 | nDCG@10 |\n|---|---|---|---|---|---|---|---|",
-    );
+    say(&format!("Model: {}", model.id()));
+    // A process has one set of instructions.
+    for name in instructions() {
+        let mut again = Command::new(std::env::current_exe()?);
+        let done = again.args(std::env::args_os().skip(1)).args(["--instructions", &name]).status()?;
+        ensure!(done.success(), "the test of speed with {name} failed");
+    }
     let mut skill_lines = Vec::new();
     for set in &sets {
-        let (index, _) = indexed(set.tools.iter().map(|tool| tool.document.clone()), model)?;
-        let quality = judge_by_table(set)?;
-        say(&format!(
-            "| {} | {} | {} | words and table | {} |",
-            set.name,
-            set.tools.len(),
-            set.requests.len(),
-            quality.cells()
-        ));
-        for is_embedded in [false, true] {
-            let way = if is_embedded { "words and meaning" } else { "words" };
-            let quality = judge(&index, set, is_embedded.then_some(model))?;
-            say(&format!(
-                "| {} | {} | {} | {way} | {} |",
-                set.name,
-                set.tools.len(),
-                set.requests.len(),
-                quality.cells()
-            ));
-        }
+        let index = rankings::judge(set, model)?;
         skill_lines.extend(skills::judge(&index, set, model)?);
     }
     if !skill_lines.is_empty() {
@@ -88,19 +79,20 @@ fn main() -> anyhow::Result<()> {
 
 fn options() -> anyhow::Result<Option<Options>> {
     use lexopt::{Arg, ValueExt};
-    let (mut folder, mut tools, mut model) = (None, 10_000, None);
+    let (mut folder, mut tools, mut model, mut instructions) = (None, 10_000, None, None);
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
             Arg::Long("tools") => tools = arguments.value()?.parse()?,
             Arg::Long("model-dir") => model = Some(PathBuf::from(arguments.value()?)),
+            Arg::Long("instructions") => instructions = Some(arguments.value()?.string()?),
             Arg::Long("help") | Arg::Short('h') => return Ok(None),
             Arg::Value(value) if folder.is_none() => folder = Some(PathBuf::from(value)),
             other => return Err(other.unexpected().into()),
         }
     }
     let folder = folder.context("say in which folder the data is; see --help")?;
-    Ok(Some(Options { folder, tools, model }))
+    Ok(Some(Options { folder, tools, model, instructions }))
 }
 
 /// A model of somebody's own choosing.
@@ -148,104 +140,6 @@ fn embed_all(index: &mut Index<usize>, model: &dyn Embedder) -> anyhow::Result<(
         for ((server, hash, _), vector) in batch.iter().zip(embed_documents(model, &documents)?) {
             anyhow::ensure!(index.set_server_vector(server, *hash, &vector), "the index refused a vector");
         }
-    }
-    Ok(())
-}
-
-fn judge(index: &Index<usize>, set: &DataSet, model: Option<&dyn Embedder>) -> anyhow::Result<Quality> {
-    let mut quality = Quality::default();
-    for request in &set.requests {
-        let found = find(index, &request.text, model)?;
-        quality += Quality::of(&found, &request.right);
-    }
-    Ok(quality)
-}
-
-/// By the table alone: as tools are found until their vectors are made.
-fn judge_by_table(set: &DataSet) -> anyhow::Result<Quality> {
-    let mut index = Index::new(0).with_rough_vectors();
-    for (key, tool) in set.tools.iter().enumerate() {
-        index.insert(key, tool.document.clone());
-    }
-    let mut quality = Quality::default();
-    for request in &set.requests {
-        let query = Query::new(&request.text).with_rough_vectors();
-        let hits = index.search(&query, Limits { count: 10, least_score: 0.0 }, |_| true);
-        let found: Vec<usize> = hits.into_iter().map(|hit| hit.key).collect();
-        quality += Quality::of(&found, &request.right);
-    }
-    Ok(quality)
-}
-
-fn find(index: &Index<usize>, request: &str, model: Option<&dyn Embedder>) -> anyhow::Result<Vec<usize>> {
-    let mut query = Query::new(request);
-    if let Some(model) = model {
-        query.embed(model)?;
-    }
-    let hits = index.search(&query, Limits { count: 10, least_score: 0.0 }, |_| true);
-    Ok(hits.into_iter().map(|hit| hit.key).collect())
-}
-
-fn measure_speed(sets: &[DataSet], count: usize, model: &dyn Embedder) -> anyhow::Result<()> {
-    let tools: Vec<&Tool> = sets.iter().flat_map(|set| &set.tools).collect();
-    // Repeated tools get a number, so that no text is there twice.
-    let documents = (0..count).map(|number| {
-        let mut document = tools[number % tools.len()].document.clone();
-        if number >= tools.len() {
-            document.description.push_str(&format!(" (variant {})", number / tools.len()));
-        }
-        document
-    });
-    let before = resident_mb();
-    let (index, [words, vectors]) = indexed(documents, model)?;
-    let memory = resident_mb() - before;
-    let requests: Vec<&str> = sets.iter().flat_map(|set| &set.requests).map(|request| request.text.as_str()).collect();
-    let step = (requests.len() / REQUESTS).max(1);
-    say("| tools | indexed: words, CPU s | vectors, CPU s | memory, MB |\n|---|---|---|---|");
-    let seconds = |cost: Cost| cost.cpu.as_secs_f64();
-    say(&format!("| {count} | {:.2} | {:.1} | {memory:.0} |", seconds(words), seconds(vectors)));
-    say("\n| query by | p50 ms | p99 ms | p50 CPU ms | p99 CPU ms |\n|---|---|---|---|---|");
-    for (way, is_embedded) in [("words", false), ("words and meaning", true)] {
-        let mut costs = Vec::new();
-        for request in requests.iter().step_by(step) {
-            let (found, cost) = timed(|| find(&index, request, is_embedded.then_some(model)));
-            found?;
-            costs.push(cost);
-        }
-        say(&format!("| {way} | {} |", percentile_cells(&costs)));
-    }
-    Ok(())
-}
-
-/// The kernels beside plain arithmetic: batch by batch and request by request in turn, so that noise is the same for both.
-fn compare_with_reference(sets: &[DataSet], model: &MiniLm) -> anyhow::Result<()> {
-    let models: [(&str, &dyn Embedder); 2] = [("8 bits, kernels", model), ("16 bits, plain", MiniLm::reference())];
-    let tools: Vec<&Document> = sets.iter().flat_map(|set| &set.tools).map(|tool| &tool.document).collect();
-    let requests: Vec<&str> = sets.iter().flat_map(|set| &set.requests).map(|request| request.text.as_str()).collect();
-    let mut of_tools = [Duration::ZERO; 2];
-    let tools: Vec<&Document> = tools.iter().step_by((tools.len() / COMPARED).max(1)).take(COMPARED).copied().collect();
-    for batch in tools.chunks(BATCH) {
-        for ((_, model), total) in models.iter().zip(&mut of_tools) {
-            let (made, cost) = timed(|| embed_documents(*model, batch));
-            made?;
-            *total += cost.cpu;
-        }
-    }
-    let mut of_requests = [const { Vec::new() }; 2];
-    for request in requests.iter().step_by((requests.len() / REQUESTS).max(1)) {
-        for ((_, model), costs) in models.iter().zip(&mut of_requests) {
-            let mut query = Query::new(request);
-            let (made, cost) = timed(|| query.embed(*model));
-            made?;
-            costs.push(cost);
-        }
-    }
-    say(
-        "\n| model | tools/s of CPU | a request: p50 ms | p99 ms | p50 CPU ms | p99 CPU ms |\n|---|---|---|---|---|---|",
-    );
-    for (((name, _), total), costs) in models.iter().zip(of_tools).zip(&of_requests) {
-        let speed = tools.len() as f64 / total.as_secs_f64().max(1e-9);
-        say(&format!("| {name} | {speed:.0} | {} |", percentile_cells(costs)));
     }
     Ok(())
 }

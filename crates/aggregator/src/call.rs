@@ -18,6 +18,7 @@ use crate::responder::Responder;
 use crate::response_rewriter;
 use crate::sign_in;
 use crate::startup_queue::Enqueued;
+use crate::surface::counted;
 use crate::suspended_request::{SuspendedRequest, Target};
 use crate::tasks::Alias;
 use crate::unavailable;
@@ -54,7 +55,10 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request
         CallOrigin::Client | CallOrigin::Internal => interceptor.open(&start),
     };
     match opened {
-        Ok(tracker) => enter(aggregator, message, request, (&named, &tracker)),
+        Ok(tracker) => {
+            let tracker = counted(aggregator, client, server, &tool, tracker);
+            enter(aggregator, message, request, (&named, &tracker));
+        }
         Err(refusal) => to.respond(&refusal.answer(id_token)),
     }
 }

@@ -15,6 +15,7 @@ use protocol::scan::{Span, member};
 use protocol::{Params, Revision, text};
 
 use crate::client_limits::ClientLimits;
+use crate::surface::RecentSearches;
 
 /// How long a client without a session counts as connected after its last request.
 pub(crate) const SESSIONLESS_CLIENT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -32,6 +33,8 @@ pub struct ConnectedClient {
     calls: AtomicU64,
     /// Milliseconds from the creation of the table to the last request, for clients without a session.
     last_request: AtomicU64,
+    /// Its last searches for tools.
+    pub(crate) searches: RecentSearches,
 }
 
 impl ConnectedClient {
@@ -44,6 +47,7 @@ impl ConnectedClient {
             since: SystemTime::now(),
             calls: AtomicU64::new(0),
             last_request: AtomicU64::new(0),
+            searches: RecentSearches::default(),
         }
     }
 

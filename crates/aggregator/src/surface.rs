@@ -7,11 +7,13 @@
 //! - here: which surface a client has, and the interface of the tool index ([`ToolFinder`])
 //! - [`meta_tools`]: the meta tools: their names and descriptions
 //! - [`discovered`]: the tools a client has found, where these are added to its list
+//! - [`recent_searches`]: what clients have searched for, and which of it they use
 //! - [`dispatch`]: calls of meta tools; [`render`]: the text about servers' tools; [`signature`]: a tool in one line
 
 mod discovered;
 mod dispatch;
 mod meta_tools;
+mod recent_searches;
 mod render;
 mod signature;
 
@@ -31,6 +33,7 @@ use crate::fleet::View;
 
 pub(crate) use discovered::DiscoveredTools;
 pub(crate) use dispatch::take;
+pub(crate) use recent_searches::{RecentSearches, counted};
 
 /// Which tools a client sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,6 +57,11 @@ pub trait ToolFinder: Send + Sync {
     fn skills(&self, server: Option<usize>) -> Vec<(String, usize)>;
     /// The tools that are listed on every surface, by their full names.
     fn pinned(&self) -> Arc<[String]>;
+    /// Whether uses of tools are counted.
+    fn learns(&self) -> bool;
+    /// A client has called a tool, by its server's slot index and name, that it had searched for. The call succeeded.
+    /// Must not wait: it is called where responses pass.
+    fn used(&self, principal: &Arc<str>, query: &str, server: usize, tool: &str);
 }
 
 /// A search in progress.
@@ -73,6 +81,8 @@ pub struct Findings {
 pub struct ToolQuery {
     /// The text to search for.
     pub query: String,
+    /// The principal of the client that searches.
+    pub principal: Arc<str>,
     /// The maximum number of results.
     pub limit: usize,
     /// The minimum score, from 0 to 1.

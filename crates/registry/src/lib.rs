@@ -54,6 +54,7 @@ mod short_str;
 mod skills;
 mod store;
 mod timestamp;
+mod tool_uses;
 mod tools;
 mod transaction;
 
@@ -78,5 +79,6 @@ pub use short_str::ShortStr;
 pub use skills::SkillRecord;
 pub use store::Store;
 pub use timestamp::{InvalidTimestamp, Timestamp};
+pub use tool_uses::ToolUse;
 pub use tools::{Classified, Embedding, ListedTool, NameConflicts, ToolChanges, ToolCounts, ToolFilter, ToolRecord};
 pub use transaction::Transaction;

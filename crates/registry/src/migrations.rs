@@ -31,7 +31,7 @@ macro_rules! migrations {
 }
 
 /// All migrations, in order.
-const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries", 8 "0008_clients", 9 "0009_oauth_grants"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries", 8 "0008_clients", 9 "0009_oauth_grants", 10 "0010_tool_uses"];
 
 /// The timeout. Another program that starts at the same time may have many migrations to apply.
 const LIMIT: Duration = Duration::from_secs(60);

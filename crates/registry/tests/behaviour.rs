@@ -6,5 +6,6 @@ mod executions;
 mod oauth_grants;
 mod servers;
 mod skills;
+mod tool_uses;
 mod tools;
 mod transactions;

@@ -12,6 +12,7 @@ use crate::ranking::{Found, ranked};
 use crate::rough::RoughVectors;
 use crate::servers::Servers;
 use crate::text::Word;
+use crate::uses::{Uses, lifted};
 use crate::vector_store::StoredScores;
 use crate::vectors::{Vectors, dot};
 
@@ -56,6 +57,7 @@ pub struct Index<K> {
     rough_vectors: Option<RoughVectors<K>>,
     /// The servers of the tools; None if these are servers themselves.
     servers: Option<Box<Servers>>,
+    uses: Uses,
 }
 
 struct Entry<K> {
@@ -135,6 +137,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             pending: Pending::default(),
             rough_vectors: None,
             servers: None,
+            uses: Uses::default(),
         }
     }
 
@@ -247,6 +250,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         if let Some(rough_vectors) = &mut self.rough_vectors {
             rough_vectors.remove(key, slot);
         }
+        self.uses.remove(slot);
         let entry = self.tools[slot as usize].take();
         if let (Some(servers), Some(entry)) = (&mut self.servers, entry) {
             servers.remove(&entry.document);
@@ -283,6 +287,19 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     fn current_slot(&self, key: &K, hash: TextHash) -> Option<Slot> {
         let slot = *self.slots.get(key)?;
         self.tools[slot as usize].as_ref().filter(|entry| entry.hash == hash).map(|_| slot)
+    }
+
+    /// Counts that a user has used a tool after a search with this word ([`crate::words_of_use`]). It lifts the tool for
+    /// such searches ([`Query::by_user`]).
+    pub fn add_uses(&mut self, user: &str, word: &str, key: &K, uses: u32) {
+        if let Some(slot) = self.slots.get(key) {
+            self.uses.add(user, word, *slot, uses);
+        }
+    }
+
+    /// Forgets all uses.
+    pub fn forget_uses(&mut self) {
+        self.uses = Uses::default();
     }
 
     /// Lets a tool be found by a vector that is close to its own: of an earlier model, or of a slightly different text.
@@ -424,7 +441,12 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let relevance = self.relevance(query);
         let lexical = self.lexical_scores(query, &parts, &relevance);
         let worth = query.stems().map(|stems| self.lexicon.worth(stems)).collect();
-        Scoring { parts, lexical, worth, relevance }
+        let lifts = self.lifts(query);
+        Scoring { parts, lexical, worth, relevance, lifts }
+    }
+
+    fn lifts(&self, query: &Query) -> HashMap<Slot, f32> {
+        self.uses.lifts(query, |stem| self.lexicon.worth(std::iter::once(stem)))
     }
 
     /// The relevance of each tool's server for a query.
@@ -489,7 +511,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         }
     }
 
-    /// The best matches by words alone, up to a limit, and an upper bound for the others.
+    /// The best matches by words alone, up to a limit, and those that uses lift; and an upper bound for the others.
     pub fn best_by_words(&self, query: &Query, count: usize, admits: impl Fn(&K) -> bool) -> (Vec<K>, f32) {
         let lexical = self.lexical_scores(query, &self.scores_of_parts(query), &self.relevance(query));
         let entries = self.tools.iter().zip(&lexical).filter(|(_, score)| **score > 0.0);
@@ -499,7 +521,11 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             .collect();
         found.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(other.1)));
         let rest = found.get(count).map_or(0.0, |(score, _)| *score);
-        (found.into_iter().take(count).map(|(_, key)| key.clone()).collect(), rest)
+        let mut best: Vec<K> = found.into_iter().take(count).map(|(_, key)| key.clone()).collect();
+        let lifted = self.lifts(query).into_keys().filter_map(|slot| Some(&self.tools[slot as usize].as_ref()?.key));
+        let lifted: Vec<K> = lifted.filter(|key| !best.contains(key) && admits(key)).cloned().collect();
+        best.extend(lifted);
+        (best, rest)
     }
 
     /// For each part of a query the word scores of all tools.
@@ -572,11 +598,24 @@ struct Scoring {
     worth: Vec<f32>,
     /// The relevance of each tool's server.
     relevance: Vec<f32>,
+    /// What uses add to the scores of some tools.
+    lifts: HashMap<Slot, f32>,
 }
 
 impl Scoring {
-    /// The score of a tool whose vector is so near; by words alone, if it has none.
+    /// The score of a tool whose vector is so near, lifted if it was used for such requests.
     fn of(&self, slot: usize, vector: Option<Nearness>) -> f32 {
+        let score = self.without_uses(slot, vector);
+        if self.lifts.is_empty() || score >= MIN_BY_NAME {
+            return score;
+        }
+        let lift = Slot::try_from(slot).ok().and_then(|slot| self.lifts.get(&slot));
+        // Who names a tool gets that one first.
+        lift.map_or(score, |lift| lifted(score, *lift).min(MIN_BY_NAME))
+    }
+
+    /// The score by words and meaning; by words alone, if the tool has no vector.
+    fn without_uses(&self, slot: usize, vector: Option<Nearness>) -> f32 {
         match (vector, self.lexical[slot]) {
             (Some(Nearness::Exact(vector)), lexical) => fused(lexical, vector, MEANING),
             (Some(Nearness::Rough(vector)), lexical) => fused(lexical, vector, ROUGH_MEANING),

@@ -12,6 +12,7 @@
 //!   queries
 //! - `index`: combines them; `servers`: the relevance of a tool's server; `ranking`: picks the best; `pending`: tools
 //!   that wait for a vector; `rough`: the vectors of the table
+//! - `uses`: what tools were used for, which lifts them a little
 //! - `vector_store`: the interface of a store outside the program that keeps and compares vectors
 //! - `language`: whether a model can read a request
 //! - `skills`, `classifier`: the purposes of tools, and search by purpose
@@ -70,6 +71,7 @@ mod sentence_model;
 mod servers;
 mod skills;
 mod text;
+mod uses;
 mod vector_store;
 mod vectors;
 #[cfg(feature = "table")]
@@ -87,6 +89,7 @@ pub use query::Query;
 pub use query_cache::QueryCache;
 pub use sentence_model::{FileError, ModelError, SentenceModel};
 pub use skills::{Skill, SkillsError, builtin_skills, fingerprint, read_skills};
+pub use uses::{MAX_COUNT as MAX_USES, words_of_use};
 pub use vector_store::{
     NearestAnswers, Payload, Point, PointId, Request, StoreError, StoreFilter, StoredScores, VectorStore,
 };
@@ -124,6 +127,27 @@ pub fn table_reads(request: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
     {
         let _without_a_table = (request, is_known);
         true
+    }
+}
+
+/// What only `bench-search` needs.
+#[cfg(feature = "reference")]
+pub mod reference {
+    use crate::columns::Kernel;
+
+    /// The sets of instructions that this machine has, the fastest last.
+    pub fn instructions() -> Vec<String> {
+        Kernel::names()
+    }
+
+    /// Uses this set of instructions in this process. Returns false if the machine lacks it, or another one is in use.
+    pub fn use_instructions(name: &str) -> bool {
+        Kernel::choose(name)
+    }
+
+    /// The vector of the table for a text; None if the table is not compiled in.
+    pub fn table_vector(text: &str) -> Option<Vec<f32>> {
+        crate::rough_vector(text)
     }
 }
 

@@ -1,5 +1,7 @@
 //! A query: the whole text, and its sentences if it has several.
 
+use std::sync::Arc;
+
 use crate::document::NameMark;
 use crate::embedder::{EmbedError, Embedder};
 use crate::text::{self, Word};
@@ -26,6 +28,8 @@ pub struct Query {
     rough_vectors: Vec<Vec<f32>>,
     /// What it would be if it were the name of a tool.
     name: Option<NameMark>,
+    /// Whose it is, if uses of tools count.
+    user: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +44,13 @@ impl Query {
         let text = &text[..text.floor_char_boundary(MAX_QUERY_LEN)];
         let parts = std::iter::once(text).chain(text::sentences(text, MAX_SENTENCES));
         let parts = parts.map(|part| Part { text: part.to_owned(), words: text::words(part, MAX_WORDS) });
-        Self { parts: parts.collect(), vectors: Vec::new(), rough_vectors: Vec::new(), name: NameMark::of(text) }
+        Self {
+            parts: parts.collect(),
+            vectors: Vec::new(),
+            rough_vectors: Vec::new(),
+            name: NameMark::of(text),
+            user: None,
+        }
     }
 
     /// Embeds the query, so that it finds tools by meaning as well. The model must be that of the index.
@@ -66,6 +76,17 @@ impl Query {
             self.rough_vectors = parts.collect::<Option<_>>().and_then(with_the_middle).unwrap_or_default();
         }
         self
+    }
+
+    /// Lets it count what tools were used for, by this user and by others. The name is empty where there is only one.
+    #[must_use]
+    pub fn by_user(self, user: Arc<str>) -> Self {
+        Self { user: Some(user), ..self }
+    }
+
+    /// Whose it is, if uses of tools count.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 
     /// What has no letters means nothing, but a model would find something near it.

@@ -17,6 +17,8 @@ mod scale;
 mod skills;
 #[path = "behaviour/tiny_model.rs"]
 mod tiny_model;
+#[path = "behaviour/uses.rs"]
+mod uses;
 #[path = "behaviour/vector_store.rs"]
 mod vector_store;
 

@@ -250,6 +250,7 @@ impl Service {
             sign_ins.setup.oauth.drain().await;
         }
         self.executions.close().await;
+        self.finder.write_uses().await;
         self.context.flush_status().await;
     }
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use catalog::Kind;
 use registry::{Actor, AuditNote, HistoryEvent, Listed, Page, ServerRecord, Status};
-use tokio::sync::oneshot;
 
 pub(crate) use self::operations::differences;
 pub use self::requests::{Registration, Update};

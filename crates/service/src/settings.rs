@@ -54,6 +54,8 @@ pub struct Settings {
     pub store_payloads: bool,
     /// Tools that clients see on every surface, by their full names.
     pub pinned_tools: Vec<String>,
+    /// Whether what clients call after a search lifts tools in later searches.
+    pub learn_from_use: bool,
     /// The result of a server's `initialize` or `server/discover`, instructions included, in kB.
     pub server_handshake_kb: u32,
     /// The instructions of one server, in kB.
@@ -101,6 +103,7 @@ impl Default for Settings {
             keep_history: 5_000,
             store_payloads: of_calls.store_payloads,
             pinned_tools: Vec::new(),
+            learn_from_use: true,
             server_handshake_kb: Limit::Handshake.default_value(),
             server_instructions_kb: Limit::Instructions.default_value(),
             all_instructions_kb: Limit::AllInstructions.default_value(),
@@ -311,8 +314,8 @@ fn problem(name: &str, msg: String, kind: &'static str) -> Problem {
 
 fn check(name: &str, value: &Value) -> Result<(), SettingProblem> {
     match name {
-        "store_payloads" if value.is_boolean() => Ok(()),
-        "store_payloads" => Err((format!("`{name}` must be true or false"), "bool_type")),
+        "store_payloads" | "learn_from_use" if value.is_boolean() => Ok(()),
+        "store_payloads" | "learn_from_use" => Err((format!("`{name}` must be true or false"), "bool_type")),
         "retry_backoff_ms" => check_pauses(name, value),
         "pinned_tools" => check_names(name, value),
         _ => check_number(name, value),
@@ -437,6 +440,9 @@ impl Service {
         changed.apply_to(self.fleet.server_limits());
         if before.pinned_tools != changed.pinned_tools {
             self.fleet.surface_changed();
+        }
+        if !changed.learn_from_use {
+            self.finder.forget_uses();
         }
     }
 }

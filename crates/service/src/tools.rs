@@ -101,6 +101,10 @@ impl Host for ServiceContext {
         self.settings.now().pinned_tools.as_slice().into()
     }
 
+    fn learns_from_use(&self) -> bool {
+        self.settings.now().learn_from_use
+    }
+
     fn on_skills_changed(&self, skill_count: usize) {
         self.events.emit(Event::SkillsChanged { skill_count });
     }

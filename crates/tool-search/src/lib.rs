@@ -10,6 +10,7 @@
 //! - `llm_classifier`: which tools have them, by a language model; `llm_prompt`: its prompt, and which parts of its
 //!   answer are used; `suggestions`: skills that it proposes; `tool_states`: the classification state of each tool
 //! - `health`: whether the embedding model is reachable
+//! - `uses`: counts what tools are used for after searches
 //! - `surface_finder`: the same search for MCP clients with the small surface
 //!
 //! The registry is the source of truth: it stores texts, vectors and skills, and the index can be rebuilt from it at
@@ -31,6 +32,7 @@ mod surface_finder;
 mod sync;
 mod tool_index;
 mod tool_states;
+mod uses;
 mod vector_store_sync;
 
 use std::collections::HashMap;
@@ -60,6 +62,7 @@ pub use surface_finder::SurfaceFinder;
 use surface_finder::SurfaceSkills;
 use tool_index::ToolIndex;
 pub use tool_states::{ToolState, ToolStates, ToolView};
+use uses::UnwrittenUses;
 use vector_store_sync::VectorStoreSync;
 pub use vector_store_sync::VectorsState;
 
@@ -225,6 +228,9 @@ pub trait Host: Send + Sync {
     /// The full names of tools that the small surface lists as well.
     fn pinned_tools(&self) -> Arc<[String]>;
 
+    /// Whether searches of MCP clients count what tools were used for.
+    fn learns_from_use(&self) -> bool;
+
     /// Called when the skills changed; `enabled` is the number of enabled skills. The host returns this as a
     /// [`Change`].
     fn on_skills_changed(&self, skill_count: usize);
@@ -275,6 +281,8 @@ pub struct Finder {
     /// The language model that classifies tools, if there is one.
     llm_classifier: Option<LlmClassifier>,
     counts: Counts,
+    /// Uses of tools that are not written yet.
+    unwritten_uses: UnwrittenUses,
 }
 
 /// Counters since the start.
@@ -316,9 +324,11 @@ impl Finder {
             vector_store: vectors.map(|store| Arc::new(VectorStoreSync::new(store))),
             llm_classifier: classifier.map(LlmClassifier::new),
             counts: Counts::default(),
+            unwritten_uses: UnwrittenUses::default(),
         });
         let mut tasks: Vec<Task> =
             vec![Box::pin(sync::run(Arc::clone(&finder), changes)), Box::pin(llm_classifier::run(Arc::clone(&finder)))];
+        tasks.push(Box::pin(uses::run(Arc::clone(&finder))));
         if let Some(vector_store) = finder.vector_store.clone() {
             tasks.push(Box::pin(vector_store_sync::run(Arc::clone(&finder), vector_store)));
         }
@@ -385,7 +395,7 @@ impl Finder {
             }
             callable_servers.retain(|id, _| named.contains(id));
         }
-        let query_result = self.run_query(&wanted, &callable_servers).await?;
+        let query_result = self.run_query(&wanted, &callable_servers, None).await?;
         let state = self.states();
         let states: Vec<ToolState> = {
             let tool_index = locked(&self.tool_index);

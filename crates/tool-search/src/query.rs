@@ -65,11 +65,12 @@ impl QueryScope {
 type Best = (Vec<IndexedHit>, &'static str);
 
 impl Finder {
-    /// Searches the tools of these servers.
+    /// Searches the tools of these servers. What tools were used for counts if a user is named.
     pub(super) async fn run_query(
         &self,
         wanted: &SearchRequest,
         callable_servers: &HashMap<ServerId, KnownServer>,
+        user: Option<Arc<str>>,
     ) -> Result<QueryResult, Error> {
         let begun = Instant::now();
         let query_scope = QueryScope {
@@ -79,6 +80,10 @@ impl Finder {
             by_skills: None,
         };
         let (query, skills) = self.understand(wanted).await?;
+        let query = match user {
+            Some(user) => query.by_user(user),
+            None => query,
+        };
         let (query, embedding) = (Arc::new(query), begun.elapsed());
         let ((hits, compared), skills) = match self.by_skills(&query, &query_scope, &skills).await? {
             Some(best) => (best, skills),

@@ -44,6 +44,7 @@ impl ToolFinder for SurfaceFinder {
         Box::pin(async move {
             let mut callable_servers = finder.callable_servers();
             callable_servers.retain(|_, callable| tool_query.server.is_none_or(|server| server == callable.slot_index));
+            let user = finder.host.learns_from_use().then_some(tool_query.principal);
             let wanted = SearchRequest {
                 query: tool_query.query,
                 limit: tool_query.limit,
@@ -54,7 +55,8 @@ impl ToolFinder for SurfaceFinder {
                 threshold: tool_query.least,
                 include_schemas: false,
             };
-            let query_result = finder.run_query(&wanted, &callable_servers).await.map_err(|error| error.to_string())?;
+            let query_result =
+                finder.run_query(&wanted, &callable_servers, user).await.map_err(|error| error.to_string())?;
             let note = query_result.note;
             let tools = query_result.hits.into_iter().filter_map(|(hit, entry)| {
                 let callable = callable_servers.get(&entry.server)?;
@@ -76,6 +78,14 @@ impl ToolFinder for SurfaceFinder {
 
     fn pinned(&self) -> Arc<[String]> {
         self.0.host.pinned_tools()
+    }
+
+    fn learns(&self) -> bool {
+        self.0.host.learns_from_use()
+    }
+
+    fn used(&self, principal: &Arc<str>, query: &str, server: usize, tool: &str) {
+        self.0.note_use(principal, query, server, tool);
     }
 }
 

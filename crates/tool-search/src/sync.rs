@@ -225,6 +225,7 @@ impl Finder {
             self.insert(tools).await?;
             self.load_vectors().await?;
             self.make_rough_vectors().await?;
+            self.load_uses().await?;
             self.change(ToolIndex::mark_read).await?;
             pending.everything = false;
             return Ok(());

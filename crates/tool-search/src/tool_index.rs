@@ -4,7 +4,7 @@ mod vector_store;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use registry::{Classified, ServerId, ToolId, ToolRecord};
+use registry::{Classified, ServerId, ToolId, ToolRecord, ToolUse};
 use search::{Document, Hit, Index, Limits, PointId, Query, TextHash, has_direction};
 
 use super::llm_classifier::MARK_SEPARATOR;
@@ -436,6 +436,21 @@ impl ToolIndex {
         admitted.fold((0, 0), |(all, missing_vectors), (tool, _)| {
             (all + 1, missing_vectors + usize::from(!self.index.has_vector(tool)))
         })
+    }
+
+    /// The tool of a server with this name.
+    pub(super) fn tool_named(&self, server: ServerId, name: &str) -> Option<ToolId> {
+        self.by_point.get(&point_of(server, name)).copied()
+    }
+
+    /// Counts uses of a tool after searches.
+    pub(super) fn add_uses(&mut self, it: &ToolUse) {
+        self.index.add_uses(&it.user, &it.word, &it.tool, it.uses);
+    }
+
+    /// Forgets what tools were used for.
+    pub(super) fn forget_uses(&mut self) {
+        self.index.forget_uses();
     }
 
     /// The best among the admitted tools.

@@ -132,16 +132,21 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &Reques
     };
     let tool_query = ToolQuery {
         query: query.into_owned(),
+        principal: Arc::clone(meta_call.client.principal()),
         limit: limit.unwrap_or(DEFAULT_RESULTS).clamp(1, MAX_RESULTS),
         least: 0.0,
         server,
         skill: text_argument(line, arguments, "skill").map(Cow::into_owned),
     };
     let query = tool_query.query.clone();
+    let learns = aggregator.tool_finder().is_some_and(|tool_finder| tool_finder.learns());
     later(aggregator, meta_call, tool_query, move |view, meta_call, findings| {
         let Findings { tools: mut found, note } = findings;
         let best = found.first().map_or(0.0, |best| best.score);
         found.retain(|hit| hit.score >= best * FADING);
+        if let Some(connected) = meta_call.client.connected().filter(|_| learns) {
+            connected.searches.add(&query, &found);
+        }
         let routes = render::usable(view, &meta_call.client, &found);
         let among = render::among(view, &meta_call.client, server);
         let mut text = render::findings(view, &meta_call.client, &query, &routes, among, best >= FITTING);
@@ -193,8 +198,14 @@ fn describe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &Requ
 /// Responds that the tool does not exist, with similar ones.
 fn suggest(aggregator: &Arc<Aggregator>, meta_call: MetaToolCall, name: String) {
     let server = meta_call.client.scope().only();
-    let tool_query =
-        ToolQuery { query: name.clone(), limit: MAX_SUGGESTIONS, least: MIN_SUGGESTION_SCORE, server, skill: None };
+    let tool_query = ToolQuery {
+        query: name.clone(),
+        principal: Arc::clone(meta_call.client.principal()),
+        limit: MAX_SUGGESTIONS,
+        least: MIN_SUGGESTION_SCORE,
+        server,
+        skill: None,
+    };
     later(aggregator, meta_call, tool_query, move |view, meta_call, findings| {
         let mut text = format!("There is no tool `{}`.", one_line(&name, 200));
         let routes = render::usable(view, &meta_call.client, &findings.tools);

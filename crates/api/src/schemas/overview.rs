@@ -150,7 +150,15 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
     let payloads = Schema::truth().about("Whether arguments and results are stored with executions.");
     let pinned = Schema::list(name_of_tool())
         .about("Tools that are always listed, even for clients that otherwise see only the search tools.");
-    let others = [("retry_backoff_ms", pauses), ("store_payloads", payloads), ("pinned_tools", pinned)];
+    let learns = Schema::truth().about(
+        "Whether what MCP clients call after a search lifts tools in their later searches. Turning it off deletes what was counted.",
+    );
+    let others = [
+        ("retry_backoff_ms", pauses),
+        ("store_payloads", payloads),
+        ("pinned_tools", pinned),
+        ("learn_from_use", learns),
+    ];
     numbers.chain(others).collect()
 }
 

@@ -105,12 +105,14 @@ fn form(request: &PageRequest<'_>, settings: &Settings, problem: Option<&Problem
         })
         .collect();
     let pauses: Vec<String> = settings.retry_backoff_ms.iter().map(u64::to_string).collect();
+    let learns = if problem.is_some() { request.form.has("learn_from_use") } else { settings.learn_from_use };
     let keeps = if problem.is_some() { request.form.has("store_payloads") } else { settings.store_payloads };
     html!(
         r#"<form class="card" method="post" action="/settings">{csrf}<input type="hidden" name="was" value="{was:#}">{problem}{fields}
 <div class="field"><label for="retry_backoff_ms">Delays between attempts <span class="hint">milliseconds, separated by commas; empty for the default</span></label><input id="retry_backoff_ms" name="retry_backoff_ms" value="{pauses:#}"{pauses_sign}></div>
 <div class="field"><label for="pinned_tools">Pinned tools <span class="hint">full names, one per line: always listed, even for clients that otherwise see only the search tools</span></label><textarea id="pinned_tools" name="pinned_tools" rows="3">{pinned:#}</textarea></div>
 <div class="field"><label class="check"><input type="checkbox" name="store_payloads"{payloads}> Store arguments and results with executions</label></div>
+<div class="field"><label class="check"><input type="checkbox" name="learn_from_use"{learns}> Learn from use: what clients call after a search is found sooner <span class="hint">turning it off deletes what was counted</span></label></div>
 <button>Save</button></form>"#,
         csrf = request.csrf(),
         problem = problem.map(|problem| html!(r#"<p class="flash bad" role="alert" id="problem">{}</p>"#, problem.why)),
@@ -120,6 +122,7 @@ fn form(request: &PageRequest<'_>, settings: &Settings, problem: Option<&Problem
         pauses_sign = sign("retry_backoff_ms"),
         pinned = typed("pinned_tools").unwrap_or_else(|| settings.pinned_tools.join("\n")),
         payloads = keeps.then(|| html!(" checked")),
+        learns = learns.then(|| html!(" checked")),
     )
 }
 
@@ -227,7 +230,9 @@ fn changes(request: &PageRequest<'_>) -> Result<Map<String, Value>, Problem> {
         let names: Vec<&str> = text.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
         all.insert("pinned_tools".to_owned(), json!(names));
     }
-    all.insert("store_payloads".to_owned(), json!(request.form.has("store_payloads")));
+    for name in ["store_payloads", "learn_from_use"] {
+        all.insert(name.to_owned(), json!(request.form.has(name)));
+    }
     all.retain(|name, value| shown[name.as_str()] != *value);
     Ok(all)
 }

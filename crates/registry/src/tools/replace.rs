@@ -148,6 +148,9 @@ impl ReplacePlan {
     async fn carry_out(self, session: &mut Session, server: ServerId) -> Result<(ToolChanges, u64), Error> {
         let is_same = self.changes.is_empty();
         session.execute_each("DELETE FROM mcp.tools WHERE id = $1", self.removed).await?;
+        let uses = "DELETE FROM mcp.tool_uses WHERE server_id = $1 AND tool = $2";
+        let removed = self.changes.removed.iter().map(|tool| values![server, tool]).collect();
+        session.execute_each(uses, removed).await?;
         session.execute_each("UPDATE mcp.tools SET position = $2 WHERE id = $1", self.moved).await?;
         let touch = "UPDATE mcp.tools SET position = $2, description = $3, input_schema = $4, definition = $5, \
             text_hash = $6 WHERE id = $1";

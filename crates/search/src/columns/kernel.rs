@@ -31,6 +31,9 @@ enum Instructions {
     Avx512Vnni,
 }
 
+/// The kernel of this process.
+static BEST: OnceLock<Kernel> = OnceLock::new();
+
 /// Defines a function that does the same work in every set of instructions, compiled once for each.
 macro_rules! dispatched {
     ($(#[$about:meta])* $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?, $work:ident) => {
@@ -62,10 +65,26 @@ macro_rules! dispatched {
 }
 
 impl Kernel {
-    /// The fastest that this machine has.
+    /// The fastest that this machine has, unless another one was chosen before.
     pub(crate) fn best() -> Self {
-        static BEST: OnceLock<Kernel> = OnceLock::new();
         *BEST.get_or_init(|| *Self::all().last().expect("the portable one is always there"))
+    }
+
+    /// The names of all that this machine has, the fastest last.
+    #[cfg(feature = "reference")]
+    pub(crate) fn names() -> Vec<String> {
+        Self::all().into_iter().map(Self::name).collect()
+    }
+
+    /// Chooses one by its name for this process. Returns whether there is one, and none was used before.
+    #[cfg(feature = "reference")]
+    pub(crate) fn choose(name: &str) -> bool {
+        Self::all().into_iter().find(|kernel| kernel.name() == name).is_some_and(|kernel| BEST.set(kernel).is_ok())
+    }
+
+    #[cfg(feature = "reference")]
+    fn name(self) -> String {
+        format!("{:?}", self.0).to_lowercase()
     }
 
     /// All that this machine has, the fastest last.
@@ -148,8 +167,9 @@ mod portable {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m128i, __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepu8_epi16, _mm256_hadd_epi32,
-        _mm256_madd_epi16, _mm256_permute4x64_epi64, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_storeu_si256,
+        __m128i, __m256i, _mm_loadu_si128, _mm_set1_epi32, _mm256_add_epi32, _mm256_cvtepi8_epi16,
+        _mm256_cvtepu8_epi16, _mm256_hadd_epi32, _mm256_madd_epi16, _mm256_permute4x64_epi64, _mm256_setzero_si256,
+        _mm256_storeu_si256,
     };
 
     use super::{DEPTH, LANES, Stripe, Sums, Tile};
@@ -197,9 +217,8 @@ mod avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn repeated(numbers: [i8; DEPTH]) -> __m256i {
-        let wide = numbers.map(|number| u64::from(i16::from(number).cast_unsigned()));
-        let all = wide[0] | wide[1] << 16 | wide[2] << 32 | wide[3] << 48;
-        _mm256_set1_epi64x(all.cast_signed())
+        // Two instructions: widened one by one, they would cost more than the products.
+        _mm256_cvtepi8_epi16(_mm_set1_epi32(i32::from_le_bytes(numbers.map(i8::cast_unsigned))))
     }
 
     #[inline]

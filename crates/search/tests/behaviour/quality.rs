@@ -1,7 +1,5 @@
 //! Guards the quality of ranking: 88 tools of real servers, 81 realistic queries.
 
-use std::collections::BTreeMap;
-
 use search::{Document, Query};
 use serde::Deserialize;
 
@@ -13,7 +11,8 @@ pub(crate) struct Tool {
     server: String,
     name: String,
     description: String,
-    parameters: BTreeMap<String, String>,
+    /// Of the 88 only.
+    #[serde(default)]
     pub(crate) category: String,
 }
 
@@ -24,14 +23,24 @@ struct Request {
 }
 
 pub(crate) fn tools() -> Vec<(Tool, Document)> {
-    let lines = include_str!("../quality/mcp.tools.jsonl").lines();
-    let tools = lines.map(|line| serde_json::from_str::<Tool>(line).expect("every line is one of these"));
-    let read = tools.map(|tool| {
+    read_tools(include_str!("../quality/mcp.tools.jsonl"))
+}
+
+/// The 418 tools of 31 servers.
+pub(crate) fn tools_of_servers() -> Vec<Document> {
+    let tools = read_tools(include_str!("../quality/servers.tools.jsonl"));
+    tools.into_iter().map(|(_, document)| document).collect()
+}
+
+fn read_tools(lines: &str) -> Vec<(Tool, Document)> {
+    let read = lines.lines().map(|line| {
+        let tool: Tool = serde_json::from_str(line).expect("every line is one of these");
         let document = Document {
             server: tool.server.clone(),
             name: tool.name.clone(),
             description: tool.description.clone(),
-            parameters: tool.parameters.keys().cloned().collect(),
+            // In their order, which counts.
+            parameters: Document::parameters_of(&line.replacen(r#""parameters":"#, r#""properties":"#, 1)),
             about_server: String::new(),
         };
         (tool, document)
