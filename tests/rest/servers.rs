@@ -345,11 +345,11 @@ fn breakable(folder: &Path) -> Value {
 
 /// The times between the starts of such a program.
 fn pauses(folder: &Path) -> Vec<Duration> {
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+    let files = std::fs::read_dir(folder).expect("it is there").map(|file| file.expect("it can be read"));
     let starts = files.filter(|file| file.file_name().to_string_lossy().starts_with("start."));
-    let mut starts: Vec<SystemTime> = starts.map(|file| file.metadata().unwrap().modified().unwrap()).collect();
+    let mut starts: Vec<SystemTime> = starts.map(|file| file.metadata().and_then(|file| file.modified()).expect("it has a time")).collect();
     starts.sort_unstable();
-    starts.windows(2).map(|pair| pair[1].duration_since(pair[0]).unwrap()).collect()
+    starts.windows(2).map(|pair| pair[1].duration_since(pair[0]).expect("they are sorted")).collect()
 }
 
 #[test]

@@ -229,6 +229,7 @@ impl Item {
     }
 }
 
+#[expect(clippy::ptr_arg, reason = "borrowed bytes are part of the program and take no memory")]
 fn owned_bytes(text: &Cow<'static, [u8]>) -> usize {
     match text {
         Cow::Borrowed(_) => 0,

@@ -123,12 +123,15 @@ pub(crate) fn part(request: &PageRequest<'_>, name: &str) -> registry::Page {
     registry::Page { limit: ROWS, offset }
 }
 
+/// Describes a page of items, unless it is interrupted.
+type Describe<T> = fn(&ItemPage, &dyn Fn() -> bool) -> Result<Listed<T>, Error>;
+
 /// A page of prompts, resources or templates, described where a list of its size belongs.
 pub(crate) async fn items<T: Send + 'static>(
     request: &PageRequest<'_>,
     kind: ItemKind,
     part: registry::Page,
-    describe: fn(&ItemPage, &dyn Fn() -> bool) -> Result<Listed<T>, Error>,
+    describe: Describe<T>,
 ) -> Result<Listed<T>, Error> {
     let service = Arc::clone(request.service());
     let place = ListPlace::of(service.items(kind, None, part)?.size()).await?;

@@ -75,7 +75,7 @@ impl ListPlace {
         if !size.is_long() {
             return Ok(Self(None));
         }
-        POOL.slot().await.map(|slot| Self(Some(slot))).map_err(not_done)
+        POOL.slot().await.map(|slot| Self(Some(slot))).map_err(|error| not_done(&error))
     }
 
     /// The same once the list is loaded, if it turned out to be longer than expected.
@@ -95,7 +95,7 @@ impl ListPlace {
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let Some(slot) = self.0 else { return work(&|| false) };
-        slot.run(move |interrupt| work(&|| interrupt.is_set())).await.unwrap_or_else(|error| Err(not_done(error)))
+        slot.run(move |interrupt| work(&|| interrupt.is_set())).await.unwrap_or_else(|error| Err(not_done(&error)))
     }
 }
 
@@ -108,7 +108,7 @@ fn limit_reached(message: String) -> Error {
     Error::Call(CallError::LimitReached { message, context: serde_json::Map::new() })
 }
 
-fn not_done(error: NotDone) -> Error {
+fn not_done(error: &NotDone) -> Error {
     match error {
         NotDone::Busy(_) => limit_reached(format!("the list cannot be read now: {error}; try again later")),
         NotDone::Failed(_) => Error::Internal { what: format!("failed to describe a list: {error}") },

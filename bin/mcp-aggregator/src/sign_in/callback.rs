@@ -208,7 +208,7 @@ mod tests {
     #[tokio::test]
     async fn connections_that_say_nothing_delay_nobody() {
         let listener = CallbackListener::anywhere().await.unwrap();
-        let port = listener.port().unwrap();
+        let port = listener.listener.local_addr().unwrap().port();
         let mut silent = Vec::new();
         for _ in 0..MAX_CONNECTIONS - 1 {
             silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());

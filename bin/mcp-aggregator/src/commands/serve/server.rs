@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use upstream::{Holder, Stop};
 
 use super::location::{Addresses, remove_stale_service_file, write_service_file};
-use super::plan::{HttpPlan, Plan, ServicePlan, SignInPlan, TlsPlan};
+use super::plan::{HttpPlan, Plan, ServicePlan, TlsPlan};
 use super::start;
 use crate::access::Access;
 use crate::admission::follow;
