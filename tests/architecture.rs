@@ -273,7 +273,7 @@ fn the_tiny_program_compares_no_vectors() {
 }
 
 #[test]
-fn only_one_crate_speaks_sql() {
+fn only_one_crate_contains_sql() {
     assert!(dependencies(&read(&root().join(SPEAKS_SQL).join("Cargo.toml"))).contains(&"rusqlite".to_owned()));
     for package in ALLOWED_DEPENDENCIES.iter().map(|(package, _)| *package).filter(|package| *package != SPEAKS_SQL) {
         for dependency in dependencies(&read(&root().join(package).join("Cargo.toml"))) {
@@ -296,7 +296,7 @@ fn the_registry_knows_nothing_of_clients_and_processes() {
 }
 
 #[test]
-fn only_two_crates_know_how_http_is_spoken() {
+fn only_two_crates_implement_mcp_over_http() {
     let packages =
         ALLOWED_DEPENDENCIES.iter().map(|(package, _)| *package).filter(|package| !SPEAK_HTTP.contains(package));
     for package in packages {
@@ -409,7 +409,7 @@ fn every_file_begins_by_saying_what_it_is_for() {
 }
 
 #[test]
-fn payloads_are_not_parsed_on_the_way_of_a_call() {
+fn payloads_are_not_parsed_on_the_call_path() {
     let found: Vec<String> = [
         "crates/protocol/src",
         "crates/upstream/src",

@@ -194,9 +194,9 @@ fn a_block_of_a_document_is_answered_with_the_tools_of_its_section() {
     let output = run(&home, &model, &["run", "doc.md", "--config", &config]);
     assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
     assert!(output.stderr.contains("calling one.echo"), "{}", output.stderr);
-    let told = read(&doc);
-    assert!(told.contains("It says **hello**."), "{told}");
-    assert_eq!(without_results(&told), text);
+    let report = read(&doc);
+    assert!(report.contains("It says **hello**."), "{report}");
+    assert_eq!(without_results(&report), text);
     let tools = model.asked()[0].body["tools"].to_string();
     assert!(tools.contains("one_echo") && !tools.contains("notes_"), "{tools}");
 

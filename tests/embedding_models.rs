@@ -197,13 +197,13 @@ fn an_unreachable_model_is_reported_to_operators() {
         let issues = health["issues"].as_array().expect("a list").iter();
         issues.clone().find(|issue| issue["component"] == "embeddings").cloned()
     };
-    let (health, told) = wait_until("the model is told to be away", || {
+    let (health, issue_text) = wait_until("the model is told to be away", || {
         let health = expect(200, &rest.get("/health"));
-        issue(&health).map(|told| (health, told))
+        issue(&health).map(|issue_text| (health, issue_text))
     });
     assert_eq!((&health["status"], &health["checks"]["embeddings"]["status"]), (&json!("degraded"), &json!("failed")));
     assert_eq!(health["checks"]["vectors"]["in_use"], "table");
-    assert!(told["message"].as_str().unwrap().contains("that key is not known"), "{told}");
+    assert!(issue_text["message"].as_str().unwrap().contains("that key is not known"), "{issue_text}");
     let page = rest.serve.fetch(&HttpRequest::new("GET", "/system").header("Accept", "text/html"));
     assert!(page.body.contains("search compares words and the word table only"), "{page:?}");
     // In the meantime, valid requests succeed.

@@ -496,9 +496,9 @@ fn a_start_that_fails_is_reported_without_the_value_of_any_variable() {
         client.wait_for_stderr("server `bad one` failed during startup");
         client.close_stdin();
         assert_eq!(client.wait_exit().code(), Some(0));
-        for told in [answer["error"]["data"]["detail"].as_str().unwrap(), &client.stderr_text()] {
-            assert!(told.contains("${SECRET}"), "as it was written: {told}");
-            assert!(!told.contains("hunter2"), "{told}");
+        for reported in [answer["error"]["data"]["detail"].as_str().unwrap(), &client.stderr_text()] {
+            assert!(reported.contains("${SECRET}"), "as it was written: {reported}");
+            assert!(!reported.contains("hunter2"), "{reported}");
         }
     }
 }

@@ -32,11 +32,11 @@ fn live_and_end(number: usize, mark: &str) {
     }
     match number % 4 {
         0 => client.close_stdin(),
-        1 => tell_to_stop(&client, Signal::TERM),
+        1 => send_signal(&client, Signal::TERM),
         2 => client.kill_hard(),
         _ => {
             client.start_call("b:hang", json!({}));
-            tell_to_stop(&client, Signal::INT);
+            send_signal(&client, Signal::INT);
         }
     }
     let status = client.wait_exit();
@@ -48,7 +48,7 @@ fn live_and_end(number: usize, mark: &str) {
 /// Sends a signal at any moment, unless it would be lost: a test in the background of a script ignores SIGINT, and so
 /// does a program that it starts, until the program handles signals.
 #[track_caller]
-fn tell_to_stop(client: &Driver, signal: Signal) {
+fn send_signal(client: &Driver, signal: Signal) {
     if ignores_signal(std::process::id(), signal) {
         wait_until("the program listens for the signal", || catches_signal(client.pid(), signal).then_some(()));
     }

@@ -1,4 +1,4 @@
-//! Everything of a server reaches a client of the same era, in both directions.
+//! Everything of a server reaches a client with the same lifecycle, in both directions.
 //!
 //! - [`lists`]: order, bytes, pages, collisions, instructions
 //! - [`resources`]: read from the server that has them; [`subscriptions`]: updates for subscribers

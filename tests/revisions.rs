@@ -1,4 +1,4 @@
-//! Clients and servers of different eras work together; within an era, nothing is translated.
+//! Clients and servers with different lifecycles work together; between equal lifecycles, nothing is translated.
 //!
 //! - [`legacy_client`]: a client with `initialize` in front of a server of 2026-07-28
 //! - [`input_rounds`]: input requests of that server, sent to that client
@@ -6,8 +6,8 @@
 //! - [`parked`]: requests of that server during a call, sent to that client
 //! - [`closed_clients`]: clients that cannot be asked, or not any more
 //! - [`listen_streams`]: `subscriptions/listen` on either side
-//! - [`dual`]: servers of both eras, each client in its own
-//! - [`same_era`]: modern on both sides; [`discovery`]: `server/discover` for all servers at once
+//! - [`dual`]: servers with both lifecycles, each client in its own
+//! - [`same_lifecycle`]: modern on both sides; [`discovery`]: `server/discover` for all servers at once
 
 mod closed_clients;
 mod discovery;
@@ -17,7 +17,7 @@ mod legacy_client;
 mod listen_streams;
 mod modern_client;
 mod parked;
-mod same_era;
+mod same_lifecycle;
 
 use testkit::{ClientSession, Launch, ModernStdio, Puppet};
 

@@ -420,11 +420,11 @@ fn a_watchdog_without_a_mark_ends_nothing() {
     let mut client = connected(&Config::new().server("bystander", fake()));
     let bystander = pid_in(&client.call("bystander:pid", json!({})));
     for arguments in [&["__watchdog"][..], &["__watchdog", ""], &["__watchdog", "nonsense"]] {
-        let mut told = tempfile::tempfile().unwrap();
-        std::io::Write::write_all(&mut told, format!("+{bystander}\n").as_bytes()).unwrap();
-        std::io::Seek::rewind(&mut told).unwrap();
+        let mut reported = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut reported, format!("+{bystander}\n").as_bytes()).unwrap();
+        std::io::Seek::rewind(&mut reported).unwrap();
         let mut command = Command::new(program("mcp-simple-aggregator"));
-        let output = testkit::run::run_command(command.args(arguments).stdin(told));
+        let output = testkit::run::run_command(command.args(arguments).stdin(reported));
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
     assert_eq!(pid_in(&client.call("bystander:pid", json!({}))), bystander);

@@ -67,7 +67,7 @@ fn call(client: &mut dyn ClientSession, puppet: &Puppet, meta: &Value) -> Receiv
 }
 
 /// The trace context that the server received.
-fn told(received: &Received) -> String {
+fn traceparent_of(received: &Received) -> String {
     received.text_param(&["_meta", "traceparent"]).unwrap_or_default()
 }
 
@@ -96,7 +96,7 @@ fn a_trace_passes_from_client_to_server_whatever_their_revisions() {
             assert_eq!((own.name.as_str(), own.trace_state.as_str()), ("tools/call t", "a=1,b=2"));
             assert_eq!(own.attribute("mcp_aggregator.source"), "mcp");
             assert_eq!(own.attribute("mcp_aggregator.server.name"), "s");
-            assert_eq!(told(&received), at_server.traceparent());
+            assert_eq!(traceparent_of(&received), at_server.traceparent());
             assert_eq!(received.text_param(&["_meta", "tracestate"]).as_deref(), Some("a=1,b=2"));
             assert_eq!(received.param(&["_meta", "x/y"]), Some("1"));
         }
@@ -114,7 +114,7 @@ fn a_call_without_a_trace_begins_one() {
     client.answer_to(id);
     let (own, at_server) = last_two(&collector, 2);
     assert_eq!(own.parent_span_id, "");
-    assert_eq!(told(&received), at_server.traceparent());
+    assert_eq!(traceparent_of(&received), at_server.traceparent());
     assert_eq!(own.attribute("error.type"), "tool_error");
     assert_eq!(own.attribute("jsonrpc.request.id"), id.to_string());
     let execution = serve.fetch(&HttpRequest::new("GET", "/api/v1/aggregator/executions")).json();
@@ -129,7 +129,7 @@ fn a_call_over_rest_returns_its_trace_in_a_header() {
     let (own, at_server) = last_two(&collector, 2);
     assert_eq!((own.trace_id.as_str(), own.parent_span_id.as_str()), (&THEIRS[3..35], &THEIRS[36..52]));
     assert_eq!(own.attribute("mcp_aggregator.source"), "rest");
-    assert_eq!(told(&received), at_server.traceparent());
+    assert_eq!(traceparent_of(&received), at_server.traceparent());
     assert_eq!(received.text_param(&["_meta", "tracestate"]).as_deref(), Some("a=1"));
     assert_eq!(received.param(&["arguments"]), Some(ODD));
 }
@@ -151,7 +151,7 @@ fn nothing_of_a_request_is_different_but_its_cause() {
         client.line_to("\"i\"");
         let line = String::from_utf8(received.line().to_vec()).unwrap();
         let number = received.id().unwrap();
-        (line.replacen(&format!(r#""id": {number} "#), r#""id": 7 "#, 1), told(&received))
+        (line.replacen(&format!(r#""id": {number} "#), r#""id": 7 "#, 1), traceparent_of(&received))
     };
     let with = |name: &str, id: &str, meta: &str| {
         format!(
@@ -164,11 +164,11 @@ fn nothing_of_a_request_is_different_but_its_cause() {
     assert_eq!(untraced, with("t", "7", ""), "nothing is added where nothing is traced");
     let (untraced, _) = relayed(None, &with("s.t", "\"i\"", &theirs));
     assert_eq!(untraced, with("t", "7", &theirs), "what the caller says is passed on");
-    let (line, told) = relayed(Some(&collector), &with("s.t", "\"i\"", &theirs));
-    assert_ne!(told, THEIRS);
-    assert_eq!(line, with("t", "7", &theirs.replace(THEIRS, &told)));
-    let (line, told) = relayed(Some(&collector), &with("s.t", "\"i\"", ""));
-    let added = format!(r#","_meta":{{"traceparent":"{told}"}}}},"id""#);
+    let (line, traceparent_of) = relayed(Some(&collector), &with("s.t", "\"i\"", &theirs));
+    assert_ne!(traceparent_of, THEIRS);
+    assert_eq!(line, with("t", "7", &theirs.replace(THEIRS, &traceparent_of)));
+    let (line, traceparent_of) = relayed(Some(&collector), &with("s.t", "\"i\"", ""));
+    let added = format!(r#","_meta":{{"traceparent":"{traceparent_of}"}}}},"id""#);
     assert_eq!(line, with("t", "7", "").replacen(r#"},"id""#, &added, 1));
 }
 
@@ -176,7 +176,7 @@ fn nothing_of_a_request_is_different_but_its_cause() {
 fn a_trace_context_over_rest_is_passed_on_even_without_tracing() {
     let puppet = Puppet::new(Spec::legacy().tool("t"));
     let serve = serving(&puppet, |launch| launch);
-    assert_eq!(told(&call_over_rest(&serve, &puppet, &[("traceparent", THEIRS)])), THEIRS);
+    assert_eq!(traceparent_of(&call_over_rest(&serve, &puppet, &[("traceparent", THEIRS)])), THEIRS);
     assert_eq!(call_over_rest(&serve, &puppet, &[]).param(&["_meta"]), None);
     assert_eq!(call_over_rest(&serve, &puppet, &[("traceparent", "junk")]).param(&["_meta"]), None);
 }
@@ -209,7 +209,7 @@ fn unsampled_traces_are_not_exported_and_the_server_gets_the_flag() {
         launch.env(ENDPOINT, collector.url()).env("OTEL_TRACES_SAMPLER", "parentbased_always_off")
     });
     let received = call_over_rest(&serve, &puppet, &[]);
-    assert!(told(&received).ends_with("-00"), "{}", told(&received));
+    assert!(traceparent_of(&received).ends_with("-00"), "{}", traceparent_of(&received));
     call_over_rest(&serve, &puppet, &[("traceparent", THEIRS)]);
     let spans = collector.wait_for_spans(2);
     assert!(spans.iter().all(|span| span.trace_id == THEIRS[3..35]), "{spans:#?}");

@@ -158,7 +158,7 @@ fn wait_for(
 }
 
 #[test]
-fn when_qdrant_dies_searches_go_on_and_when_it_is_back_it_is_filled_and_used_again() {
+fn without_qdrant_searches_go_on_and_when_it_is_back_it_is_filled_and_used_again() {
     let Some(mut qdrant) = Qdrant::start_own() else { return };
     let (collection, desk) = (collection(), desk());
     let rest = Rest::start_as(|launch| launch.args(["--vectors", &qdrant.address(&collection)]));

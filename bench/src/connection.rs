@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 use rustix::process::Pid;
 
 use crate::call::is_answer;
+use crate::client_connection::ClientConnection;
 use crate::inbox::Inbox;
 use crate::processes::{descendants, end_orphans, make_end};
 use crate::stall;
-use crate::wire::Wire;
 
 /// How long a contestant may take to end by itself after its input was closed.
-const GRACE: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A running process that speaks JSON lines. Dropping it ends the process and everything it started.
 pub(crate) struct Connection {
@@ -63,7 +63,7 @@ impl Connection {
     }
 }
 
-impl Wire for Connection {
+impl ClientConnection for Connection {
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -106,10 +106,10 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let below = descendants(self.pid());
         drop(self.stdin.take());
-        let patience = Instant::now() + GRACE;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         // Whatever it still says is read, or it might never come to its end.
         let mut rest = vec![0; 64 * 1024];
-        while Instant::now() < patience && !matches!(self.child.try_wait(), Ok(Some(_))) {
+        while Instant::now() < deadline && !matches!(self.child.try_wait(), Ok(Some(_))) {
             let readable = rustix::event::PollFlags::IN;
             let mut polled = [rustix::event::PollFd::new(&self.stdout, readable)];
             let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 2_000_000 };

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, ensure};
 use bench::protected::{ACCESS_TOKEN, PROTECTED_PATH};
 
 use crate::call::Check;
+use crate::client_connection::ClientConnection;
 use crate::connection::Connection;
 use crate::listing::{Listing, list_tools};
 use crate::processes::relay_processes;
 use crate::session::{Session, handshake, server_key};
-use crate::wire::Wire;
 
 /// How long an aggregator that lists before its servers are ready may take until the list is complete.
 const COMPLETE_LIST: Duration = Duration::from_secs(30);
@@ -165,7 +165,7 @@ impl Contestant {
         Ok(Session { connection, names: listing.names()?, ready_after, relay, check: self.check() })
     }
 
-    pub(crate) fn complete_list(&self, connection: &mut impl Wire, servers: Servers) -> Result<Listing> {
+    pub(crate) fn complete_list(&self, connection: &mut impl ClientConnection, servers: Servers) -> Result<Listing> {
         let patience = Instant::now() + COMPLETE_LIST;
         loop {
             let listing = list_tools(connection)?;

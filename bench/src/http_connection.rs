@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::client_connection::ClientConnection;
 use crate::http_answer::{Body, Response};
 use crate::inbox::Inbox;
 use crate::service::Service;
 use crate::stall;
-use crate::wire::Wire;
 
 /// One client of a service, with a connection of its own. The service ends with its last client.
 pub(crate) struct HttpConnection {
@@ -76,7 +76,7 @@ fn head(service: &Service, session: Option<&str>) -> Vec<u8> {
     .into_bytes()
 }
 
-impl Wire for HttpConnection {
+impl ClientConnection for HttpConnection {
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id

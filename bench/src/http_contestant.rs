@@ -16,7 +16,7 @@ use crate::session::{Session, handshake};
 
 /// What stands between the client and the server.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum Route {
     Direct,
     Proxy,
     UsToStdio,
@@ -26,37 +26,37 @@ enum Way {
 
 pub(crate) struct HttpContestant {
     pub(crate) contestant: Contestant,
-    way: Way,
+    route: Route,
     /// What it is told besides.
     arguments: &'static [&'static str],
 }
 
 pub(crate) fn http_contestants() -> Vec<HttpContestant> {
     let all = [
-        ("direct", Kind::Direct, Way::Direct),
-        ("floor proxy", Kind::Floor, Way::Proxy),
-        ("us → stdio", Kind::Us, Way::UsToStdio),
-        ("us → HTTP", Kind::Us, Way::UsToHttp),
+        ("direct", Kind::Direct, Route::Direct),
+        ("floor proxy", Kind::Floor, Route::Proxy),
+        ("us → stdio", Kind::Us, Route::UsToStdio),
+        ("us → HTTP", Kind::Us, Route::UsToHttp),
     ];
-    let all = all.into_iter().map(|(name, kind, way)| (Contestant { name: name.to_owned(), kind }, way));
-    all.map(|(contestant, way)| HttpContestant { contestant, way, arguments: &[] }).collect()
+    let all = all.into_iter().map(|(name, kind, route)| (Contestant { name: name.to_owned(), kind }, route));
+    all.map(|(contestant, route)| HttpContestant { contestant, route, arguments: &[] }).collect()
 }
 
-/// Us without and with an account of calls, in front of a server over stdio: the cheapest calls, so that what it costs
+/// Us without and with recording of calls, in front of a server over stdio: the cheapest calls, so that what it costs
 /// shows most.
-pub(crate) fn accountants() -> [HttpContestant; 2] {
+pub(crate) fn recording_contestants() -> [HttpContestant; 2] {
     let us = |name: &str, arguments| {
         let contestant = Contestant { name: name.to_owned(), kind: Kind::Us };
-        HttpContestant { contestant, way: Way::UsToStdio, arguments }
+        HttpContestant { contestant, route: Route::UsToStdio, arguments }
     };
-    [us("without an account", &["--no-history"]), us("every call recorded", &[])]
+    [us("without recording", &["--no-history"]), us("every call recorded", &[])]
 }
 
 /// Us with a token in the config, and with one from a token endpoint, in front of a server over HTTP.
 pub(crate) fn credential_holders() -> [HttpContestant; 2] {
     [("static header", Credentials::Header), ("signed in", Credentials::SignIn)].map(|(name, credentials)| {
         let contestant = Contestant { name: name.to_owned(), kind: Kind::Us };
-        HttpContestant { contestant, way: Way::UsToProtected(credentials), arguments: &[] }
+        HttpContestant { contestant, route: Route::UsToProtected(credentials), arguments: &[] }
     })
 }
 
@@ -89,26 +89,26 @@ impl HttpContestant {
     }
 
     fn command(&self, programs: &Programs, server: &Service) -> Result<Option<Command>> {
-        let config = match self.way {
-            Way::Direct => return Ok(None),
-            Way::Proxy => {
+        let config = match self.route {
+            Route::Direct => return Ok(None),
+            Route::Proxy => {
                 let mut command = Command::new(&programs.floor_proxy);
                 command.arg(server.address.to_string());
                 return Ok(Some(command));
             }
-            Way::UsToStdio => programs.write_config(Servers::plain(1))?,
-            Way::UsToHttp => programs.write_remote_config(server.address)?,
-            Way::UsToProtected(credentials) => programs.write_protected_config(server.address, credentials)?,
+            Route::UsToStdio => programs.write_config(Servers::plain(1))?,
+            Route::UsToHttp => programs.write_remote_config(server.address)?,
+            Route::UsToProtected(credentials) => programs.write_protected_config(server.address, credentials)?,
         };
         let mut command = Command::new(&programs.service);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(fresh_folder_beside(&config));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(fresh_folder_next_to(&config));
         command.arg("--config").arg(config).args(self.arguments);
         Ok(Some(command))
     }
 }
 
 /// A folder that no other run has used, which goes away with the config.
-fn fresh_folder_beside(config: &Path) -> PathBuf {
+fn fresh_folder_next_to(config: &Path) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     config.with_extension(format!("{}.data", NUMBER.fetch_add(1, Ordering::Relaxed)))
 }

@@ -7,11 +7,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
 use crate::call::{Call, answer_id};
+use crate::client_connection::ClientConnection;
 use crate::contestant::Contestant;
 use crate::processes::cpu_time;
 use crate::run::{Run, turns};
 use crate::statistics::micros;
-use crate::wire::Wire;
 
 /// A contestant in the race.
 pub(crate) struct Entrant<'a, W> {
@@ -50,7 +50,7 @@ pub(crate) struct Finish<'a> {
 }
 
 /// Everyone makes `calls` calls in each round, in turns.
-pub(crate) fn race<'a, W: Wire>(
+pub(crate) fn race<'a, W: ClientConnection>(
     run: &Run,
     mut entrants: Vec<Entrant<'a, W>>,
     rounds: usize,
@@ -69,7 +69,7 @@ pub(crate) fn race<'a, W: Wire>(
     Ok(entrants.into_iter().filter_map(Entrant::finish).collect())
 }
 
-impl<'a, W: Wire> Entrant<'a, W> {
+impl<'a, W: ClientConnection> Entrant<'a, W> {
     fn block(&mut self, calls: usize) -> Result<()> {
         let before = cpu_time(&self.relay);
         let elapsed = answer_all(&mut self.lanes, calls)?;
@@ -120,7 +120,7 @@ pub(crate) fn share(whole: usize, parts: usize, index: usize) -> usize {
     whole / parts + usize::from(index < whole % parts)
 }
 
-fn answer_all<W: Wire>(lanes: &mut [Lane<W>], calls: usize) -> Result<Duration> {
+fn answer_all<W: ClientConnection>(lanes: &mut [Lane<W>], calls: usize) -> Result<Duration> {
     let count = lanes.len();
     let mut requests = Vec::new();
     let start = Instant::now();
@@ -143,7 +143,7 @@ fn answer_all<W: Wire>(lanes: &mut [Lane<W>], calls: usize) -> Result<Duration> 
     Ok(start.elapsed())
 }
 
-fn readable<W: Wire>(lanes: &[Lane<W>]) -> Result<Vec<usize>> {
+fn readable<W: ClientConnection>(lanes: &[Lane<W>]) -> Result<Vec<usize>> {
     const LIMIT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
     let mut polled: Vec<PollFd<'_>> = lanes.iter().map(|lane| PollFd::new(&lane.connection, PollFlags::IN)).collect();
     if poll(&mut polled, Some(&LIMIT)).context("could not wait for the servers")? == 0 {
@@ -153,7 +153,7 @@ fn readable<W: Wire>(lanes: &[Lane<W>]) -> Result<Vec<usize>> {
     Ok(ready.map(|(index, _)| index).collect())
 }
 
-impl<W: Wire> Lane<W> {
+impl<W: ClientConnection> Lane<W> {
     /// `window` calls are kept in flight.
     pub(crate) fn new(connection: W, calls: Vec<Call>, window: usize) -> Self {
         Self { connection, calls, window, progress: Progress::default() }

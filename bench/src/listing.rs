@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::call::answer_id;
-use crate::wire::Wire;
+use crate::client_connection::ClientConnection;
 
 /// The pages of one complete list, and the time spent waiting for them.
 pub(crate) struct Listing {
@@ -17,7 +17,7 @@ pub(crate) struct Listing {
 /// No list of ours has so many; a server that hands out cursors for ever is stopped here.
 const MAX_PAGES: usize = 10_000;
 
-pub(crate) fn list_tools(connection: &mut impl Wire) -> Result<Listing> {
+pub(crate) fn list_tools(connection: &mut impl ClientConnection) -> Result<Listing> {
     let mut listing = Listing { pages: Vec::new(), elapsed: Duration::ZERO };
     let mut cursor = None;
     loop {

@@ -1,14 +1,15 @@
-//! `cargo run --profile dist -p bench`: the side-by-side benchmark. See README.md beside this package.
+//! `cargo run --profile dist -p bench`: the side-by-side benchmark. See the README.md of this package.
 //!
 //! # Layout
 //! - `options` → `run` → `sections/*`: what was asked, who takes part, one file per table
-//! - `contestant`, `session`, `wire`, `connection`, `call`, `listing`, `lanes`: the client side, blocking and cheap
+//! - `contestant`, `session`, `client_connection`, `connection`, `call`, `listing`, `lanes`: the client side, blocking and cheap
 //! - `http_contestant`, `service`, `http_connection`, `http_answer`, `rest_client`: the same over HTTP
 //! - `machine`, `processes`, `stall`, `statistics`, `report`: what is read from the system, and how it is shown
 //!
 //! Exit code 0: every answer was right, whatever the numbers. 1: a wrong answer, or something could not be started.
 
 mod call;
+mod client_connection;
 mod connection;
 mod contestant;
 mod http_answer;
@@ -28,7 +29,6 @@ mod service;
 mod session;
 mod stall;
 mod statistics;
-mod wire;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -115,12 +115,12 @@ fn contestants(options: &Options) -> Vec<Contestant> {
     ours.chain(others).map(|(name, kind)| Contestant { name, kind }).collect()
 }
 
-/// The programs lie beside this one, in the same target directory and profile.
+/// The programs are in the folder of this one, built with the same profile.
 fn find_programs(options: &Options) -> Result<Programs> {
     let runner = std::env::current_exe().context("could not find this program's own path")?;
-    let beside = runner.parent().context("this program lies in a directory")?;
+    let target_folder = runner.parent().context("this program lies in a directory")?;
     let profile =
-        beside.file_name().and_then(|name| name.to_str()).context("this program lies in a profile's folder")?;
+        target_folder.file_name().and_then(|name| name.to_str()).context("this program lies in a profile's folder")?;
     if profile != "dist" {
         eprintln!(
             "warning: these programs are not what the packages contain; the numbers say little. Use `cargo run --profile \
@@ -135,15 +135,15 @@ fn find_programs(options: &Options) -> Result<Programs> {
         ours.push("mcp-aggregator");
     }
     if options.build {
-        build(beside, profile, &ours)?;
+        build(target_folder, profile, &ours)?;
     }
     let programs = Programs {
-        server: beside.join("bench-server"),
-        http_server: beside.join("bench-http-server"),
-        floor: beside.join("floor"),
-        floor_proxy: beside.join("floor-proxy"),
-        us: options.program.clone().unwrap_or_else(|| beside.join("mcp-simple-aggregator")),
-        service: options.service.clone().unwrap_or_else(|| beside.join("mcp-aggregator")),
+        server: target_folder.join("bench-server"),
+        http_server: target_folder.join("bench-http-server"),
+        floor: target_folder.join("floor"),
+        floor_proxy: target_folder.join("floor-proxy"),
+        us: options.program.clone().unwrap_or_else(|| target_folder.join("mcp-simple-aggregator")),
+        service: options.service.clone().unwrap_or_else(|| target_folder.join("mcp-aggregator")),
         scratch: tempfile::tempdir().context("could not make a directory for config files")?,
     };
     let mut needed = vec![&programs.server, &programs.http_server, &programs.floor, &programs.floor_proxy];
@@ -159,14 +159,14 @@ fn find_programs(options: &Options) -> Result<Programs> {
     Ok(programs)
 }
 
-fn build(beside: &Path, profile: &str, ours: &[&str]) -> Result<()> {
+fn build(target_folder: &Path, profile: &str, ours: &[&str]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "-p", "bench", "--bins"]);
     command.args(ours.iter().flat_map(|package| ["-p", package]));
     // Cargo calls the profile of the folder `debug` `dev`.
     command.args(["--profile", if profile == "debug" { "dev" } else { profile }]);
-    if let Some(target) = beside.parent() {
+    if let Some(target) = target_folder.parent() {
         command.arg("--target-dir").arg(target);
     }
     eprintln!("building the programs ...");

@@ -15,7 +15,7 @@ usage: cargo run --profile dist -p bench -- [OPTIONS]
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
   --program PATH         measure this program as `us` over stdio instead of building mcp-simple-aggregator
   --service PATH         measure this program as `us` over HTTP instead of building mcp-aggregator
-  --no-build             take the programs beside this one as they are
+  --no-build             use the existing programs in the folder of this one
   --help                 this text";
 
 /// The parts of a run, in order.

@@ -39,14 +39,14 @@ pub(crate) fn cpu_time(pids: &[Pid]) -> Option<Duration> {
 /// Waits until what somebody does after a start (the service reads the tools and makes vectors of them) is done: it
 /// would count as a cost of the first calls. One that never rests is measured as it is.
 pub(crate) fn wait_until_calm(pids: &[Pid]) {
-    const LOOK: Duration = Duration::from_millis(200);
-    const RESTING: Duration = Duration::from_millis(4);
+    const POLL_INTERVAL: Duration = Duration::from_millis(200);
+    const IDLE_CPU_TIME: Duration = Duration::from_millis(4);
     let patience = Instant::now() + Duration::from_secs(20);
     let mut used = cpu_time(pids);
     while Instant::now() < patience {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         let now = cpu_time(pids);
-        if now.zip(used).is_none_or(|(now, used)| now.saturating_sub(used) < RESTING) {
+        if now.zip(used).is_none_or(|(now, used)| now.saturating_sub(used) < IDLE_CPU_TIME) {
             return;
         }
         used = now;

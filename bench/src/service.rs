@@ -9,14 +9,14 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bench::listening::ANNOUNCEMENT;
+use bench::listener::ANNOUNCEMENT;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::processes::{descendants, end_orphans, make_end};
 
 const TIME_TO_LISTEN: Duration = Duration::from_secs(60);
 /// How long it may take to end by itself after it was asked to.
-const GRACE: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A running process that serves HTTP. Dropping it ends the process and everything it started.
 pub(crate) struct Service {
@@ -60,8 +60,8 @@ impl Drop for Service {
         if let Err(error) = kill_process(self.pid(), Signal::TERM) {
             eprintln!("warning: could not ask process {} to end: {error}", self.pid());
         }
-        let patience = Instant::now() + GRACE;
-        while Instant::now() < patience && matches!(self.child.try_wait(), Ok(None)) {
+        let deadline = Instant::now() + EXIT_TIMEOUT;
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(1));
         }
         make_end(&mut self.child);

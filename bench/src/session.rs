@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Pid;
 
 use crate::call::{Call, Check};
+use crate::client_connection::ClientConnection;
 use crate::connection::Connection;
-use crate::wire::Wire;
 
 /// The key of a server in a config. All have the same length, so that none is the start of another.
 pub(crate) fn server_key(index: usize) -> String {
@@ -15,7 +15,7 @@ pub(crate) fn server_key(index: usize) -> String {
 }
 
 /// `initialize` and its answer, then `initialized`.
-pub(crate) fn handshake(connection: &mut impl Wire) -> Result<()> {
+pub(crate) fn handshake(connection: &mut impl ClientConnection) -> Result<()> {
     let id = connection.next_id();
     connection.send(initialize_request(id).as_bytes())?;
     finish_handshake(connection)
@@ -32,7 +32,7 @@ pub(crate) fn initialize_request(id: u64) -> String {
     )
 }
 
-pub(crate) fn finish_handshake(connection: &mut impl Wire) -> Result<()> {
+pub(crate) fn finish_handshake(connection: &mut impl ClientConnection) -> Result<()> {
     let answer = connection.answer().context("no answer to initialize")?;
     ensure!(
         memchr::memmem::find(answer, br#""protocolVersion""#).is_some(),
@@ -54,7 +54,7 @@ pub(crate) struct Session<W = Connection> {
     pub(crate) check: Check,
 }
 
-impl<W: Wire> Session<W> {
+impl<W: ClientConnection> Session<W> {
     /// A call of `tool` at the server with this index, under the name this contestant lists.
     pub(crate) fn call(&self, server: usize, tool: &str) -> Result<Call> {
         let key = server_key(server);

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use bench::listening::ANNOUNCEMENT;
+use bench::listener::ANNOUNCEMENT;
 use bench::payload::Tool;
 
 const SERVER: &str = env!("CARGO_BIN_EXE_bench-http-server");

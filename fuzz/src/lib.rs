@@ -8,13 +8,13 @@ use rustix::time::{ClockId, clock_gettime};
 const LONGEST_CASE: Duration = Duration::from_millis(100);
 /// How often a case is measured before it counts as too slow: on a busy machine even the time on a processor is longer now
 /// and then, since its caches are shared.
-const MOST_MEASUREMENTS: usize = 5;
+const MAX_MEASUREMENTS: usize = 5;
 
 /// Runs a case and panics if it takes too long, each time it is measured. The time of other threads and processes does not
 /// count.
 pub fn bounded(case: impl Fn()) {
     let mut fastest = Duration::MAX;
-    for _ in 0..MOST_MEASUREMENTS {
+    for _ in 0..MAX_MEASUREMENTS {
         let begun = thread_time();
         case();
         fastest = fastest.min(thread_time().saturating_sub(begun));
@@ -22,7 +22,7 @@ pub fn bounded(case: impl Fn()) {
             return;
         }
     }
-    panic!("the case took at least {fastest:?}, measured {MOST_MEASUREMENTS} times; {LONGEST_CASE:?} are allowed");
+    panic!("the case took at least {fastest:?}, measured {MAX_MEASUREMENTS} times; {LONGEST_CASE:?} are allowed");
 }
 
 fn thread_time() -> Duration {

@@ -11,7 +11,7 @@ use crate::fixture::{Journal, initialized, text_of};
 
 /// A service with a hostile server and a well-behaved one.
 #[track_caller]
-fn beside_well(name: &str, arguments: &[&str]) -> Serve {
+fn next_to_healthy(name: &str, arguments: &[&str]) -> Serve {
     Serve::start(&Config::new().server(name, fake().args(arguments.iter().copied())).server("well", fake()))
 }
 
@@ -86,14 +86,14 @@ fn an_invalid_limit_is_reported_at_the_start() {
 #[test]
 fn a_huge_handshake_fails_only_its_server() {
     for hostile in [["--instructions-bytes", "60000000"], ["--info-bytes", "20000000"]] {
-        let serve = beside_well("loud", &hostile);
+        let serve = next_to_healthy("loud", &hostile);
         serve.wait_for_stderr("server `loud` failed during initialization: it answered `initialize`, but");
         serve.wait_for_stderr("which is the limit; the setting `server_");
         assert_well(&mut serve.session("/mcp"));
         let now = rss_kb(serve.pid());
         assert!(now < BASELINE_KB, "{hostile:?}: {now} kB");
     }
-    let serve = beside_well("loud", &["--instructions-bytes", "2000000"]);
+    let serve = next_to_healthy("loud", &["--instructions-bytes", "2000000"]);
     serve.wait_for_stderr(
         "the answer is more than 1 MB, which is the limit; the setting `server_handshake_kb` raises it",
     );
@@ -101,7 +101,7 @@ fn a_huge_handshake_fails_only_its_server() {
 
 #[test]
 fn instructions_are_bounded_for_one_server_and_for_all() {
-    let serve = beside_well("loud", &["--instructions-bytes", "100000"]);
+    let serve = next_to_healthy("loud", &["--instructions-bytes", "100000"]);
     serve.wait_for_stderr(
         "its instructions are more than 64 kB, which is the limit; the setting `server_instructions_kb` raises it",
     );
@@ -116,7 +116,7 @@ fn instructions_are_bounded_for_one_server_and_for_all() {
 
 #[test]
 fn a_log_message_of_100_mb_is_neither_delivered_nor_stored() {
-    let serve = beside_well("loud", &["--hostile"]);
+    let serve = next_to_healthy("loud", &["--hostile"]);
     let mut sessions: Vec<HttpSession> = (0..40).map(|_| serve.session("/mcp")).collect();
     sessions[0].ids("tools/list");
     let begun = sessions[0].begin_call("loud.log_bytes", json!({"bytes": 100_000_000}));
@@ -133,7 +133,7 @@ fn a_log_message_of_100_mb_is_neither_delivered_nor_stored() {
 
 #[test]
 fn sessions_share_the_bytes_of_a_log_line() {
-    let serve = beside_well("loud", &["--hostile"]);
+    let serve = next_to_healthy("loud", &["--hostile"]);
     let mut sessions: Vec<HttpSession> = (0..100).map(|_| serve.session("/mcp")).collect();
     sessions[0].ids("tools/list");
     assert_well(&mut sessions[0]);
@@ -152,7 +152,7 @@ fn sessions_share_the_bytes_of_a_log_line() {
 
 #[test]
 fn too_large_progress_is_dropped_and_the_call_continues() {
-    let serve = beside_well("loud", &["--hostile"]);
+    let serve = next_to_healthy("loud", &["--hostile"]);
     let mut session = serve.session("/mcp");
     session.ids("tools/list");
     let call = json!({"name": "loud.progress_bytes", "arguments": {"bytes": 30_000_000, "times": 3}, "_meta": {"progressToken": "p"}});
@@ -178,7 +178,7 @@ fn a_request_of_a_server_that_is_too_large_is_refused() {
 
 #[test]
 fn a_line_without_end_is_given_up_while_it_grows() {
-    let serve = beside_well("loud", &["--line-bytes", "300000000"]);
+    let serve = next_to_healthy("loud", &["--line-bytes", "300000000"]);
     let mut session = serve.session("/mcp");
     session.ids("tools/list");
     assert_well(&mut session);
@@ -189,7 +189,7 @@ fn a_line_without_end_is_given_up_while_it_grows() {
 
 #[test]
 fn a_result_that_is_too_large_fails_with_the_limit_that_a_setting_raises() {
-    let serve = beside_well("large", &["--hostile"]);
+    let serve = next_to_healthy("large", &["--hostile"]);
     let mut session = serve.session("/mcp");
     session.ids("tools/list");
     set(&serve, &json!({"server_message_kb": 2048}));
@@ -213,7 +213,7 @@ fn a_result_that_is_too_large_fails_with_the_limit_that_a_setting_raises() {
 
 #[test]
 fn unread_messages_are_bounded_for_all_servers_and_count_until_read() {
-    let serve = beside_well("large", &[]);
+    let serve = next_to_healthy("large", &[]);
     let mut reading = serve.session("/mcp");
     reading.ids("tools/list");
     set(&serve, &json!({"all_undelivered_kb": 60_000}));
@@ -259,7 +259,7 @@ fn a_server_over_http_has_the_same_bounds() {
 
 #[test]
 fn a_stderr_line_without_end_is_read_and_not_kept() {
-    let serve = beside_well("loud", &["--stderr-line-bytes", "200000000"]);
+    let serve = next_to_healthy("loud", &["--stderr-line-bytes", "200000000"]);
     let mut session = serve.session("/mcp");
     session.ids("tools/list");
     assert_well(&mut session);
@@ -271,7 +271,7 @@ fn a_stderr_line_without_end_is_read_and_not_kept() {
 
 #[test]
 fn settings_list_what_can_be_set() {
-    let serve = beside_well("other", &[]);
+    let serve = next_to_healthy("other", &[]);
     let ask = HttpRequest::new("PATCH", "/api/v1/aggregator/settings").header("Content-Type", "application/json");
     let refused = serve.fetch(&ask.body(json!({"server_catalog_kb": 0}).to_string()));
     assert_eq!(refused.status, 422);

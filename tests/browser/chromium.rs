@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How often an element may be replaced between being found and being clicked.
-const STALE: usize = 5;
+const MAX_STALE_CLICKS: usize = 5;
 /// How long a page may take to reach a state. A busy machine is slow.
-const PATIENCE: Duration = testkit::DEADLINE;
+const PAGE_TIMEOUT: Duration = testkit::DEADLINE;
 /// Printed when it listens, followed by the port.
 const LISTENING: &str = "started successfully on port ";
 
@@ -159,7 +159,7 @@ impl Browser {
     /// Waits until an expression is true in the page.
     pub(super) async fn wait(&self, expression: &str) {
         let script = format!("try {{ return Boolean({expression}) }} catch {{ return false }}");
-        let end = tokio::time::Instant::now() + PATIENCE;
+        let end = tokio::time::Instant::now() + PAGE_TIMEOUT;
         loop {
             // The page may just be changing, so that the script fails.
             if self.0.execute(&script, Vec::new()).await.is_ok_and(|value| value == true) {
@@ -179,8 +179,8 @@ impl Browser {
     }
 
     pub(super) async fn click(&self, selector: &str) {
-        for _ in 0..STALE {
-            let found = self.0.wait().at_most(PATIENCE).for_element(Locator::Css(selector)).await;
+        for _ in 0..MAX_STALE_CLICKS {
+            let found = self.0.wait().at_most(PAGE_TIMEOUT).for_element(Locator::Css(selector)).await;
             match found.unwrap_or_else(|error| panic!("{selector}: {error}")).click().await {
                 Ok(()) => return,
                 // The page was updated in between; a person would not have noticed.
@@ -193,7 +193,7 @@ impl Browser {
 
     /// Types into an input that is found by a selector, instead of what is there.
     pub(super) async fn fill(&self, selector: &str, text: &str) {
-        let found = self.0.wait().at_most(PATIENCE).for_element(Locator::Css(selector)).await;
+        let found = self.0.wait().at_most(PAGE_TIMEOUT).for_element(Locator::Css(selector)).await;
         let found = found.unwrap_or_else(|error| panic!("{selector}: {error}"));
         found.clear().await.expect("it can be cleared");
         found.send_keys(text).await.expect("it can be typed into");

@@ -177,7 +177,7 @@ fn a_recursive_schema_makes_a_small_form_that_expands_on_demand() {
 }
 
 #[test]
-fn the_official_memory_server_learns_by_form() {
+fn the_official_memory_server_is_used_through_its_form() {
     let Some(parts) = std::env::var_os("MCP_TEST_PARTS").map(PathBuf::from) else {
         return chromium::skipped("the official servers are not installed");
     };

@@ -36,7 +36,7 @@ fn with_fifty_servers_and_five_thousand_tools_every_page_stays_small() {
         });
     }
     let visitor = Visitor::new(&rest);
-    let mut told = String::new();
+    let mut reported = String::new();
     for path in [
         "/",
         "/servers/server-07",
@@ -66,8 +66,8 @@ fn with_fifty_servers_and_five_thousand_tools_every_page_stays_small() {
         }
         let weight = page.len() + assets(&page).iter().map(|path| visitor.page(path).len()).sum::<usize>();
         assert!(weight < HEAVIEST, "{path} weighs {weight} bytes");
-        told += &format!("{path}: {:.1} ms, {} KB\n", best.as_secs_f64() * 1e3, weight / 1000);
+        reported += &format!("{path}: {:.1} ms, {} KB\n", best.as_secs_f64() * 1e3, weight / 1000);
     }
     // Not by a macro, because their output is hidden in tests that pass.
-    std::io::stderr().write_all(told.as_bytes()).expect("stderr can be written");
+    std::io::stderr().write_all(reported.as_bytes()).expect("stderr can be written");
 }

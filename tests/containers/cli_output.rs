@@ -13,8 +13,8 @@ fn list_show_and_status_print_the_container_and_its_usage() {
     let Some(engine) = Engine::shared() else { return };
     let home = Home::new();
     let _serve = home.serve_as(|launch| on(&engine, launch));
-    let told = home.run(&["add", "box", "--docker", IMAGE, "--json", &entry()]);
-    assert_eq!(told.status.code(), Some(2), "an image stands in one place only: {}", told.stderr);
+    let output = home.run(&["add", "box", "--docker", IMAGE, "--json", &entry()]);
+    assert_eq!(output.status.code(), Some(2), "an image stands in one place only: {}", output.stderr);
     home.ok(&["add", "box", "--json", &entry()]);
     let server = home.json(&["show", "box", "--json"]);
     let (id, digest) = (&server["container"]["id"], &server["container"]["image_digest"]);
@@ -23,9 +23,9 @@ fn list_show_and_status_print_the_container_and_its_usage() {
     let (id, digest) = (short(id), short(digest));
 
     for verb in [&["list"][..], &["show", "box"], &["status"]] {
-        let told = home.ok(verb);
+        let output = home.ok(verb);
         for part in [id.as_str(), digest.as_str(), "cpu", "%", "memory", " MB of 1024 MB"] {
-            assert!(told.contains(part), "{verb:?} tells `{part}`: {told}");
+            assert!(output.contains(part), "{verb:?} tells `{part}`: {output}");
         }
     }
     assert_eq!(row(&home.ok(&["list"]), "box")[1], "connected");

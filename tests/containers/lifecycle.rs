@@ -17,8 +17,8 @@ fn a_server_in_a_container_is_called_and_shown_and_leaves_nothing_behind() {
     assert_eq!(server["deployment_type"], "managed");
     let answer = fixture.rest.call("box.echo", &json!({"text": "hello"}));
     assert!(answer.body.contains("hello"), "{answer:?}");
-    let told = fixture.rest.call("box.env", &json!({"name": "TOKEN"}));
-    assert!(told.body.contains("swordfish"), "{told:?}");
+    let reported = fixture.rest.call("box.env", &json!({"name": "TOKEN"}));
+    assert!(reported.body.contains("swordfish"), "{reported:?}");
 
     let shown = fixture.rest.get("/servers/box");
     assert!(!shown.body.contains("swordfish"), "{shown:?}");
@@ -159,8 +159,8 @@ fn a_server_over_http_is_reached_at_a_free_port_of_this_machine_only() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("the loopback has ports");
     let port = taken.local_addr().expect("it is bound").port();
     let docker = json!({"command": "/bin/fake-http-server", "network": "mcp-test-published", "ports": {"8080": port}});
-    let told = fixture.failing("late", "http", &docker);
-    assert!(told.contains(&format!("port {port} is already in use")), "{told}");
+    let message = fixture.failing("late", "http", &docker);
+    assert!(message.contains(&format!("port {port} is already in use")), "{message}");
     fixture.finish();
     drop(network);
 }
@@ -216,14 +216,14 @@ fn a_missing_image_is_pulled_with_progress_for_all_waiting_clients() {
     let mut stream = connection.ask(&HttpRequest::stream("/api/v1/aggregator/events"));
     fixture.register("box", "stdio", &json!({"image": image_registry.image(), "pull": "missing"}));
     fixture.rest.wait_for_status("box", "connected");
-    let mut told: Vec<String> = Vec::new();
-    while !told.iter().any(|message| message == &format!("pulled {}", image_registry.image())) {
+    let mut reported: Vec<String> = Vec::new();
+    while !reported.iter().any(|message| message == &format!("pulled {}", image_registry.image())) {
         let event = stream.next_message().expect("the stream goes on");
         if event.kind.as_deref() == Some("server.progress") {
-            told.push(event.json()["message"].as_str().expect("a sentence").to_owned());
+            reported.push(event.json()["message"].as_str().expect("a sentence").to_owned());
         }
     }
-    assert_eq!(told[0], format!("pulling {}", image_registry.image()));
+    assert_eq!(reported[0], format!("pulling {}", image_registry.image()));
     fixture.engine.ask("DELETE", &format!("/images/{}?force=1", image_registry.image()), None);
     fixture.finish();
 }

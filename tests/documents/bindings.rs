@@ -71,7 +71,7 @@ fn rest_binds_exactly_one_part_and_audits_the_actor() {
     let gone = serve.fetch(&HttpRequest::new("DELETE", &one));
     assert_eq!((gone.status, &gone.json()["error_code"]), (404, &json!("BINDING_NOT_FOUND")));
     assert_eq!(serve.fetch(&HttpRequest::new("DELETE", &format!("{BINDINGS}/x"))).status, 404);
-    wait_until("both deeds are in the audit log", || {
+    wait_until("both changes are in the audit log", || {
         let log = serve.fetch(&HttpRequest::new("GET", "/api/v1/aggregator/audit")).body;
         (log.contains("binding.add") && log.contains("binding.remove")).then_some(())
     });

@@ -24,9 +24,9 @@ fn only_the_servers_that_are_needed_are_started() {
     let output = home.run(&["run", "notes.md", "--config", &config]);
     assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
     assert!(!output.stderr.contains("gone"), "{}", output.stderr);
-    let told = read(&notes);
-    assert!(told.contains("from one") && told.contains("from two"), "{told}");
-    assert_eq!(without_results(&told), text);
+    let report = read(&notes);
+    assert!(report.contains("from one") && report.contains("from two"), "{report}");
+    assert_eq!(without_results(&report), text);
 }
 
 #[test]
@@ -51,6 +51,6 @@ fn an_interrupted_run_stops_its_servers_and_keeps_what_is_over() {
     let mut child = begin(&home, &["run", &notes, "--config", &config], "one.hang: executing");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let told = read(&notes);
-    assert_eq!((without_results(&told), told.matches("<!-- mcp-result ").count()), (text, 1));
+    let report = read(&notes);
+    assert_eq!((without_results(&report), report.matches("<!-- mcp-result ").count()), (text, 1));
 }

@@ -80,7 +80,7 @@ fn what_is_wrong_is_reported_with_its_line_and_nothing_is_called() {
 }
 
 #[test]
-fn a_dry_run_says_that_a_server_is_down() {
+fn a_dry_run_reports_that_a_server_is_unavailable() {
     let home = Home::new();
     let serve = home.serve();
     home.add("one");
@@ -117,9 +117,9 @@ fn some_blocks_can_run_and_the_text_can_be_written_to_another_file() {
     home.ok(&["run", "notes.md", "--block", "1", "--block", "3", "--output", "copy.md", "--jobs", "2"]);
     let copy = read(home.path().join("project/copy.md").to_str().unwrap());
     assert_eq!((read(&notes).as_str(), copy.matches("<!-- mcp-result ").count()), (text.as_str(), 2));
-    let told = home.json(&["run", "notes.md", "--block", "2", "--json"]);
-    assert_eq!((&told["ok"], &told["blocks"][0]["status"]), (&json!(true), &json!("done")));
-    assert_eq!(told["blocks"][0]["written"], "written");
+    let reply = home.json(&["run", "notes.md", "--block", "2", "--json"]);
+    assert_eq!((&reply["ok"], &reply["blocks"][0]["status"]), (&json!(true), &json!("done")));
+    assert_eq!(reply["blocks"][0]["written"], "written");
 }
 
 #[test]
@@ -170,8 +170,8 @@ fn limits_timeouts_and_missing_servers_are_reported_in_the_document() {
     assert!(line(3).contains("failed in "), "{}", line(3));
     assert!(line(4).contains("no luck"), "{}", line(4));
     assert!(line(5).contains("limit") && line(5).contains('3'), "{}", line(5));
-    let told = read(&notes);
-    assert_eq!((without_results(&told), told.matches("status=error").count()), (text, 5));
+    let report = read(&notes);
+    assert_eq!((without_results(&report), report.matches("status=error").count()), (text, 5));
 }
 
 #[test]
@@ -186,8 +186,8 @@ fn a_run_that_is_interrupted_keeps_what_is_over_and_cancels_the_rest() {
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    let told = read(&notes);
-    assert_eq!((without_results(&told), told.matches("<!-- mcp-result ").count()), (text, 1));
+    let report = read(&notes);
+    assert_eq!((without_results(&report), report.matches("<!-- mcp-result ").count()), (text, 1));
     wait_until("the call is cancelled", || executions(&serve, "?status=executing").is_empty().then_some(()));
     assert_eq!(executions(&serve, "").len(), 2, "the third was never called");
 }
@@ -212,11 +212,11 @@ fn a_server_that_is_killed_in_the_middle_of_a_run_fails_its_block_alone() {
     let (text, notes, mut child) = hanging_run(&home, &serve);
     kill_process(Pid::from_raw(pid).expect("a process number"), Signal::KILL).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    let told = read(&notes);
-    assert_eq!(without_results(&told), text);
-    let (ok, failed) = (told.matches("status=ok").count(), told.matches("status=error").count());
-    assert_eq!((ok, failed), (2, 1), "{told}");
-    assert!(told.contains("last") && told.contains("signal 9"), "{told}");
+    let report = read(&notes);
+    assert_eq!(without_results(&report), text);
+    let (ok, failed) = (report.matches("status=ok").count(), report.matches("status=error").count());
+    assert_eq!((ok, failed), (2, 1), "{report}");
+    assert!(report.contains("last") && report.contains("signal 9"), "{report}");
 }
 
 #[test]
@@ -229,9 +229,9 @@ fn the_stop_button_ends_a_run_and_the_document_records_it() {
     let stopped = serve.fetch(&HttpRequest::new("POST", &format!("{PREFIX}/executions/stop")));
     assert_eq!(stopped.status, 200, "{}", stopped.body);
     assert_ne!(child.wait().unwrap().code(), Some(0));
-    let told = read(&notes);
-    assert_eq!(without_results(&told), text);
-    assert_eq!(told.matches("status=ok").count(), 1, "what was over before is kept: {told}");
+    let report = read(&notes);
+    assert_eq!(without_results(&report), text);
+    assert_eq!(report.matches("status=ok").count(), 1, "what was over before is kept: {report}");
     assert!(executions(&serve, "?status=success&source=user-codeblock").len() == 1, "nothing was called afterwards");
 }
 

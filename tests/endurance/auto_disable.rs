@@ -45,9 +45,9 @@ fn a_server_that_fails_is_tried_three_more_times_disabled_and_on_again() {
     for part in ["`moody`", "4 failed attempts", "enable it"] {
         assert!(notice.contains(part), "{part} is not in: {notice}");
     }
-    let told = states(&seen);
+    let reported = states(&seen);
     let expected: Vec<&str> = ["connecting", "error"].repeat(3).into_iter().chain(["connecting", "disabled"]).collect();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let off = rest.wait_for_status("moody", "disabled");
     assert_eq!((&off["enabled"], &off["auto_disabled"]), (&json!(false), &json!(true)));
     assert_eq!((&off["failure_count"], &off["next_retry_at"]), (&json!(4), &Value::Null));

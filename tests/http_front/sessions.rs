@@ -54,7 +54,7 @@ fn a_session_belongs_to_the_path_it_was_opened_at() {
 }
 
 #[test]
-fn every_legacy_revision_is_spoken_and_an_unknown_one_gets_our_latest() {
+fn every_legacy_revision_is_supported_and_an_unknown_one_gets_our_latest() {
     let puppet = puppet();
     let serve = serving(&[("s", &puppet)]);
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {

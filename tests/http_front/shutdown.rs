@@ -94,8 +94,8 @@ fn an_interrupted_call_reports_that_the_service_shuts_down() {
     for connection in [&mut running, &mut rest] {
         let mut answer = connection.answer();
         assert_eq!(answer.status, 503);
-        let told = answer.json().to_string();
-        assert!(told.contains("The service is shutting down"), "{told}");
+        let reply = answer.json().to_string();
+        assert!(reply.contains("The service is shutting down"), "{reply}");
     }
     serve.wait_exit();
 }

@@ -172,9 +172,9 @@ fn time_is_returned_and_converted() {
     // compared.
     let timeless = |answer: &Value| {
         let mut result = answer["result"].clone();
-        let told = result["content"][0]["text"].take();
-        let told: Value = serde_json::from_str(told.as_str().unwrap()).unwrap();
-        assert_eq!(told, result["structuredContent"], "text and structure say the same");
+        let reported = result["content"][0]["text"].take();
+        let reported: Value = serde_json::from_str(reported.as_str().unwrap()).unwrap();
+        assert_eq!(reported, result["structuredContent"], "text and structure say the same");
         for pointer in ["", "/source", "/target"] {
             let Some(moment) = result["structuredContent"].pointer_mut(pointer).and_then(Value::as_object_mut) else {
                 continue;

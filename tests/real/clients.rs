@@ -39,7 +39,7 @@ pub(super) enum Mode {
 
 /// The kinds of revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Era {
+pub(super) enum Lifecycle {
     /// Until 2025-11-25.
     Legacy,
     /// From 2026-07-28.
@@ -83,10 +83,10 @@ impl Mode {
     }
 
     /// The kind of revision that it uses with us, who support both.
-    pub(super) fn era(self) -> Era {
+    pub(super) fn lifecycle(self) -> Lifecycle {
         match self {
-            Self::Legacy => Era::Legacy,
-            Self::Auto | Self::Modern => Era::Modern,
+            Self::Legacy => Lifecycle::Legacy,
+            Self::Auto | Self::Modern => Lifecycle::Modern,
         }
     }
 }

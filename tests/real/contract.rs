@@ -39,7 +39,7 @@ fn responses_match_the_openapi_document_whatever_is_sent() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success(), "{told}\n{}", serve.stderr_text());
+    let reported = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{reported}\n{}", serve.stderr_text());
     assert_eq!(serve.fetch(&HttpRequest::new("GET", "/health")).status, 200, "it is still there");
 }

@@ -33,10 +33,10 @@ fn files_images_links_and_errors_of_real_servers_stand_in_the_document() {
     assert_eq!(output.status.code(), Some(1), "{}", output.stderr);
     assert!(output.stderr.contains("7 blocks: 5 done, 1 failed, 1 refused"), "{}", output.stderr);
     assert!(output.stderr.contains("line 25: "), "the YAML line of `b`: {}", output.stderr);
-    let told = fs::read_to_string(&notes).unwrap();
-    assert!(told.contains("what the file says") && told.contains("ENOENT"), "{told}");
-    assert!(told.contains("](notes.assets/"), "{told}");
-    assert!(told.contains("T21:00:00+09:00"), "{told}");
+    let report = fs::read_to_string(&notes).unwrap();
+    assert!(report.contains("what the file says") && report.contains("ENOENT"), "{report}");
+    assert!(report.contains("](notes.assets/"), "{report}");
+    assert!(report.contains("T21:00:00+09:00"), "{report}");
     let images = fs::read_dir(sandbox.path("notes.assets")).unwrap().count();
     assert_eq!(images, 1);
 }

@@ -1,6 +1,6 @@
-// A server on the TypeScript SDK v2, over stdio, for clients of both eras.
+// A server on the TypeScript SDK v2, over stdio, for clients with either lifecycle.
 //
-// What the other real servers lack in the modern era: questions to the client in the middle of a call (elicitation and
+// What the other real servers lack with the modern lifecycle: questions to the client in the middle of a call (elicitation and
 // sampling), resources that can be watched, and lists that change.
 
 import { appendFileSync } from 'node:fs';
@@ -25,7 +25,7 @@ function build() {
       },
     },
   );
-  // SDK v2 tells everybody; who is subscribed in the legacy era is for the server to know.
+  // SDK v2 notifies all clients; in the legacy lifecycle the server itself records who is subscribed.
   const subscribed = new Set();
   server.server.setRequestHandler('resources/subscribe', ({ params }) => (subscribed.add(params.uri), {}));
   server.server.setRequestHandler('resources/unsubscribe', ({ params }) => (subscribed.delete(params.uri), {}));

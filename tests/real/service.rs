@@ -25,11 +25,11 @@ impl Service {
         let launch = Launch::program(program("mcp-aggregator")).arg("serve").arg("--config").arg(config.path());
         let launch = launch.arg("--data-dir").arg(config.folder().join("data"));
         let process = launch.args(["--listen", "127.0.0.1:0"]).env("HOME", home).start();
-        let told = "listening on ";
-        process.wait_for_stderr(told);
+        let reported = "listening on ";
+        process.wait_for_stderr(reported);
         // Whole lines are written at once.
         let stderr = process.stderr_text();
-        let address = stderr.split(told).nth(1).and_then(|rest| rest.lines().next()).expect("it was just seen");
+        let address = stderr.split(reported).nth(1).and_then(|rest| rest.lines().next()).expect("it was just seen");
         Self { address: address.to_owned(), process: Mutex::new(process), _folder: config }
     }
 

@@ -52,17 +52,17 @@ fn steps_with_notes() -> Vec<Value> {
 fn legacy_and_modern_clients_get_exactly_the_changes_they_subscribed_to() {
     let Some(parts) = Parts::with(&[Part::Npm, Part::Python]) else { return };
     let sandbox = Sandbox::new();
-    let eras = ["legacy", "modern"];
-    let services = eras.map(|era| {
+    let lifecycles = ["legacy", "modern"];
+    let services = lifecycles.map(|lifecycle| {
         let mut notes = servers::notes(&parts, &sandbox).to_value();
-        notes["era"] = era.into();
+        notes["era"] = lifecycle.into();
         Service::start(&[("notes", notes)], &sandbox.home())
     });
     let endpoints = services.each_ref().map(Service::mcp);
     for client in CLIENTS {
         let sessions = run(client, &parts, &sandbox, &endpoints, &steps_with_notes());
-        for (era, Session { answers, .. }) in eras.iter().zip(sessions) {
-            let context = format!("{client:?} with a {era} server");
+        for (lifecycle, Session { answers, .. }) in lifecycles.iter().zip(sessions) {
+            let context = format!("{client:?} with a {lifecycle} server");
             let changes: Vec<&Value> = [0, 1, 2, 6].iter().map(|&step| &answers[step]["changes"]).collect();
             let flipped = json!(["prompts", "resources", "tools"]);
             assert_eq!(changes, [&json!(["note://one"]), &json!(["note://two"]), &flipped, &flipped], "{context}");

@@ -110,6 +110,6 @@ fn name_conflicts_are_reported_after_startup_with_the_winning_server() {
     }
     client.close_stdin();
     client.wait_exit();
-    let told = client.stderr_text().matches("listed by two servers").count();
-    assert_eq!(told, 2, "{}", client.stderr_text());
+    let stderr = client.stderr_text().matches("listed by two servers").count();
+    assert_eq!(stderr, 2, "{}", client.stderr_text());
 }

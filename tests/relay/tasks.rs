@@ -59,8 +59,8 @@ fn a_task_is_followed_from_its_call_to_its_result() {
 
     let status = task("t-1", "completed");
     puppet.say(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{status}}}"#));
-    let told = client.notice("notifications/tasks/status");
-    assert_eq!((&told["params"]["taskId"], &told["params"]["status"]), (&json!(mine), &json!("completed")));
+    let reported = client.notice("notifications/tasks/status");
+    assert_eq!((&reported["params"]["taskId"], &reported["params"]["status"]), (&json!(mine), &json!("completed")));
 
     let result = r#"{"content":[{"type":"text","text":"done \u0041","n":1.0}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t-1"}}}"#;
     let id = client.begin("tasks/result", json!({"taskId": mine}));

@@ -16,7 +16,7 @@ fn a_configured_sse_transport_is_used() {
 }
 
 #[test]
-fn it_is_spoken_if_the_server_knows_nothing_newer() {
+fn the_legacy_lifecycle_is_used_if_the_server_supports_nothing_newer() {
     for status in [400, 404, 405] {
         let server = HttpServer::start(Script::default().sse().refuse_initialize(status));
         let mut client = connected_to(&json!({"web": {"url": server.url()}}));

@@ -9,7 +9,7 @@ use crate::fixture::{error_of, text_of};
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 #[test]
-fn it_is_spoken_if_the_server_knows_nothing_older() {
+fn the_modern_lifecycle_is_used_if_the_server_supports_nothing_older() {
     let script = Script::default().modern();
     let refusals = [400, 404, 405].map(|status| script.clone().refuse_initialize(status));
     for script in refusals.into_iter().chain([script]) {

@@ -86,25 +86,25 @@ fn events_of(rest: &Rest, path: &str, body: &Value) -> Vec<(String, Value)> {
     let mut connection = rest.serve.connect();
     let mut stream = connection.ask(&ask);
     assert!(stream.is_stream());
-    let told = std::iter::from_fn(|| stream.next_message());
-    told.map(|event| (event.kind.clone().unwrap_or_default(), event.json())).collect()
+    let reported = std::iter::from_fn(|| stream.next_message());
+    reported.map(|event| (event.kind.clone().unwrap_or_default(), event.json())).collect()
 }
 
 #[test]
-fn the_service_answers_questions_and_its_account_has_the_calls() {
+fn the_service_answers_questions_and_records_the_calls() {
     let model = ModelServer::start();
     let rest = with_model(&model);
     model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#), ("2", "one_eat", "{}")]));
     model.say(ModelReply::openai_text("It says a."));
     let asked = json!({"question": "What does it say?", "transcript": true, "servers": ["one"]});
-    let told = expect(200, &rest.post("/assistant/ask", &asked));
+    let reply = expect(200, &rest.post("/assistant/ask", &asked));
     assert_eq!(
-        (&told["ok"], &told["answer"], &told["ended"]),
+        (&reply["ok"], &reply["answer"], &reply["ended"]),
         (&json!(true), &json!("It says a."), &json!("answered"))
     );
-    assert_eq!((&told["calls"][0]["tool"], &told["calls"][0]["problem"]), (&json!("one.echo"), &Value::Null));
-    assert!(told["calls"][1]["problem"].as_str().unwrap().contains("there is no tool"), "{told}");
-    assert_eq!(told["transcript"]["turns"][0]["text"], "What does it say?");
+    assert_eq!((&reply["calls"][0]["tool"], &reply["calls"][0]["problem"]), (&json!("one.echo"), &Value::Null));
+    assert!(reply["calls"][1]["problem"].as_str().unwrap().contains("there is no tool"), "{reply}");
+    assert_eq!(reply["transcript"]["turns"][0]["text"], "What does it say?");
     assert_eq!(model.asked()[0].body["model"], "scripted");
     let listed = wait_until("the call is in the account", || {
         let listed = rest.get("/executions?source=ai-autonomous").json();
@@ -169,15 +169,15 @@ fn destructive_tools_are_called_only_if_the_request_allows_it() {
         model.say(ModelReply::openai_calls(&[("1", "notes_delete", r#"{"name": "plan"}"#)]));
         model.say(ModelReply::openai_text("Well."));
         let asked = json!({"question": "Delete the plan", "confirm_destructive": is_confirmed});
-        let told = expect(200, &rest.post("/assistant/ask", &asked));
-        assert_eq!(told["calls"][0]["problem"].is_null(), is_confirmed, "{told}");
+        let reply = expect(200, &rest.post("/assistant/ask", &asked));
+        assert_eq!(reply["calls"][0]["problem"].is_null(), is_confirmed, "{reply}");
         assert_eq!(fs::exists(notes.join("plan.md")).unwrap(), !is_confirmed);
     }
     model.say(ModelReply::openai_calls(&[("1", "notes_delete", r#"{"name": 5}"#)]));
     model.say(ModelReply::openai_text("Well."));
     let asked = json!({"question": "Delete 5", "confirm_destructive": true});
-    let told = expect(200, &rest.post("/assistant/ask", &asked));
-    let problem = told["calls"][0]["problem"].as_str().unwrap();
+    let reply = expect(200, &rest.post("/assistant/ask", &asked));
+    let problem = reply["calls"][0]["problem"].as_str().unwrap();
     assert!(problem.contains("`name`: 5 is not of type \"string\""), "nothing was called: {problem}");
 }
 
@@ -216,21 +216,21 @@ fn without_a_model_existing_answers_stay() {
 
     let rest = rest.restarted(false);
     expect_error(503, "ASSISTANT_UNAVAILABLE", &rest.post("/assistant/ask", &json!({"question": "Well?"})));
-    let told = expect(200, &rest.post("/documents/run", &json!({"text": answered})));
-    let block = &told["blocks"][0];
-    assert_eq!((&told["ok"], &block["status"]), (&json!(false), &json!("refused")));
-    assert_eq!(told["text"], answered);
+    let reply = expect(200, &rest.post("/documents/run", &json!({"text": answered})));
+    let block = &reply["blocks"][0];
+    assert_eq!((&reply["ok"], &block["status"]), (&json!(false), &json!("refused")));
+    assert_eq!(reply["text"], answered);
     assert_eq!(block["problem"]["trouble"], "no_assistant");
-    assert!(block["problem"]["faults"][0]["what"].as_str().unwrap().contains("--assistant-model"), "{told}");
+    assert!(block["problem"]["faults"][0]["what"].as_str().unwrap().contains("--assistant-model"), "{reply}");
 }
 
 #[test]
 fn an_invalid_binding_gives_no_tools_and_is_reported() {
     let rest = two_servers();
     let text = "---\nmcp: [oops\n---\n\n# A\n";
-    let told = expect(200, &rest.post("/assistant/tools", &json!({"text": text, "line": 5})));
-    assert_eq!((offered(&told), &told["enabled_servers"]), (Vec::new(), &json!([])));
-    assert_eq!(told["remarks"].as_array().unwrap().len(), 1, "{told}");
+    let reply = expect(200, &rest.post("/assistant/tools", &json!({"text": text, "line": 5})));
+    assert_eq!((offered(&reply), &reply["enabled_servers"]), (Vec::new(), &json!([])));
+    assert_eq!(reply["remarks"].as_array().unwrap().len(), 1, "{reply}");
     let context = expect(200, &rest.post("/documents/context", &json!({"text": text, "line": 5})));
-    assert_eq!((&context["allowed_servers"], &context["remarks"]), (&json!([]), &told["remarks"]));
+    assert_eq!((&context["allowed_servers"], &context["remarks"]), (&json!([]), &reply["remarks"]));
 }

@@ -95,8 +95,9 @@ fn an_invalid_or_missing_config_file_is_reported_and_the_last_valid_one_stays() 
         wait_until(words, || {
             let health = expect(200, &rest.get("/health"));
             let issues = health["issues"].as_array().unwrap();
-            let told = issues.iter().any(|issue| issue["component"] == "config" && issue.to_string().contains(words));
-            (told && health["status"] == "degraded").then_some(())
+            let reported =
+                issues.iter().any(|issue| issue["component"] == "config" && issue.to_string().contains(words));
+            (reported && health["status"] == "degraded").then_some(())
         });
     };
     std::fs::write(&file, "{").unwrap();
@@ -120,8 +121,8 @@ fn an_entry_whose_name_is_registered_is_reported_in_lists_and_health() {
     };
     assert_eq!(config_issue(), None);
     std::fs::write(&file, Config::new().server("mine", testkit::fake()).text()).unwrap();
-    let told = wait_until("it is told", config_issue);
-    assert!(told.contains("`mine`") && told.contains("registered"), "{told}");
+    let reported = wait_until("it is told", config_issue);
+    assert!(reported.contains("`mine`") && reported.contains("registered"), "{reported}");
     std::fs::write(&file, Config::new().text()).unwrap();
     wait_until("it is not told any more", || config_issue().is_none().then_some(()));
 }

@@ -79,14 +79,14 @@ fn it_gives_up_when_the_time_is_over_and_not_before_an_attempt() {
     service.wait_for_stderr("waiting up to 5 s for the database");
     assert!(!service.wait_exit().success());
     service.wait_for_stderr("(--database-wait)");
-    let told = service.stderr_text();
-    assert!(told.contains("attempt 1: ") && told.contains("attempt 2: "), "{told}");
-    assert!(told.contains("gave up after 5 s (--database-wait)"), "{told}");
+    let stderr = service.stderr_text();
+    assert!(stderr.contains("attempt 1: ") && stderr.contains("attempt 2: "), "{stderr}");
+    assert!(stderr.contains("gave up after 5 s (--database-wait)"), "{stderr}");
     let mut service = start(folder.path(), &["--database", &nobody(), "--database-wait", "0"]);
     assert!(!service.wait_exit().success());
     service.wait_for_stderr("could not open the registry");
-    let told = service.stderr_text();
-    assert!(!told.contains("waiting up to"), "{told}");
+    let stderr = service.stderr_text();
+    assert!(!stderr.contains("waiting up to"), "{stderr}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn what_waiting_cannot_mend_fails_at_once() {
         let mut service = start(folder.path(), &["--database", &database]);
         assert!(!service.wait_exit().success());
         service.wait_for_stderr(what);
-        let told = service.stderr_text();
-        assert!(!told.contains("waiting up to"), "{told}");
+        let stderr = service.stderr_text();
+        assert!(!stderr.contains("waiting up to"), "{stderr}");
     }
 }

@@ -57,8 +57,8 @@ fn every_endpoint_is_in_the_document() {
         ("/export", "get"),
         ("/import", "post"),
     ] {
-        let told = paths.get(&format!("{PREFIX}{path}")).unwrap_or_else(|| panic!("{path} is not told"));
-        let mut known: Vec<&str> = told.as_object().unwrap().keys().map(String::as_str).collect();
+        let reply = paths.get(&format!("{PREFIX}{path}")).unwrap_or_else(|| panic!("{path} is not told"));
+        let mut known: Vec<&str> = reply.as_object().unwrap().keys().map(String::as_str).collect();
         known.sort_unstable();
         assert_eq!(known.join(","), methods, "{path}");
     }
@@ -130,12 +130,12 @@ fn what_an_assistant_answers_is_as_the_document_promises() {
     let rest = super::assistant::with_model(&model);
     model.say(ModelReply::openai_calls(&[("1", "one_echo", r#"{"text": "a"}"#)]));
     model.say(ModelReply::openai_text("So."));
-    let told = expect(200, &rest.post("/assistant/ask", &json!({"question": "Well?", "transcript": true})));
+    let reply = expect(200, &rest.post("/assistant/ask", &json!({"question": "Well?", "transcript": true})));
     let document = document(&rest);
     let schema = &document["paths"][format!("{PREFIX}/assistant/ask")]["post"]["responses"]["200"]["content"]["application/json"]
         ["schema"];
     let mut found = Vec::new();
-    untold(&document, schema, &told, "/assistant/ask", &mut found);
+    untold(&document, schema, &reply, "/assistant/ask", &mut found);
     found.retain(|place| !place.contains(".transcript."));
     assert!(found.is_empty(), "{found:#?}");
 }

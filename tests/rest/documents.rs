@@ -40,15 +40,18 @@ fn a_text_is_returned_with_its_results_and_records_have_path_and_lines() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let text = format!("# Ä\n\n{}", block("one", "echo", "text: hello\n"));
-    let told = run(&rest, &json!({"text": text, "path": "/notes/a.md", "output": "both"}));
-    assert_eq!((&told["ok"], &told["saved"]), (&json!(true), &json!(false)));
-    assert_eq!((&told["blocks"][0]["status"], &told["blocks"][0]["written"]), (&json!("done"), &json!("written")));
-    let after = told["text"].as_str().unwrap();
+    let reported = run(&rest, &json!({"text": text, "path": "/notes/a.md", "output": "both"}));
+    assert_eq!((&reported["ok"], &reported["saved"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&reported["blocks"][0]["status"], &reported["blocks"][0]["written"]),
+        (&json!("done"), &json!("written"))
+    );
+    let after = reported["text"].as_str().unwrap();
     assert!(
         after.starts_with(&text[..text.len() - 1]) && after.contains("hello") && after.contains("<!-- mcp-result ")
     );
 
-    let edit = &told["edits"][0];
+    let edit = &reported["edits"][0];
     let at = |name: &str| usize::try_from(edit[name].as_u64().unwrap()).unwrap();
     let patched = format!("{}{}{}", &text[..at("start")], edit["text"].as_str().unwrap(), &text[at("end")..]);
     assert_eq!(patched, after);
@@ -70,8 +73,8 @@ fn some_blocks_can_be_run_and_a_dry_run_calls_nothing() {
     rest.register("one", &[]);
     let text = format!("# A\n\n{0}\n## B\n\n{0}\n{1}", block("one", "size", ""), block("one", "blob", "bytes: many\n"));
     let statuses = |body: Value| {
-        let told = run(&rest, &body);
-        let blocks = told["blocks"].as_array().unwrap().clone();
+        let reported = run(&rest, &body);
+        let blocks = reported["blocks"].as_array().unwrap().clone();
         blocks.iter().map(|it| format!("{} {}", it["number"], it["status"].as_str().unwrap())).collect::<Vec<_>>()
     };
     assert_eq!(statuses(json!({"text": text, "dry_run": true})), ["1 ready", "2 ready", "3 refused"]);
@@ -112,8 +115,8 @@ fn the_progress_of_a_run_is_an_event_stream_that_ends_with_the_result() {
     assert_eq!(kinds, expected);
     assert_eq!(events[0].json(), json!({"number": 1, "line": 1, "title": "one.size"}));
     assert_eq!(events[4].json()["status"], "refused");
-    let told = events[5].json();
-    assert!(told["ok"] == false && told["text"].as_str().unwrap().contains("<!-- mcp-result "), "{told}");
+    let reply = events[5].json();
+    assert!(reply["ok"] == false && reply["text"].as_str().unwrap().contains("<!-- mcp-result "), "{reply}");
     let refused = rest.serve.fetch(&streamed(&json!({"text": text, "blocks": [9]})));
     expect_problems(&refused);
 }
@@ -152,8 +155,8 @@ fn a_run_makes_no_more_calls_than_its_session_may() {
     rest.register("one", &[]);
     expect(200, &rest.patch("/settings", &json!({"session_limit": 2})));
     let text = [block("one", "size", ""), block("one", "size", ""), block("one", "size", "")].join("\n");
-    let told = run(&rest, &json!({"text": text}));
-    let third = &told["blocks"][2];
+    let reported = run(&rest, &json!({"text": text}));
+    let third = &reported["blocks"][2];
     assert_eq!((&third["status"], &third["ends_run"]), (&json!("failed"), &json!(true)));
     assert!(third["message"].as_str().unwrap().contains('2'), "{third}");
     assert_eq!(run(&rest, &json!({"text": text, "blocks": [1]}))["ok"], true, "the next run begins anew");
@@ -223,11 +226,14 @@ fn documents_of_the_folder_are_listed_read_run_and_written() {
 
     let file = place.path().join("notes/a.md");
     let before = fs::read_to_string(&file).unwrap();
-    let told = run(&rest, &json!({"path": "a.md"}));
-    assert!(told["ok"] == true && told["saved"] == false);
+    let reported = run(&rest, &json!({"path": "a.md"}));
+    assert!(reported["ok"] == true && reported["saved"] == false);
     assert_eq!(fs::read_to_string(&file).unwrap(), before, "nothing is written unless that is asked for");
-    let told = run(&rest, &json!({"path": "a.md", "save": true}));
-    assert_eq!((&told["saved"], told["text"].as_str()), (&json!(true), fs::read_to_string(&file).ok().as_deref()));
+    let reported = run(&rest, &json!({"path": "a.md", "save": true}));
+    assert_eq!(
+        (&reported["saved"], reported["text"].as_str()),
+        (&json!(true), fs::read_to_string(&file).ok().as_deref())
+    );
     assert!(fs::read_to_string(&file).unwrap().contains("<!-- mcp-result "));
     let whole = rest.get("/executions?source=user-codeblock").json()[0]["document_path"].clone();
     assert!(whole.as_str().unwrap().ends_with("/notes/a.md"), "{whole}");
@@ -299,11 +305,11 @@ fn images_come_with_the_answer_and_are_linked_in_the_text() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let result = r#"result: '{"content":[{"type":"image","data":"aGVsbG8=","mimeType":"image/png"}]}'"#;
-    let told = run(&rest, &json!({"text": block("one", "raw", &format!("{result}\n")), "path": "/n/my notes.md"}));
-    let image = &told["attachments"][0];
+    let message = run(&rest, &json!({"text": block("one", "raw", &format!("{result}\n")), "path": "/n/my notes.md"}));
+    let image = &message["attachments"][0];
     assert_eq!(image["base64"], "aGVsbG8=");
     assert!(image["path"].as_str().unwrap().starts_with("my notes.assets/"), "{image}");
-    assert!(told["text"].as_str().unwrap().contains("my%20notes.assets/"), "{told}");
+    assert!(message["text"].as_str().unwrap().contains("my%20notes.assets/"), "{message}");
 }
 
 #[test]

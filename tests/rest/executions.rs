@@ -15,7 +15,7 @@ fn wait_for(rest: &Rest, query: &str, count: usize) -> Vec<Value> {
 }
 
 #[test]
-fn every_call_is_an_execution_whatever_way_it_came() {
+fn every_call_is_an_execution_however_it_arrived() {
     let rest = Rest::start();
     let id = rest.register("one", &[])["id"].clone();
     expect(200, &rest.call("one.echo", &json!({})));
@@ -24,10 +24,10 @@ fn every_call_is_an_execution_whatever_way_it_came() {
     rest.serve.session("/mcp").ask("tools/call", json!({"name": "one.pid", "arguments": {}}));
 
     let listed = wait_for(&rest, "", 3);
-    let told: Vec<_> = listed.iter().map(|one| (one["tool_name"].as_str(), one["source"].as_str())).collect();
+    let reported: Vec<_> = listed.iter().map(|one| (one["tool_name"].as_str(), one["source"].as_str())).collect();
     let expected =
         [("pid", "mcp"), ("size", "user-codeblock"), ("echo", "rest")].map(|(tool, way)| (Some(tool), Some(way)));
-    assert_eq!(told, expected, "newest first");
+    assert_eq!(reported, expected, "newest first");
     assert!(listed.iter().all(|one| one["status"] == "success" && one["server_id"] == id));
     assert_eq!((&listed[1]["document_path"], &listed[1]["section_line"]), (&json!("notes.md"), &json!(7)));
     assert_eq!((&listed[2]["arguments"], &listed[2]["result"]), (&Value::Null, &Value::Null), "nobody's business");
@@ -66,9 +66,9 @@ fn a_call_that_is_refused_because_its_server_is_off_is_an_execution_too() {
     alone.ask("tools/call", json!({"name": "env", "arguments": {}}));
 
     let listed = wait_for(&rest, "?status=error", 4);
-    let told: Vec<_> = listed.iter().map(|one| (one["tool_name"].as_str(), one["source"].as_str())).collect();
+    let reported: Vec<_> = listed.iter().map(|one| (one["tool_name"].as_str(), one["source"].as_str())).collect();
     let expected = [("env", "mcp"), ("pid", "mcp"), ("size", "rest"), ("echo", "rest")];
-    assert_eq!(told, expected.map(|(tool, way)| (Some(tool), Some(way))), "newest first");
+    assert_eq!(reported, expected.map(|(tool, way)| (Some(tool), Some(way))), "newest first");
     for one in &listed {
         assert_eq!((&one["server_id"], &one["server_name"]), (&id, &json!("one")), "{one}");
         assert!(one["error_message"].as_str().is_some_and(|why| !why.is_empty()), "{one}");

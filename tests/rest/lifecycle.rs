@@ -59,8 +59,8 @@ fn story(mut rest: Rest, look: impl Fn(&Rest, &str)) {
         assert_eq!(names(&expect(200, &rest.get("/servers/uno/tools"))), ["uno.tool_0", "uno.tool_1"]);
         assert_eq!(happened(&rest, "uno")[..before.len()], before, "what happened stays");
         rest.wait_for_status("two", "connected");
-        let told = expect(200, &rest.call("two.env", &json!({"name": "TOKEN"})));
-        assert!(told.to_string().contains("swordfish"), "{told}");
+        let reply = expect(200, &rest.call("two.env", &json!({"name": "TOKEN"})));
+        assert!(reply.to_string().contains("swordfish"), "{reply}");
         assert_eq!(expect(200, &rest.get("/settings"))["timeout_ms"], 12_345);
         wait_for_calls(&rest, "?tool_name=echo", 1);
         wait_for_calls(&rest, &format!("?status=success&server_id={}", id.as_str().expect("an id is a text")), 3);

@@ -16,14 +16,14 @@ fn state_and_health_carry_the_same_numbers() {
     off["enabled"] = false.into();
     rest.post("/servers", &off);
     let (state, health) = (expect(200, &rest.get("/state")), expect(200, &rest.get("/health")));
-    let numbers = |told: &Value| NUMBERS.map(|name| told[name].as_u64());
+    let numbers = |entry: &Value| NUMBERS.map(|name| entry[name].as_u64());
     assert_eq!(numbers(&state), [2, 1, 1, 0, 3].map(Some), "{state}");
     assert_eq!(numbers(&health), numbers(&state));
-    for told in [&state, &health] {
+    for entry in [&state, &health] {
         // Tools are classified in the background.
-        let parts = ["classified_tools", "unclassified_tools"].map(|name| told[name].as_u64().unwrap());
-        assert_eq!(parts[0] + parts[1], 3, "{told}");
-        assert!(told["last_sync"].is_string() && told["uptime_seconds"].as_f64().unwrap() > 0.0, "{told}");
+        let parts = ["classified_tools", "unclassified_tools"].map(|name| entry[name].as_u64().unwrap());
+        assert_eq!(parts[0] + parts[1], 3, "{entry}");
+        assert!(entry["last_sync"].is_string() && entry["uptime_seconds"].as_f64().unwrap() > 0.0, "{entry}");
     }
     assert_eq!((&health["status"], &health["issues"]), (&json!("healthy"), &json!([])));
     assert_eq!(health["checks"]["database"]["status"], "ok");
@@ -85,8 +85,8 @@ fn metrics_distinguish_failed_servers_from_those_asleep() {
     expect(200, &rest.patch("/settings", &json!({"retry_backoff_ms": [600_000]})));
     expect(201, &rest.post("/servers", &fake("broken", &["--fail-at", "initialize"])));
     rest.wait_for_status("broken", "error");
-    let told = expect(200, &rest.serve.fetch(&HttpRequest::new("GET", "/health")));
-    assert_eq!(told["servers"], json!({"running": 1, "starting": 0, "failed": 1, "stopped": 1}));
+    let entry = expect(200, &rest.serve.fetch(&HttpRequest::new("GET", "/health")));
+    assert_eq!(entry["servers"], json!({"running": 1, "starting": 0, "failed": 1, "stopped": 1}));
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn every_change_is_noted_with_the_name_of_the_token() {
         let noted = rest.serve.fetch(&ask("GET", "/audit", "secret-1"));
         (noted.headers.get("x-total-count").map(String::as_str) == Some("2")).then(|| noted.json())
     });
-    let told = |at: usize| (noted[at]["who"].as_str().unwrap(), noted[at]["action"].as_str().unwrap());
-    let mut all = [told(0), told(1)];
+    let entry = |at: usize| (noted[at]["who"].as_str().unwrap(), noted[at]["action"].as_str().unwrap());
+    let mut all = [entry(0), entry(1)];
     all.sort_unstable();
     assert_eq!(all[0], ("ann", "server.register"));
     assert_eq!(all[1].0, "bob");

@@ -16,15 +16,15 @@ fn health(rest: &Rest) -> Fetched {
 
 /// Both health reports, the command line, the console and a refused change report it.
 fn assert_noticed(rest: &Rest, what: &str) {
-    let told = expect(503, &health(rest));
-    assert_eq!(told["status"], "failed", "{told}");
+    let reply = expect(503, &health(rest));
+    assert_eq!(reply["status"], "failed", "{reply}");
     assert!(
-        !told["message"].as_str().expect("it says why").contains('/'),
-        "everybody may ask, so no path is named: {told}"
+        !reply["message"].as_str().expect("it says why").contains('/'),
+        "everybody may ask, so no path is named: {reply}"
     );
-    let told = expect(200, &rest.get("/health"));
-    assert_eq!((&told["status"], &told["checks"]["database"]["status"]), (&json!("degraded"), &json!("failed")));
-    let message = told["issues"][0]["message"].as_str().expect("it says why");
+    let reply = expect(200, &rest.get("/health"));
+    assert_eq!((&reply["status"], &reply["checks"]["database"]["status"]), (&json!("degraded"), &json!("failed")));
+    let message = reply["issues"][0]["message"].as_str().expect("it says why");
     assert!(message.contains(what) && message.contains("registry.db") && message.contains("restore"), "{message}");
     let refused = rest.post("/servers", &fake("late", &[]));
     expect_error(503, "DATABASE_UNAVAILABLE", &refused);
@@ -38,8 +38,8 @@ fn assert_noticed(rest: &Rest, what: &str) {
         run.args([command, "--url", &format!("http://{}", rest.serve.address())]);
         let output = run_command(run.env_remove("MCP_AGGREGATOR_TOKEN"));
         assert!(!output.status.success(), "{output:?}");
-        let told = format!("{}{}", output.stdout, output.stderr);
-        assert!(told.contains(what), "{command}: {told}");
+        let reply = format!("{}{}", output.stdout, output.stderr);
+        assert!(reply.contains(what), "{command}: {reply}");
     }
 }
 
@@ -80,8 +80,8 @@ fn a_registry_file_that_is_emptied_is_noticed_and_the_next_start_refuses_it() {
     start.wait_for_stderr("is empty");
     assert!(!start.wait_exit().success());
     start.wait_for_stderr("remove the file");
-    let told = start.stderr_text();
-    assert!(told.contains(rest.registry().to_str().unwrap()) && told.contains("remove the file"), "{told}");
+    let stderr = start.stderr_text();
+    assert!(stderr.contains(rest.registry().to_str().unwrap()) && stderr.contains("remove the file"), "{stderr}");
     assert_eq!(fs::metadata(rest.registry()).unwrap().len(), 0, "it is left as it was");
 }
 

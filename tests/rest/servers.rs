@@ -174,8 +174,8 @@ fn secrets_are_masked_and_survive_an_update_of_the_masked_config() {
     config["env"]["OTHER"] = "${HOME}".into();
     expect(200, &rest.patch("/servers/one", &json!({"connection_config": config})));
     rest.wait_for_status("one", "connected");
-    let told = expect(200, &rest.call("one.env", &json!({"name": "TOKEN"})));
-    assert!(told.to_string().contains("swordfish"), "{told}");
+    let reply = expect(200, &rest.call("one.env", &json!({"name": "TOKEN"})));
+    assert!(reply.to_string().contains("swordfish"), "{reply}");
     for path in ["/servers", "/servers/one", "/audit", "/servers/one/history"] {
         assert!(!rest.get(path).body.contains("swordfish"), "{path}");
     }
@@ -311,7 +311,7 @@ fn unknown_servers_are_not_found_by_any_operation() {
 }
 
 #[test]
-fn a_server_that_sleeps_is_distinguished_from_one_that_is_disabled_or_on_its_way() {
+fn a_server_that_is_asleep_is_distinguished_from_one_that_is_disabled_or_starting() {
     let rest = Rest::start();
     expect(200, &rest.patch("/settings", &json!({"idle_timeout_s": 1})));
     let mut lazy = fake("lazy", &[]);
@@ -347,7 +347,8 @@ fn breakable(folder: &Path) -> Value {
 fn pauses(folder: &Path) -> Vec<Duration> {
     let files = std::fs::read_dir(folder).expect("it is there").map(|file| file.expect("it can be read"));
     let starts = files.filter(|file| file.file_name().to_string_lossy().starts_with("start."));
-    let mut starts: Vec<SystemTime> = starts.map(|file| file.metadata().and_then(|file| file.modified()).expect("it has a time")).collect();
+    let mut starts: Vec<SystemTime> =
+        starts.map(|file| file.metadata().and_then(|file| file.modified()).expect("it has a time")).collect();
     starts.sort_unstable();
     starts.windows(2).map(|pair| pair[1].duration_since(pair[0]).expect("they are sorted")).collect()
 }

@@ -70,16 +70,16 @@ fn arguments_and_results_are_the_same_bytes_on_both_sides() {
     let ask = |body: String| {
         rest.serve.fetch(&testkit::http_client::HttpRequest::post("/api/v1/aggregator/tools/call", body)).body
     };
-    let told = ask(format!(r#"{{"name":"one.echo","arguments":{arguments}}}"#));
-    assert!(told.contains(&format!(r#""structuredContent":{arguments}"#)), "{told}");
+    let message = ask(format!(r#"{{"name":"one.echo","arguments":{arguments}}}"#));
+    assert!(message.contains(&format!(r#""structuredContent":{arguments}"#)), "{message}");
 
     let result = r#"{ "content":[{"type":"text","text":"\u00e9"}], "metadata": {"mine":1.0} }"#;
     let body = json!({"name": "one.raw", "arguments": {"result": result}}).to_string();
-    let told = ask(body);
+    let message = ask(body);
     let kept = result.strip_suffix('}').unwrap();
-    assert!(told.starts_with(kept), "{told}");
+    assert!(message.starts_with(kept), "{message}");
     let added = r#","isError":false,"_aggregator":{"execution_id":"#;
-    assert!(told[kept.len()..].starts_with(added), "ours has another name: {told}");
+    assert!(message[kept.len()..].starts_with(added), "ours has another name: {message}");
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn a_tool_error_is_an_ordinary_result() {
     let rest = Rest::start();
     rest.register("one", &[]);
     let result = r#"{"content":[],"isError":true}"#;
-    let told = expect(200, &rest.call("one.raw", &json!({"result": result})));
-    assert_eq!(told["isError"], true);
-    let execution = told["metadata"]["execution_id"].as_str().unwrap();
+    let reply = expect(200, &rest.call("one.raw", &json!({"result": result})));
+    assert_eq!(reply["isError"], true);
+    let execution = reply["metadata"]["execution_id"].as_str().unwrap();
     assert_eq!(expect(200, &rest.get(&format!("/executions/{execution}")))["status"], "error");
 }
 
@@ -171,7 +171,7 @@ fn what_is_registered_over_rest_is_there_for_mcp_clients_at_once() {
 }
 
 #[test]
-fn tools_are_switched_one_by_one_in_bulk_and_by_server() {
+fn tools_are_disabled_and_enabled_one_by_one_in_bulk_and_by_server() {
     let rest = with_two();
     let is_on = |name: &str| expect(200, &rest.get(&format!("/tools/{name}")))["enabled"] == true;
     let off = expect(
@@ -209,8 +209,11 @@ fn annotations_of_a_tool_are_displayed_before_it_is_called() {
     let config = json!({"url": format!("http://{}/mcp", puppet.address())});
     expect(201, &rest.post("/servers", &json!({"name": "w", "transport_type": "http", "connection_config": config})));
     rest.wait_for_status("w", "connected");
-    for told in [expect(200, &rest.get("/tools"))[0].clone(), expect(200, &rest.get("/tools/w.wipe"))] {
-        assert_eq!((&told["title"], &told["annotations"]), (&json!("Wipe it all"), &json!({"destructiveHint": true})));
-        assert_eq!(told["output_schema"], json!({"type": "object"}), "{told}");
+    for reported in [expect(200, &rest.get("/tools"))[0].clone(), expect(200, &rest.get("/tools/w.wipe"))] {
+        assert_eq!(
+            (&reported["title"], &reported["annotations"]),
+            (&json!("Wipe it all"), &json!({"destructiveHint": true}))
+        );
+        assert_eq!(reported["output_schema"], json!({"type": "object"}), "{reported}");
     }
 }

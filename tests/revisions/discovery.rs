@@ -27,7 +27,7 @@ fn discovery_covers_all_servers_or_one() {
     assert_eq!(all["instructions"], "## old\n\nold ways\n\n## new\n\nnew ways");
     assert!(all["capabilities"]["tools"].is_object(), "{all}");
     assert_eq!(all["capabilities"]["resources"]["subscribe"], true, "{all}");
-    assert!(all["capabilities"].get("tasks").is_none(), "core tasks are of the other era: {all}");
+    assert!(all["capabilities"].get("tasks").is_none(), "core tasks belong to the other lifecycle: {all}");
     assert!(all["capabilities"]["extensions"]["io.modelcontextprotocol/tasks"].is_object(), "{all}");
     assert!(all["ttlMs"].is_u64() && all["cacheScope"].is_string(), "{all}");
     assert!(all["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].is_string(), "{all}");
@@ -37,7 +37,7 @@ fn discovery_covers_all_servers_or_one() {
     assert_eq!(one["capabilities"]["extensions"]["x/y"], json!({"n": 1.0}));
 
     let legacy = serve.session("/mcp").welcome["result"]["capabilities"].clone();
-    assert!(legacy.get("extensions").is_none(), "an extension is of the other era: {legacy}");
+    assert!(legacy.get("extensions").is_none(), "an extension belongs to the other lifecycle: {legacy}");
     assert!(legacy["tasks"].is_object(), "{legacy}");
 }
 

@@ -25,7 +25,7 @@ fn listen(client: &mut dyn ClientSession, filter: &Value) -> (u64, Value) {
 
 /// The client gets what it subscribed to, with its tag, and nothing else.
 #[track_caller]
-fn assert_hears(client: &mut dyn ClientSession, puppet: &Puppet) {
+fn assert_receives_changes(client: &mut dyn ClientSession, puppet: &Puppet) {
     let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["r://1"]});
     let (id, honoured) = listen(client, &filter);
     assert_eq!(honoured, filter);
@@ -46,10 +46,10 @@ fn assert_hears(client: &mut dyn ClientSession, puppet: &Puppet) {
 fn a_modern_client_gets_legacy_notifications_tagged_with_its_subscription() {
     let puppet = Puppet::new(spec(Spec::legacy()));
     let serve = serving(&[("s", &puppet)]);
-    assert_hears(&mut serve.modern("/mcp"), &puppet);
+    assert_receives_changes(&mut serve.modern("/mcp"), &puppet);
 
     let puppet = Puppet::new(spec(Spec::legacy()));
-    assert_hears(&mut modern_over_stdio(&[("s", &puppet)]), &puppet);
+    assert_receives_changes(&mut modern_over_stdio(&[("s", &puppet)]), &puppet);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_modern_client_gets_changes_of_a_modern_server() {
 }
 
 #[test]
-fn a_modern_server_that_knows_no_listen_is_none_the_worse() {
+fn a_modern_server_without_listen_streams_works() {
     let capabilities = r#"{"tools":{"listChanged":false}}"#;
     let puppet =
         Puppet::new(Spec::modern().tool("t").echoes().capabilities(capabilities).leaves("subscriptions/listen"));

@@ -138,8 +138,8 @@ fn a_typo_gets_a_suggestion() {
     let said = home.fails(1, &["call", "notes.nothing_like_this_at_all"]);
     assert!(said.contains("hint: `notes` has `"), "{said}");
     let output = home.run(&["call", "notes.ecko", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
-    assert_eq!((&told["error"]["code"], &told["error"]["exit_status"]), (&json!("TOOL_NOT_FOUND"), &json!(1)));
+    let reply: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((&reply["error"]["code"], &reply["error"]["exit_status"]), (&json!("TOOL_NOT_FOUND"), &json!(1)));
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn the_registry_is_changed_and_the_next_service_has_it() {
 }
 
 #[test]
-fn looking_makes_nothing() {
+fn read_only_commands_create_no_registry() {
     let home = Home::new();
     assert_eq!(home.ok(&["list"]), "");
     assert_eq!(home.json(&["tools", "--json"]), serde_json::json!([]));

@@ -9,8 +9,8 @@ use crate::{indexed, say};
 
 const TEN: Limits = Limits { count: 10, least_score: 0.0 };
 /// What the small surface returns by default, and how far below the best score it returns tools.
-const SHOWN: usize = 8;
-const FADING: f32 = 0.4;
+const MAX_SHOWN_TOOLS: usize = 8;
+const SCORE_CUTOFF_RATIO: f32 = 0.4;
 /// Shares of the encoder and of the table in a vector of both.
 const OF_ENCODER: f32 = 0.65;
 /// A set with fewer requests for each tool says nothing about use.
@@ -97,9 +97,12 @@ fn judge_use(set: &DataSet, index: &mut Index<usize>, model: &dyn Embedder) -> a
     let before = by("one", index)?;
     for request in made {
         let query = embedded(&request.text, model)?.by_user("one".into());
-        let shown = index.search(&query, Limits { count: SHOWN, least_score: 0.0 }, |_| true);
+        let shown = index.search(&query, Limits { count: MAX_SHOWN_TOOLS, least_score: 0.0 }, |_| true);
         let best = shown.first().map_or(0.0, |hit| hit.score);
-        let called = shown.iter().filter(|hit| hit.score >= best * FADING).find(|hit| request.right.contains(&hit.key));
+        let called = shown
+            .iter()
+            .filter(|hit| hit.score >= best * SCORE_CUTOFF_RATIO)
+            .find(|hit| request.right.contains(&hit.key));
         if let Some(Hit { key, .. }) = called {
             words_of_use(&request.text).iter().for_each(|word| index.add_uses("one", word, key, 1));
         }

@@ -43,7 +43,7 @@ pub(crate) fn judge(index: &Index<usize>, set: &DataSet, model: &dyn Embedder) -
             *count += f64::from(u8::from(fact));
         }
     }
-    let [first, told, primary, right] = counts;
+    let [first, suggested, primary, right] = counts;
     let percent = |part: f64, whole: f64| part / f64::max(whole, 1.0) * 100.0;
     let all = judged.len() as f64;
     Ok(Some(format!(
@@ -52,7 +52,7 @@ pub(crate) fn judge(index: &Index<usize>, set: &DataSet, model: &dyn Embedder) -
         skills.len(),
         judged.len(),
         percent(first, all),
-        percent(told, all),
+        percent(suggested, all),
         percent(primary, all),
         percent(right, primary)
     )))

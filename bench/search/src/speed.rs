@@ -12,7 +12,7 @@ use crate::{BATCH, indexed, say};
 /// Requests whose cost is measured.
 const REQUESTS: usize = 500;
 /// Tools that are also embedded in plain arithmetic.
-const COMPARED: usize = 480;
+const COMPARED_TOOLS: usize = 480;
 const TEN: Limits = Limits { count: 10, least_score: 0.0 };
 
 /// Prints what search among so many tools costs with this set of instructions.
@@ -46,7 +46,8 @@ pub(crate) fn measure(
     measure_requests(&index, count, &requests, model, plain)?;
     let Some(plain) = plain else { return Ok(()) };
     let tools = tools.iter().map(|tool| &tool.document);
-    let tools: Vec<&Document> = tools.clone().step_by((tools.len() / COMPARED).max(1)).take(COMPARED).collect();
+    let tools: Vec<&Document> =
+        tools.clone().step_by((tools.len() / COMPARED_TOOLS).max(1)).take(COMPARED_TOOLS).collect();
     let mut totals = [Duration::ZERO; 2];
     for batch in tools.chunks(BATCH) {
         for (model, total) in [model, plain].into_iter().zip(&mut totals) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use bench::answers::Answers;
-use bench::listening::serve;
+use bench::listener::serve;
 use bench::protected;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};

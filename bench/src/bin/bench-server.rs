@@ -10,16 +10,16 @@ use anyhow::Result;
 use bench::answers::Answers;
 
 /// Larger bodies are written from where they are; smaller ones are gathered into one write.
-const GATHERED: usize = 64 * 1024;
+const MAX_GATHERED_BYTES: usize = 64 * 1024;
 
 fn main() -> Result<()> {
     let mut server = Server {
         out: File::from(io::stdout().as_fd().try_clone_to_owned()?),
-        pending: Vec::with_capacity(2 * GATHERED),
+        pending: Vec::with_capacity(2 * MAX_GATHERED_BYTES),
         answers: Answers::from_command_line()?,
     };
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut buffer = vec![0; GATHERED];
+    let mut buffer = vec![0; MAX_GATHERED_BYTES];
     let mut filled = 0;
     loop {
         let count = input.read(&mut buffer[filled..])?;
@@ -56,7 +56,7 @@ impl Server {
             return Ok(());
         };
         answer.write_start(&mut self.pending);
-        if self.pending.len() + answer.rest.len() <= GATHERED {
+        if self.pending.len() + answer.rest.len() <= MAX_GATHERED_BYTES {
             self.pending.extend_from_slice(&answer.rest);
             return Ok(());
         }

@@ -4,7 +4,7 @@
 //! is the price of understanding the messages. Ends when its stdin does.
 
 use anyhow::{Context, Result};
-use bench::listening::serve;
+use bench::listener::serve;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::http::uri::{Authority, Scheme, Uri};

@@ -1,11 +1,11 @@
-//! What an account of every call costs: the same service without and with it, side by side. What is written after the
+//! What recording every call costs: the same service without and with it, side by side. What is written after the
 //! answers counts as well.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::http_contestant::{accountants, start_server};
+use crate::http_contestant::{recording_contestants, start_server};
 use crate::lanes::race;
 use crate::machine::OneCpu;
 use crate::report::{Measure, Table};
@@ -18,21 +18,21 @@ const CLIENTS: [usize; 2] = [1, 16];
 const CALLS_PER_BLOCK: usize = 10_000;
 const ROUNDS: usize = 10;
 /// Longer than records are gathered before they are written.
-const WRITING: Duration = Duration::from_millis(1200);
+const BATCH_WRITE_TIME: Duration = Duration::from_millis(1200);
 
 pub(crate) fn measure(run: &mut Run) -> Result<()> {
-    run.report.heading("An account of every call, 100 B calls, HTTP in, stdio out")?;
+    run.report.heading("Recording every call, 100 B calls, HTTP in, stdio out")?;
     let mut table = Table::new(["clients", "", "calls/s", "CPU per call", "vs without"]);
     // Where the work is done decides over what waking somebody costs: on one CPU that is the same for both.
     let pinned = OneCpu::pin();
-    let contestants = accountants();
+    let contestants = recording_contestants();
     for clients in CLIENTS {
         eprintln!("  {clients} client(s) ...");
         let server = start_server(&run.programs)?;
         let mut entrants = Vec::new();
         for contestant in &contestants {
             let mut entrant = open_lanes(run, contestant, &server, clients)?;
-            entrant.afterwards = WRITING;
+            entrant.afterwards = BATCH_WRITE_TIME;
             entrants.push(entrant);
         }
         let calls = run.effort.of(CALLS_PER_BLOCK, 400);

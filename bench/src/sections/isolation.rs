@@ -10,13 +10,13 @@ use anyhow::{Context, Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::call::{Call, Check, answer_id};
+use crate::client_connection::ClientConnection;
 use crate::connection::Connection;
 use crate::contestant::{Contestant, Kind, Servers};
 use crate::report::Table;
 use crate::run::Run;
 use crate::session::{Session, handshake};
 use crate::statistics::{Samples, show_time};
-use crate::wire::Wire;
 
 const SMALL: &str = "text_100";
 const LARGE: &str = "text_50m";

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::client_connection::ClientConnection;
 use crate::contestant::{Contestant, Kind, Servers};
 use crate::machine::OneCpu;
 use crate::processes::cpu_time;
@@ -13,7 +14,6 @@ use crate::report::{Measure, Report, Table};
 use crate::run::{Run, turns};
 use crate::session::Session;
 use crate::statistics::{Samples, Summary, added_micros, micros, ratio, show_micros, show_ratio, show_time};
-use crate::wire::Wire;
 
 pub(crate) struct Payload {
     pub(crate) shown: &'static str,
@@ -51,7 +51,7 @@ pub(crate) struct Comparison {
 }
 
 /// Measures one payload after the other.
-pub(crate) fn compare<W: Wire>(
+pub(crate) fn compare<W: ClientConnection>(
     run: &Run,
     entrants: &mut [(&Contestant, Session<W>)],
     payloads: &[Payload],
@@ -105,7 +105,7 @@ struct Tally {
     cpu: Option<Duration>,
 }
 
-fn measure_payload<W: Wire>(
+fn measure_payload<W: ClientConnection>(
     run: &Run,
     entrants: &mut [(&Contestant, Session<W>)],
     payload: &Payload,
@@ -143,7 +143,7 @@ fn measure_payload<W: Wire>(
     Ok(measured.collect())
 }
 
-fn block<W: Wire>(session: &mut Session<W>, payload: &Payload, tally: &mut Tally) -> Result<()> {
+fn block<W: ClientConnection>(session: &mut Session<W>, payload: &Payload, tally: &mut Tally) -> Result<()> {
     let call = session.call(0, payload.tool)?;
     let mut request = Vec::new();
     let before = cpu_time(&session.relay);

@@ -16,10 +16,10 @@ use crate::statistics::{Samples, Summary, show_bytes, show_time};
 
 const SERVERS: usize = 50;
 const TOOLS: usize = 1000;
-const LOOKS: usize = 100;
+const READS: usize = 100;
 /// What is promised of a registration, and of a look at how things are.
-const REGISTRATION: Measure = Measure::Milliseconds(2000.0);
-const LOOK: Measure = Measure::Milliseconds(10.0);
+const REGISTRATION_LIMIT: Measure = Measure::Milliseconds(2000.0);
+const READ_LIMIT: Measure = Measure::Milliseconds(10.0);
 const TOOL: &str = "text_100";
 
 pub(crate) fn measure(run: &mut Run) -> Result<()> {
@@ -37,9 +37,13 @@ pub(crate) fn measure(run: &mut Run) -> Result<()> {
         Ok(answer)
     })?;
     row(&mut table, "register a server", &registrations);
-    run.report.promise("registering a server, the longest", REGISTRATION, Some(milliseconds(registrations.0.max)));
+    run.report.promise(
+        "registering a server, the longest",
+        REGISTRATION_LIMIT,
+        Some(milliseconds(registrations.0.max)),
+    );
 
-    let looks = run.effort.of(LOOKS, 5);
+    let looks = run.effort.of(READS, 5);
     let state = timed(looks, |_| client.get("/state"))?;
     row(&mut table, "`/state`", &state);
     let listed = timed(looks, |_| expect_items(client.get("/servers")?, servers))?;
@@ -58,7 +62,7 @@ pub(crate) fn measure(run: &mut Run) -> Result<()> {
     })?;
     row(&mut table, "call a tool", &calls);
     for (what, measured) in [("/state", &state), ("/servers", &listed), ("a page of /tools", &page)] {
-        run.report.promise(format!("{what}, p50"), LOOK, Some(milliseconds(measured.0.p50)));
+        run.report.promise(format!("{what}, p50"), READ_LIMIT, Some(milliseconds(measured.0.p50)));
     }
 
     run.report.table(&table)?;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
+use crate::client_connection::ClientConnection;
 use crate::connection::Connection;
 use crate::contestant::{Contestant, Kind, Programs, Servers};
 use crate::listing::{count_tools, list_request};
@@ -12,7 +13,6 @@ use crate::report::{Measure, Table};
 use crate::run::{Run, turns};
 use crate::session::{finish_handshake, initialize_request};
 use crate::statistics::{Samples, micros, ratio, show_ratio, show_time};
-use crate::wire::Wire;
 
 const SERVER_COUNTS: [usize; 3] = [1, 10, 50];
 const ROUNDS: usize = 21;

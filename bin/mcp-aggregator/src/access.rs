@@ -143,20 +143,23 @@ mod tests {
     #[test]
     fn access_to_the_service_is_described() {
         let folder = tempfile::tempdir().unwrap();
-        let told =
+        let description_of =
             |access: Result<Access, Failure>| access.unwrap_or_else(|failure| panic!("{failure}")).reachable_by();
         let three = Tokens::read("a:1\nb:2\nc:3").unwrap();
-        assert_eq!(told(Access::new(Some(three), &storage(folder.path()))), "anyone with one of 3 tokens");
+        assert_eq!(description_of(Access::new(Some(three), &storage(folder.path()))), "anyone with one of 3 tokens");
         let one = Tokens::read("ann:1").unwrap();
-        assert_eq!(told(Access::new(Some(one), &storage(folder.path()))), "anyone with the token `ann`");
+        assert_eq!(description_of(Access::new(Some(one), &storage(folder.path()))), "anyone with the token `ann`");
         assert!(!folder.path().join("local.token").exists(), "with tokens none is made");
 
         let known = |uid| LocalAccess::new(uid, Some(Box::new(Knows)));
         let root = Access::without_tokens(known(0), &storage(folder.path()));
-        assert_eq!(told(root), "root (uid 0) on this machine; no tokens are set");
+        assert_eq!(description_of(root), "root (uid 0) on this machine; no tokens are set");
         let nameless = Access::without_tokens(known(4_000_000_000), &storage(folder.path()));
-        assert_eq!(told(nameless), "the user with uid 4000000000 and root on this machine; no tokens are set");
-        let unknown = told(Access::without_tokens(LocalAccess::new(1000, None), &storage(folder.path())));
+        assert_eq!(
+            description_of(nameless),
+            "the user with uid 4000000000 and root on this machine; no tokens are set"
+        );
+        let unknown = description_of(Access::without_tokens(LocalAccess::new(1000, None), &storage(folder.path())));
         assert!(unknown.contains("anyone on this machine with the token in /"), "{unknown}");
         assert!(folder.path().join("local.token").exists());
     }

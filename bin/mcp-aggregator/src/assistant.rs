@@ -28,9 +28,9 @@ pub(crate) const SOURCE: &str = "ai-autonomous";
 
 /// Why a model did not answer.
 pub(crate) fn unanswered(failure: &models::ModelError) -> Failure {
-    let told = Failure::new(failure.to_string());
+    let message = Failure::new(failure.to_string());
     match failure.hint() {
-        Some(hint) => told.with_hint(hint),
-        None => told,
+        Some(hint) => message.with_hint(hint),
+        None => message,
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Colour {
     Good,
-    Doubtful,
+    Warning,
     Bad,
     /// The user should act.
     Advice,
@@ -16,7 +16,7 @@ impl Colour {
     fn code(self) -> &'static str {
         match self {
             Self::Good => "32",
-            Self::Doubtful => "33",
+            Self::Warning => "33",
             Self::Bad => "31",
             Self::Advice => "36",
         }
@@ -49,7 +49,7 @@ pub(crate) fn is_wanted(is_terminal: bool) -> bool {
 pub(crate) fn of_status(status: &str) -> Option<Colour> {
     match status {
         "connected" | "healthy" | "ok" => Some(Colour::Good),
-        "connecting" | "degraded" | "warning" | "sign_in_required" => Some(Colour::Doubtful),
+        "connecting" | "degraded" | "warning" | "sign_in_required" => Some(Colour::Warning),
         "error" | "unhealthy" | "failed" => Some(Colour::Bad),
         _ => None,
     }
@@ -58,7 +58,7 @@ pub(crate) fn of_status(status: &str) -> Option<Colour> {
 /// Colours the words that start a message.
 pub(crate) fn with_coloured_beginnings(words: &str, paint: impl Fn(Colour, &str) -> String) -> String {
     const BEGINNINGS: [(&str, Colour); 3] =
-        [("error:", Colour::Bad), ("warning:", Colour::Doubtful), ("hint:", Colour::Advice)];
+        [("error:", Colour::Bad), ("warning:", Colour::Warning), ("hint:", Colour::Advice)];
     let line = |line: &str| {
         let begins = BEGINNINGS.iter().find_map(|(word, colour)| Some((word, colour, line.strip_prefix(word)?)));
         begins.map_or_else(|| line.to_owned(), |(word, colour, rest)| format!("{}{rest}", paint(*colour, word)))

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::environment;
 use crate::failure::Failure;
 use crate::output::print_message;
-use crate::storage::{NotOpened, StorageArguments};
+use crate::storage::{OpenFailure, StorageArguments};
 
 /// The variable with the number of seconds to wait, unless `--database-wait` is given.
 pub(crate) const WAIT_VARIABLE: &str = "MCP_AGGREGATOR_DATABASE_WAIT";
@@ -20,7 +20,7 @@ const DEFAULT_WAIT: u64 = 60;
 /// The longest wait that can be configured: a day.
 pub(crate) const MAX_WAIT_SECONDS: u64 = 24 * 3600;
 /// The pause after each of the first attempts, and after each later one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 const LATER_PAUSE: Duration = Duration::from_secs(2);
 const FIRST_ATTEMPTS: u32 = 5;
 
@@ -59,7 +59,7 @@ pub(crate) async fn open(
 ) -> Result<Waited, Failure> {
     let first = match storage.try_open().await {
         Ok(store) => return Ok(Waited::Opened(store)),
-        Err(NotOpened { failure, is_unreachable: true }) if !limit.is_zero() => failure,
+        Err(OpenFailure { failure, is_unreachable: true }) if !limit.is_zero() => failure,
         Err(not_opened) => return Err(not_opened.failure),
     };
     let seconds = limit.as_secs();
@@ -84,7 +84,7 @@ pub(crate) async fn open(
             if left.is_zero() {
                 break;
             }
-            let pause = left.min(if attempt < FIRST_ATTEMPTS { FIRST_PAUSE } else { LATER_PAUSE });
+            let pause = left.min(if attempt < FIRST_ATTEMPTS { FIRST_RETRY_DELAY } else { LATER_PAUSE });
             print_message(format_args!(
                 "attempt {attempt}: {}; retrying in {:.0} s",
                 failure.message,
@@ -93,7 +93,7 @@ pub(crate) async fn open(
             sleep(pause).await;
             match storage.try_open().await {
                 Ok(store) => return Ok(store),
-                Err(NotOpened { failure: again, is_unreachable: true }) => failure = again,
+                Err(OpenFailure { failure: again, is_unreachable: true }) => failure = again,
                 Err(not_opened) => return Err(not_opened.failure),
             }
         }

@@ -100,23 +100,23 @@ mod tests {
     fn times_of_a_service_are_local_for_people_and_utc_for_machines() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap().local(LOCAL_TIME);
         let (since, next) = ("2026-07-28T12:00:00Z", "2026-07-28T12:05:00Z");
-        let told = |since: &str, next: &str| {
+        let message = |since: &str, next: &str| {
             format!(
                 "Server `a` is not available: error since {since}; next attempt at {next} (in 5 s); it said {since}"
             )
         };
-        let failure = Failure::new(told(since, next)).of_kind("SERVER_UNAVAILABLE");
-        let expected = format!("error: {}", told(&at(since), &at(next)))
+        let failure = Failure::new(message(since, next)).of_kind("SERVER_UNAVAILABLE");
+        let expected = format!("error: {}", message(&at(since), &at(next)))
             .replace(&format!("it said {}", at(since)), &format!("it said {since}"));
         assert_eq!(failure.to_string(), expected, "what a server said itself stays as it is");
-        assert_eq!(failure.to_json()["error"]["message"], told(since, next));
+        assert_eq!(failure.to_json()["error"]["message"], message(since, next));
     }
 
     #[test]
     fn json_errors_have_a_code_a_message_and_a_hint() {
         let failure = Failure::new("no").with_hint("yes").of_kind("SERVER_NOT_FOUND");
-        let told = json!({"error": {"code": "SERVER_NOT_FOUND", "message": "no", "hint": "yes", "exit_status": 1}});
-        assert_eq!(failure.to_json(), told);
+        let message = json!({"error": {"code": "SERVER_NOT_FOUND", "message": "no", "hint": "yes", "exit_status": 1}});
+        assert_eq!(failure.to_json(), message);
         assert_eq!(Failure::usage("what?").to_json()["error"]["code"], "USAGE");
         let with_data = Failure { data: Some(Box::new(json!({"a": 1}))), ..Failure::new("no") };
         assert_eq!(with_data.to_json()["error"]["data"]["a"], 1);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::Api;
 use bytes::Bytes;
-use console::{Console, ConsoleDependencies, Documents, Found, LetIn};
+use console::{AuthenticatedByConnection, Console, ConsoleDependencies, Documents, Found};
 use http::StatusCode;
 use http::request::Parts;
 use http_server::{AdmittedByConnection, FallbackBody, FallbackResponse, FallbackService};
@@ -59,7 +59,7 @@ impl FallbackService for HttpRoutes {
         principal: Arc<str>,
     ) -> Pin<Box<dyn Future<Output = FallbackResponse> + Send>> {
         if parts.extensions.get::<AdmittedByConnection>().is_some() {
-            parts.extensions.insert(LetIn);
+            parts.extensions.insert(AuthenticatedByConnection);
         }
         Box::pin(async move {
             // The console answers unknown paths with an error page.
@@ -217,7 +217,7 @@ mod tests {
             file("good.json", br#"{"mcpServers": {"one": {"command": "one"}}}"#),
         ];
         let found = in_files(files.into_iter(), "http://localhost:1");
-        let told: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.problem.is_some())).collect();
-        assert_eq!(told, [("one", false), ("broken.json", true), ("bytes.json", true)], "{found:?}");
+        let listed: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.problem.is_some())).collect();
+        assert_eq!(listed, [("one", false), ("broken.json", true), ("bytes.json", true)], "{found:?}");
     }
 }

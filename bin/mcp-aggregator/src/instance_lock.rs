@@ -96,7 +96,7 @@ fn holder(lock: &Path) -> String {
 
 fn lock_of(location: &Location, folder: Option<&Path>) -> Option<PathBuf> {
     match location {
-        Location::File(database) => Some(lock_beside(database)),
+        Location::File(database) => Some(lock_path_of(database)),
         Location::Postgres(_) => folder.map(|folder| folder.join(FOLDER_LOCK)),
     }
 }
@@ -158,7 +158,7 @@ fn instance_in(file: &Path) -> Result<String, Failure> {
     Ok(instance)
 }
 
-fn lock_beside(database: &Path) -> PathBuf {
+fn lock_path_of(database: &Path) -> PathBuf {
     // The same path for every spelling, with links resolved.
     let whole = database.canonicalize().unwrap_or_else(|_| database.to_owned());
     let mut name = whole.into_os_string();
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn two_services_on_one_postgresql_need_separate_folders() {
-        let folder = std::env::temp_dir().join(format!("tenancy-postgres-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("instance-lock-postgres-{}", std::process::id()));
         let location = Location::parse("postgres://me@localhost/mcp").unwrap();
         let first = InstanceLock::take(&location, Some(&folder)).unwrap();
         let refused = InstanceLock::take(&location, Some(&folder)).unwrap_err().message;
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_second_service_is_refused_with_the_address_of_the_first() {
-        let folder = std::env::temp_dir().join(format!("tenancy-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("instance-lock-{}", std::process::id()));
         let location = Location::in_folder(&folder);
         let first = InstanceLock::take(&location, Some(&folder)).unwrap();
         let word = ServiceFile::write(
@@ -263,9 +263,9 @@ mod tests {
         assert_eq!(holder(&lock), "a process that is just starting");
         let held = File::open(&lock).unwrap();
         let mut visitor = std::process::Command::new("sleep").arg("600").stdin(held).spawn().unwrap();
-        let told = holder(&lock);
+        let description = holder(&lock);
         visitor.kill().unwrap();
         visitor.wait().unwrap();
-        assert!(told.starts_with(&format!("process {}", visitor.id())), "{told}");
+        assert!(description.starts_with(&format!("process {}", visitor.id())), "{description}");
     }
 }

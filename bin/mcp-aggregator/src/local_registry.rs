@@ -14,7 +14,7 @@ use crate::storage::with_causes;
 use crate::suggestion;
 
 /// The actor in the audit log.
-const WHO: &str = "cli";
+const CLI_ACTOR: &str = "cli";
 
 pub(crate) async fn add(store: &Store, new: Registration) -> Result<Value, Failure> {
     refuse(&new.problems())?;
@@ -40,7 +40,7 @@ pub(crate) async fn remove(store: &Store, name: &str) -> Result<(), Failure> {
     commit(change, note("server.remove", &record.name, Value::Null)).await
 }
 
-pub(crate) async fn switch(store: &Store, name: &str, on: bool) -> Result<Value, Failure> {
+pub(crate) async fn set_enabled(store: &Store, name: &str, on: bool) -> Result<Value, Failure> {
     let record = find(store, name).await?;
     let patch = ServerPatch { enabled: Some(on), ..ServerPatch::default() };
     let mut change = store.transaction("switch a server").await.map_err(failed)?;
@@ -100,7 +100,7 @@ pub(crate) async fn settings(store: &Store) -> Result<Value, Failure> {
 }
 
 pub(crate) async fn change_settings(store: &Store, changes: Map<String, Value>) -> Result<Value, Failure> {
-    let by = registry::Actor { name: WHO.into() };
+    let by = registry::Actor { name: CLI_ACTOR.into() };
     Ok(json!(service::change_stored_settings(store, &by, changes).await.map_err(refused)?))
 }
 
@@ -200,7 +200,7 @@ fn as_it_rests(record: &ServerRecord) -> Value {
 
 fn note(action: &str, target: &str, details: Value) -> AuditNote {
     AuditNote {
-        who: Some(WHO.to_owned()),
+        who: Some(CLI_ACTOR.to_owned()),
         action: action.to_owned(),
         target: Some(target.to_owned()),
         details: Some(details).filter(|details| !details.is_null()),

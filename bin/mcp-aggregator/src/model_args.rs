@@ -21,7 +21,7 @@ const CLASSIFIER_KEY: &str = "MCP_CLASSIFIER_API_KEY";
 /// The same for embeddings.
 const EMBEDDINGS_KEY: &str = "MCP_EMBEDDINGS_API_KEY";
 /// An unreachable classifier is retried after this delay, which then grows.
-const PAUSE: Duration = Duration::from_secs(5);
+const CLASSIFIER_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// The timeout of the embedding of a query, and of tools.
 const FEW: usize = 8;
 const FOR_FEW: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ impl SearchModelArguments {
         let budget = Arc::new(Budget::new(Some(self.classifier_budget), None));
         let model = Model::new(Provider::openai(url, key, name), Limits::default(), Arc::clone(&budget));
         let model = model.map_err(|failure| Failure::usage(format!("--classifier-url cannot be used: {failure}")))?;
-        Ok(Some(ClassifierSetup { model, budget, about: self.classifier_asked, pause: PAUSE }))
+        Ok(Some(ClassifierSetup { model, budget, about: self.classifier_asked, pause: CLASSIFIER_RETRY_DELAY }))
     }
 
     /// The embedding model that replaces the built-in one, if one is configured.

@@ -48,7 +48,7 @@ pub(crate) fn print_message(words: impl Display) {
     // message.
     let words = command_hint::completed(&escape::multi_line(&words.to_string()));
     let words = with_coloured_beginnings(&words, Colour::paint_words);
-    io::stderr().write_all(format!("{}{words}\n", progress::wiped()).as_bytes()).ok();
+    io::stderr().write_all(format!("{}{words}\n", progress::clear_line()).as_bytes()).ok();
 }
 
 /// Writes a value to stdout as indented JSON. Control characters are written as escapes.

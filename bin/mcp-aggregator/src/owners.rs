@@ -7,7 +7,7 @@ use aggregator::Separator;
 use catalog::names::sanitised;
 
 /// Separates server and tool in a safe alias.
-const JOINT: &str = "__";
+const NAME_SEPARATOR: &str = "__";
 /// A safe alias contains at least this much of its server's name.
 const ALIAS_SHOWS: usize = 16;
 
@@ -22,7 +22,7 @@ pub(crate) fn fits(name: &str, server: &str, separator: &Separator) -> bool {
 
 /// Whether `name` can be an alias under `server`, a name in safe characters. Long names are truncated.
 fn fits_alias(name: &str, server: &str) -> bool {
-    let joints = (0..name.len()).filter(|&at| name.as_bytes()[at..].starts_with(JOINT.as_bytes()));
+    let joints = (0..name.len()).filter(|&at| name.as_bytes()[at..].starts_with(NAME_SEPARATOR.as_bytes()));
     let mut shown = joints.filter_map(|at| name.get(..at));
     shown.any(|shown| shown == server || (shown.len() >= ALIAS_SHOWS && server.starts_with(shown)))
 }

@@ -11,26 +11,26 @@ use crate::table::{cut, printable};
 /// Work that takes less time displays nothing.
 const SHOW_AFTER: Duration = Duration::from_millis(500);
 /// How often the elapsed time is displayed.
-const TICK: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a line is written where a line cannot be cleared.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// The maximum length of the message, so that it fits on a line of any terminal with the time after it.
-const WIDTH: usize = 64;
+const MAX_MESSAGE_WIDTH: usize = 64;
 /// Clears the current line.
-const WIPE: &str = "\r\u{1b}[K";
+const CLEAR_LINE: &str = "\r\u{1b}[K";
 
 /// Whether a progress line is displayed.
-static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+static PROGRESS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// Whether some work displays progress.
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+static PROGRESS_IN_USE: AtomicBool = AtomicBool::new(false);
 
 /// Whether other output is being written, which a progress line would break.
-static IS_HUSHED: AtomicBool = AtomicBool::new(false);
+static PROGRESS_PAUSED: AtomicBool = AtomicBool::new(false);
 
 /// Hides the progress line while other output is written, or allows it again.
-pub(crate) fn hush(is_hushed: bool) {
-    IS_HUSHED.store(is_hushed, Ordering::Relaxed);
-    write(wiped());
+pub(crate) fn pause_progress(is_paused: bool) {
+    PROGRESS_PAUSED.store(is_paused, Ordering::Relaxed);
+    write(clear_line());
 }
 
 /// Waits for `work`. If it takes long, a terminal displays `what` and the elapsed time, and clears the line at the end.
@@ -40,7 +40,7 @@ pub(crate) async fn with_spinner<T>(what: &str, work: impl Future<Output = T>) -
 
 /// The same with a description that changes.
 pub(crate) async fn with_spinner_text<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
-    let Some(_turn) = Turn::take(is_lively()) else { return work.await };
+    let Some(_turn) = Turn::take(is_interactive()) else { return work.await };
     let began = Instant::now();
     let mut work = std::pin::pin!(work);
     let mut wait = SHOW_AFTER;
@@ -49,18 +49,18 @@ pub(crate) async fn with_spinner_text<T>(what: impl Fn() -> String, work: impl F
             done = &mut work => return done,
             () = sleep(wait) => {}
         }
-        wait = TICK;
-        if IS_HUSHED.load(Ordering::Relaxed) {
+        wait = REFRESH_INTERVAL;
+        if PROGRESS_PAUSED.load(Ordering::Relaxed) {
             continue;
         }
-        write(&format!("{}{}", wiped(), line(&cut(&printable(&what()), WIDTH), began.elapsed())));
-        IS_SHOWN.store(true, Ordering::Relaxed);
+        write(&format!("{}{}", clear_line(), line(&cut(&printable(&what()), MAX_MESSAGE_WIDTH), began.elapsed())));
+        PROGRESS_SHOWN.store(true, Ordering::Relaxed);
     }
 }
 
 /// The same; without a terminal, a line is printed whenever `what` changes.
 pub(crate) async fn with_reports<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
-    if is_lively() {
+    if is_interactive() {
         return with_spinner_text(what, work).await;
     }
     let mut work = std::pin::pin!(work);
@@ -79,7 +79,7 @@ pub(crate) async fn with_reports<T>(what: impl Fn() -> String, work: impl Future
 }
 
 /// Whether a progress line can be displayed and cleared.
-fn is_lively() -> bool {
+fn is_interactive() -> bool {
     io::stderr().is_terminal() && !is_dumb()
 }
 
@@ -93,21 +93,21 @@ struct Turn;
 
 impl Turn {
     fn take(is_terminal: bool) -> Option<Self> {
-        (is_terminal && !IS_TAKEN.swap(true, Ordering::Relaxed)).then_some(Self)
+        (is_terminal && !PROGRESS_IN_USE.swap(true, Ordering::Relaxed)).then_some(Self)
     }
 }
 
 impl Drop for Turn {
     /// Clears the line in every case, also on Ctrl-C.
     fn drop(&mut self) {
-        hush(false);
-        IS_TAKEN.store(false, Ordering::Relaxed);
+        pause_progress(false);
+        PROGRESS_IN_USE.store(false, Ordering::Relaxed);
     }
 }
 
 /// What to write before other output, so that it starts on a new line.
-pub(crate) fn wiped() -> &'static str {
-    if IS_SHOWN.swap(false, Ordering::Relaxed) { WIPE } else { "" }
+pub(crate) fn clear_line() -> &'static str {
+    if PROGRESS_SHOWN.swap(false, Ordering::Relaxed) { CLEAR_LINE } else { "" }
 }
 
 fn line(what: &str, elapsed: Duration) -> String {

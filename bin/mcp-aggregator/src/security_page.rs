@@ -117,7 +117,7 @@ fn other_bounds_are_on_the_page() {
                 bounds::LONGEST_REPORTED
             ),
         ),
-        ("| definitions in one list of REST", format!("| {} MB |", service::MOST_LISTED_BYTES >> 20)),
+        ("| definitions in one list of REST", format!("| {} MB |", service::MAX_LISTED_BYTES >> 20)),
         ("| describing such a list", seconds(service::LIST_DEADLINE)),
         ("| such lists at once", format!("at most {} s,", service::LONGEST_LIST_WAIT.as_secs())),
         ("| schema checks of one run", seconds(notebook::CHECK_TIME_OF_RUN)),

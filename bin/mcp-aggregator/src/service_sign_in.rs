@@ -84,8 +84,8 @@ pub(crate) async fn connected(service: &Client, name: &str) -> Result<Value, Fai
         let server = service.get(&path).await?;
         let status = server["status"].as_str();
         // The service connects it as soon as it learns of the sign-in.
-        let is_on_its_way = matches!(status, Some("connecting" | "sign_in_required"));
-        if !is_on_its_way || began.elapsed() > CONNECT_WAIT {
+        let is_connecting = matches!(status, Some("connecting" | "sign_in_required"));
+        if !is_connecting || began.elapsed() > CONNECT_WAIT {
             return Ok(server);
         }
         sleep(POLL_INTERVAL).await;

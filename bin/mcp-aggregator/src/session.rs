@@ -21,7 +21,7 @@ pub(crate) struct Session {
 }
 
 /// The client capabilities towards servers of a command without a client: none.
-pub(crate) const NOTHING: &str = "{}";
+pub(crate) const NO_CAPABILITIES: &str = "{}";
 /// The client capabilities towards servers with one client. Whether that client supports a server request is checked
 /// when it is sent.
 pub(crate) const OF_ONE: &str = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
@@ -63,7 +63,7 @@ pub(crate) fn options(
         start_timeout: load::start_timeout().map_err(Failure::usage)?,
         answer_timeout: load::answer_timeout().map_err(Failure::usage)?,
         withheld: &SECRETS,
-        is_growing: false,
+        servers_can_change: false,
         method_set: MethodSet::EVERYTHING,
         surface: Surface::Full,
         capabilities,

@@ -91,7 +91,7 @@ impl StorageArguments {
     }
 
     /// The same, and whether the failure is temporary.
-    pub(crate) async fn try_open(&self) -> Result<Store, NotOpened> {
+    pub(crate) async fn try_open(&self) -> Result<Store, OpenFailure> {
         let location = self.location()?;
         let variable = environment::text(KEY_VARIABLE)?;
         // With the key in the environment no data directory is needed, and there may be none if the database is
@@ -101,7 +101,7 @@ impl StorageArguments {
         let had_key = variable.is_some() || key_file.exists();
         if !had_key && !matches!(&location, Location::File(file) if !file.exists()) {
             // No key is created for a registry that does not exist or is not ours.
-            Store::check_reachable(&location).await.map_err(|error| NotOpened::new(&location, &error))?;
+            Store::check_reachable(&location).await.map_err(|error| OpenFailure::new(&location, &error))?;
         }
         let key = CredentialKey::find(variable.as_deref(), &folder).map_err(|error| no_key(&error))?;
         let opened = Store::open(&location, &key).await;
@@ -109,7 +109,7 @@ impl StorageArguments {
             // The new key opens nothing; if it stayed, it would look like the lost one.
             forget(&key_file);
         }
-        opened.map_err(|error| NotOpened::new(&location, &error))
+        opened.map_err(|error| OpenFailure::new(&location, &error))
     }
 
     /// A command with the same options, for hints.
@@ -137,13 +137,13 @@ impl StorageArguments {
 }
 
 /// Why the registry could not be opened.
-pub(crate) struct NotOpened {
+pub(crate) struct OpenFailure {
     pub(crate) failure: Failure,
     /// The database is remote and unreachable: it may be starting.
     pub(crate) is_unreachable: bool,
 }
 
-impl NotOpened {
+impl OpenFailure {
     fn new(location: &Location, error: &OpenError) -> Self {
         let is_unavailable = matches!(error, OpenError::Store(registry::Error::Unavailable { .. }));
         let is_unreachable = is_unavailable && matches!(location, Location::Postgres(_));
@@ -151,7 +151,7 @@ impl NotOpened {
     }
 }
 
-impl From<Failure> for NotOpened {
+impl From<Failure> for OpenFailure {
     fn from(failure: Failure) -> Self {
         Self { failure, is_unreachable: false }
     }
@@ -207,7 +207,7 @@ fn has_no_room(message: &str) -> bool {
 /// An error with all its causes.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+    causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"))
 }
 
 #[cfg(test)]

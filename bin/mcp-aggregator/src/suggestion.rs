@@ -5,7 +5,7 @@ use crate::table::printable;
 /// The maximum number of suggestions; `tools` lists all.
 const MAX_SUGGESTIONS: usize = 3;
 /// The maximum number of a server's tools that are named if no name is similar.
-const SHOWN: usize = 8;
+const MAX_NAMED_TOOLS: usize = 8;
 
 /// An existing name: the full one, and the tool's own part.
 #[derive(Debug, Clone)]
@@ -56,8 +56,8 @@ pub(crate) fn among<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Op
 
 /// `` `a`, `b` and 3 more``
 pub(crate) fn some_of(names: &[&str]) -> Option<String> {
-    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    match names.len().saturating_sub(SHOWN) {
+    let shown: Vec<String> = names.iter().take(MAX_NAMED_TOOLS).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(MAX_NAMED_TOOLS) {
         _ if names.is_empty() => None,
         0 => Some(shown.join(", ")),
         more => Some(format!("{} and {more} more", shown.join(", "))),

@@ -81,7 +81,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Action, String> {
         answer_timeout: Duration::from_secs(300),
         surface: Surface::Full,
         withheld: &["MCP_AGGREGATOR_TOKEN", "MCP_CREDENTIAL_KEY"],
-        is_growing: false,
+        servers_can_change: false,
         method_set: MethodSet::TOOLS,
         capabilities: "{}",
         server_limits: ServerLimits::from_environment()?,

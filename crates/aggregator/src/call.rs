@@ -195,7 +195,7 @@ pub(crate) fn route_to(
     }
     let Incoming { to, line, .. } = &message;
     match &view.snapshot.servers()[server].state {
-        state if state.is_on_its_way() => wait(aggregator, message, request, server, target),
+        state if state.is_starting_or_asleep() => wait(aggregator, message, request, server, target),
         _ if sign_in::ask(aggregator, &message, request, server, target) => {}
         _ => to.respond(&unavailable::answer(request.id.of(line), &view.snapshot.servers()[server])),
     }
@@ -332,7 +332,7 @@ fn not_found(view: &View, id: &[u8], kind: Kind, name: &str, why: Missing) -> Ve
             reply::object([reason(word), ("server", server(index))])
         }
         Missing::Down(index) => match &view.snapshot.servers()[index] {
-            server if matches!(server.state, ServerState::Down(_)) => return unavailable::answer(id, server),
+            server if matches!(server.state, ServerState::Unavailable(_)) => return unavailable::answer(id, server),
             server => reply::object(unavailable::describe(server)),
         },
     };

@@ -114,7 +114,7 @@ impl Client {
     }
 
     fn without_respondent(setup: ClientSetup, call_origin: CallOrigin) -> Arc<Self> {
-        let client = Self::make(setup, next_number(), NOBODY, call_origin);
+        let client = Self::make(setup, next_number(), NO_RESPONDENT, call_origin);
         client.refuse_server_requests();
         client
     }
@@ -461,7 +461,7 @@ impl Drop for DeferGuard {
 
 /// The respondent of clients that accept no server requests. These are refused whichever client they concern, so such
 /// clients need not take turns at a server.
-const NOBODY: u64 = 0;
+const NO_RESPONDENT: u64 = 0;
 
 /// A unique number.
 pub(crate) fn next_number() -> u64 {

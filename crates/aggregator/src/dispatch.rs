@@ -43,7 +43,7 @@ pub struct Options {
     /// Environment variables that hold our own credentials; servers do not inherit them.
     pub withheld: &'static [&'static str],
     /// Servers may join and leave while we run.
-    pub is_growing: bool,
+    pub servers_can_change: bool,
     /// The methods that clients can use and servers are sent: the whole protocol, or only tools.
     pub method_set: MethodSet,
     /// How long a modern client may take to retry with the input a legacy server requested.
@@ -299,12 +299,12 @@ impl Aggregator {
 
     /// Forwards an unknown method if the scope has only one server; otherwise it is an error.
     fn unknown(self: &Arc<Self>, message: Incoming<'_>, request: &RequestEnvelope, method: &str, lifecycle: Lifecycle) {
-        const GONE: [&str; 5] =
+        const LEGACY_ONLY_METHODS: [&str; 5] =
             ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
-        const NEW: [&str; 2] = ["server/discover", "subscriptions/listen"];
+        const MODERN_ONLY_METHODS: [&str; 2] = ["server/discover", "subscriptions/listen"];
         let is_of_other_lifecycle = match lifecycle {
-            Lifecycle::SelfContained => GONE.contains(&method) || method == "tasks/list",
-            Lifecycle::Session => NEW.contains(&method),
+            Lifecycle::SelfContained => LEGACY_ONLY_METHODS.contains(&method) || method == "tasks/list",
+            Lifecycle::Session => MODERN_ONLY_METHODS.contains(&method),
         };
         match message.client.scope() {
             Scope::One(server) if !is_of_other_lifecycle => {

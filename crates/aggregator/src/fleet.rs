@@ -60,7 +60,7 @@ const INITIALIZE_START_TIMEOUT: Duration = Duration::from_secs(3);
 const NAMED_BY_READERS: usize = 1_000;
 
 /// How often a view is built concurrently with other changes. After that, other changes wait.
-const MOST_ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// The log target of reports on failed servers, for a program that prints them in another way.
 pub const FAILURES_TARGET: &str = "failures";
@@ -338,7 +338,7 @@ impl Fleet {
 
     /// Waits until one server is up or down. It has a deadline of its own.
     pub async fn settled(&self, server: usize) {
-        let is_settled = |view: &Arc<View>| !view.snapshot.servers()[server].state.is_on_its_way();
+        let is_settled = |view: &Arc<View>| !view.snapshot.servers()[server].state.is_starting_or_asleep();
         drop(self.views.subscribe().wait_for(is_settled).await);
     }
 
@@ -381,7 +381,7 @@ impl Fleet {
     fn change(&self, index: usize, mut apply: impl FnMut(&mut ServerEntry, &mut Option<Arc<Connection>>)) {
         for attempt in 0.. {
             // Building many names takes long. Other changes do not wait for it, unless they keep interrupting it.
-            let is_alone = attempt == MOST_ATTEMPTS;
+            let is_alone = attempt == MAX_ATTEMPTS;
             let permit = is_alone.then(|| lock(&self.changing));
             let before = self.view();
             let mut servers = before.snapshot.servers().to_vec();
@@ -428,7 +428,7 @@ impl Fleet {
             changed.retain(|&kind| kind != Kind::Template);
         }
         let was_starting = was.state == ServerState::Initializing;
-        let is_decided = !is.state.is_on_its_way();
+        let is_decided = !is.state.is_starting_or_asleep();
         let is_stopped = is.state == ServerState::Stopped;
 
         let view = Arc::new(View::new(snapshot, connections));
@@ -465,7 +465,7 @@ impl Fleet {
 
     fn snapshot(&self, servers: Vec<ServerEntry>, before: &View) -> Snapshot {
         let snapshot = Snapshot::new(servers, self.options.separator.clone()).following(&before.snapshot);
-        if self.options.is_growing { snapshot.growing() } else { snapshot }
+        if self.options.servers_can_change { snapshot.with_changeable_servers() } else { snapshot }
     }
 
     /// Notifies clients that the tools of the small surface have changed.

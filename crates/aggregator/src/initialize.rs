@@ -112,7 +112,7 @@ impl Aggregator {
         if let Scope::One(server) = client.scope() {
             let view = self.fleet.view();
             let server = &view.snapshot.servers()[server];
-            if !server.state.offers() && !server.state.is_on_its_way() {
+            if !server.state.offers() && !server.state.is_starting_or_asleep() {
                 client.clear_initialize();
                 return unavailable::answer(id, server);
             }

@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn times_are_written_as_dates() {
-        for (seconds, told) in [
+        for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.000001Z"),
             (951_782_400, "2000-02-29T00:00:00.000001Z"),
             (1_700_000_000, "2023-11-14T22:13:20.000001Z"),
@@ -192,7 +192,7 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00.000001Z"),
         ] {
             let moment = UNIX_EPOCH + Duration::new(seconds, 1_000);
-            assert_eq!(Moment(moment).to_string(), told);
+            assert_eq!(Moment(moment).to_string(), expected);
         }
     }
 

@@ -24,7 +24,7 @@ use crate::responder::Responder;
 use crate::suspended_request::{SuspendedRequest, Target};
 
 /// How long one server may take to find a resource before the next is tried as well.
-const HEAD_START: Duration = Duration::from_millis(500);
+const RESOURCE_SEARCH_STAGGER: Duration = Duration::from_millis(500);
 /// How long the whole search may take.
 const RESOURCE_SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -141,7 +141,7 @@ async fn first_to_have(connections: Vec<Arc<Connection>>, params: Bytes) -> Opti
             asked.join_next().await
         } else {
             // A slow or stuck server does not delay the next.
-            timeout(HEAD_START, asked.join_next()).await.unwrap_or(None)
+            timeout(RESOURCE_SEARCH_STAGGER, asked.join_next()).await.unwrap_or(None)
         };
         if let Some(Ok(Some((connection, answer)))) = joined
             && answer.outcome.is_ok()

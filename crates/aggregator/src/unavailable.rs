@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use catalog::{Downtime, SIGN_IN_REQUIRED, ServerEntry, ServerState, login_command, sign_in_sentence};
+use catalog::{SIGN_IN_REQUIRED, ServerEntry, ServerState, Unavailable, login_command, sign_in_sentence};
 use protocol::reply::{self, code};
 
 /// The error response to a request for a server that is not connected.
@@ -15,7 +15,7 @@ pub(crate) fn answer(id: &[u8], server: &ServerEntry) -> Vec<u8> {
 pub(crate) fn describe(server: &ServerEntry) -> Vec<(&'static str, Vec<u8>)> {
     let reason = match &server.state {
         _ if needs_sign_in(server) => SIGN_IN_REQUIRED,
-        ServerState::Down(_) => "server_unavailable",
+        ServerState::Unavailable(_) => "server_unavailable",
         _ => "server_failed",
     };
     let mut members = vec![
@@ -23,14 +23,14 @@ pub(crate) fn describe(server: &ServerEntry) -> Vec<(&'static str, Vec<u8>)> {
         ("server", reply::string(server.name.as_ref())),
         ("detail", reply::string(&server.state.to_string())),
     ];
-    if let ServerState::Down(unavailable) = &server.state {
+    if let ServerState::Unavailable(unavailable) = &server.state {
         let now = now();
         members.push(("status", reply::string(unavailable.status)));
         members.push(("downForSeconds", seconds(now.saturating_sub(unavailable.since))));
         members.extend(unavailable.retry_at.map(|at| ("retryInSeconds", seconds(at.saturating_sub(now)))));
         members.push(("safeToRetry", b"true".to_vec()));
     }
-    if let ServerState::Down(unavailable) = &server.state
+    if let ServerState::Unavailable(unavailable) = &server.state
         && needs_sign_in(server)
     {
         let usual = || login_command(server.name.as_ref()).into();
@@ -41,14 +41,14 @@ pub(crate) fn describe(server: &ServerEntry) -> Vec<(&'static str, Vec<u8>)> {
 
 /// Whether the server waits until a person signs in to it.
 pub(crate) fn needs_sign_in(server: &ServerEntry) -> bool {
-    matches!(&server.state, ServerState::Down(unavailable) if unavailable.status == SIGN_IN_REQUIRED)
+    matches!(&server.state, ServerState::Unavailable(unavailable) if unavailable.status == SIGN_IN_REQUIRED)
 }
 
 /// The message for people.
 fn sentence(server: &ServerEntry, now: Duration) -> String {
     let name = &server.name;
-    let ServerState::Down(unavailable) = &server.state else { return format!("Server `{name}` is not running") };
-    let Downtime { status, why, since, retry_at, .. } = &**unavailable;
+    let ServerState::Unavailable(unavailable) = &server.state else { return format!("Server `{name}` is not running") };
+    let Unavailable { status, why, since, retry_at, .. } = &**unavailable;
     if needs_sign_in(server) {
         return sign_in_sentence(name.as_ref(), why.as_deref());
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn an_unavailable_server_is_reported_with_since_and_until() {
-        let unavailable = Downtime {
+        let unavailable = Unavailable {
             status: "error",
             why: Some("it exited with status 3".into()),
             command: None,
@@ -100,7 +100,7 @@ mod tests {
         };
         let server = ServerEntry {
             name: ServerName::new("db").unwrap(),
-            state: ServerState::Down(Arc::new(unavailable)),
+            state: ServerState::Unavailable(Arc::new(unavailable)),
             offer: Arc::new(Offer::new(Lifecycle::Session)),
         };
         let text = "Server `db` is not connected: error for 3 min; next attempt in 5 s; it exited with status 3";
@@ -109,20 +109,20 @@ mod tests {
 
     #[test]
     fn a_server_without_a_sign_in_is_reported_with_the_command_that_signs_in() {
-        let unavailable = Downtime {
+        let unavailable = Unavailable {
             status: SIGN_IN_REQUIRED,
             why: Some("it answered 401".into()),
             command: None,
             since: Duration::ZERO,
             retry_at: None,
         };
-        let server = |unavailable: &Downtime| ServerEntry {
+        let server = |unavailable: &Unavailable| ServerEntry {
             name: ServerName::new("notion").unwrap(),
-            state: ServerState::Down(Arc::new(unavailable.clone())),
+            state: ServerState::Unavailable(Arc::new(unavailable.clone())),
             offer: Arc::new(Offer::new(Lifecycle::Session)),
         };
         let whole = "mcp-aggregator login notion --config mcp.json";
-        let of_config = Downtime { command: Some(whole.into()), ..unavailable.clone() };
+        let of_config = Unavailable { command: Some(whole.into()), ..unavailable.clone() };
         let answer_of_config = String::from_utf8(answer(b"1", &server(&of_config))).unwrap();
         assert!(answer_of_config.contains(&format!(r#""command":"{whole}""#)), "{answer_of_config}");
         let answer = String::from_utf8(answer(b"1", &server(&unavailable))).unwrap();

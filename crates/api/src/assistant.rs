@@ -25,7 +25,7 @@ pub(crate) const NO_MODEL: &str = "this service has no assistant: start it with 
 const MAX_CANDIDATES: usize = 1_000;
 
 /// How many tools a remark names.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// A model, and on whose behalf it runs.
 pub(crate) struct AssistantContext {
@@ -167,7 +167,7 @@ pub(crate) struct UnreadSchemas {
 impl UnreadSchemas {
     fn note(&mut self, tool: &str, error: &serde_json::Error) {
         self.count += 1;
-        if self.named.len() < MOST_NAMED {
+        if self.named.len() < MAX_NAMED {
             self.named.push(format!("`{tool}` ({error})"));
         }
     }

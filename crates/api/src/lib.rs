@@ -85,7 +85,7 @@ impl Api {
             documents: None,
             model: None,
             auth_counter: None,
-            job_limit: sse_job::MOST_UNREAD,
+            job_limit: sse_job::MAX_UNREAD,
             closing,
         }
     }
@@ -177,7 +177,7 @@ impl Api {
             closing: self.closing.subscribe(),
             documents: self.documents.clone(),
             model: self.model.clone(),
-            job_limit: sse_job::MOST_UNREAD,
+            job_limit: sse_job::MAX_UNREAD,
             auth_counter: None,
             path: Vec::new(),
             query: serde_json::Map::new(),

@@ -16,7 +16,7 @@ use crate::response::BodyStream;
 /// The interval of keep-alive comments.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long lines are collected before they are sent together.
-const PAUSE: Duration = Duration::from_millis(100);
+const BATCH_DELAY: Duration = Duration::from_millis(100);
 
 /// Lines as JSON.
 pub(crate) fn lines_to_json(received: &NewLines) -> Value {
@@ -63,7 +63,7 @@ impl Source {
     async fn next(mut self) -> (Self, Option<Bytes>) {
         let Self { reader, closing } = &mut self;
         let lines = async {
-            sleep(PAUSE).await;
+            sleep(BATCH_DELAY).await;
             reader.next().await
         };
         let received = tokio::select! {

@@ -20,7 +20,7 @@ use crate::response::BodyStream;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The limit of unread bytes where nobody sets one. One more event may be as long as a result.
-pub(crate) const MOST_UNREAD: usize = 16 << 20;
+pub(crate) const MAX_UNREAD: usize = 16 << 20;
 
 /// Sends the events of a job.
 #[derive(Debug, Clone)]
@@ -123,7 +123,7 @@ mod tests {
     async fn a_job_ends_when_its_event_stream_is_closed() {
         let text = "x".repeat(1 << 20);
         let (ended, end) = tokio::sync::oneshot::channel::<()>();
-        let mut stream = SseJob::of(MOST_UNREAD, |event_sender| async move {
+        let mut stream = SseJob::of(MAX_UNREAD, |event_sender| async move {
             let _ended = ended;
             loop {
                 event_sender.event("said", &json!(text));
@@ -136,6 +136,6 @@ mod tests {
         while let Some(piece) = poll_fn(|context| stream.poll_next(context)).await {
             read += piece.len();
         }
-        assert!((MOST_UNREAD..MOST_UNREAD + (3 << 20)).contains(&read), "{read}");
+        assert!((MAX_UNREAD..MAX_UNREAD + (3 << 20)).contains(&read), "{read}");
     }
 }

@@ -277,7 +277,7 @@ impl Dialogue {
         }
         let checked = executor.check(&self.offers[place], &parsed).await;
         checked.map_err(|why| self.rejected_arguments(call, place, &why))?;
-        if !self.repeats.may_call(&self.offers[place].tool.name, &parsed) {
+        if !self.repeats.record_call(&self.offers[place].tool.name, &parsed) {
             return Err(rejected_repeat());
         }
         self.calls_made += 1;
@@ -298,7 +298,7 @@ impl Dialogue {
             let place = self.place_of(name).ok_or_else(|| self.rejected_mistake(call, self.no_such_tool(name)))?;
             Prepared::Describe { place }
         };
-        if self.repeats.may_call(&call.name, &parsed) { Ok(prepared) } else { Err(rejected_repeat()) }
+        if self.repeats.record_call(&call.name, &parsed) { Ok(prepared) } else { Err(rejected_repeat()) }
     }
 
     /// The index of an offered tool, by either name.
@@ -311,7 +311,7 @@ impl Dialogue {
 
     /// Rejects a wrong call. A model that repeats the same mistake is going in circles, too.
     fn rejected_mistake(&mut self, call: &ToolCall, why: String) -> RejectedCall {
-        let kind = if self.repeats.may_err(call) { Kind::Mistake } else { Kind::Repeat };
+        let kind = if self.repeats.record_mistake(call) { Kind::Mistake } else { Kind::Repeat };
         RejectedCall { why, kind }
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct Repeats {
 
 impl Repeats {
     /// Counts a call, and returns whether it may be made again.
-    pub(crate) fn may_call(&mut self, tool: &str, arguments: &serde_json::Map<String, serde_json::Value>) -> bool {
+    pub(crate) fn record_call(&mut self, tool: &str, arguments: &serde_json::Map<String, serde_json::Value>) -> bool {
         // The order of members does not matter.
         let mut members: Vec<(&String, String)> = arguments.iter().map(|(name, it)| (name, it.to_string())).collect();
         members.sort();
@@ -28,7 +28,7 @@ impl Repeats {
     }
 
     /// Counts an invalid call, and returns whether the model may still correct it.
-    pub(crate) fn may_err(&mut self, call: &ToolCall) -> bool {
+    pub(crate) fn record_mistake(&mut self, call: &ToolCall) -> bool {
         let count = self.mistakes.entry((call.name.clone(), call.arguments.clone())).or_default();
         *count += 1;
         *count <= MAX_REPEATS
@@ -44,8 +44,8 @@ mod tests {
     #[test]
     fn the_same_may_be_called_twice_in_whatever_order_it_is_written() {
         let mut repeats = Repeats::default();
-        let mut may = |arguments: Value| repeats.may_call("t", arguments.as_object().unwrap());
-        assert!(may(json!({"a": 1, "b": 2})) && may(json!({"b": 2, "a": 1})) && may(json!({"a": 1})));
-        assert!(!may(json!({"a": 1, "b": 2})));
+        let mut record = |arguments: Value| repeats.record_call("t", arguments.as_object().unwrap());
+        assert!(record(json!({"a": 1, "b": 2})) && record(json!({"b": 2, "a": 1})) && record(json!({"a": 1})));
+        assert!(!record(json!({"a": 1, "b": 2})));
     }
 }

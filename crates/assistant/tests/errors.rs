@@ -15,8 +15,8 @@ async fn a_tool_that_is_not_there_is_reported_with_those_that_are() {
     let went = ask(&model(&server, Dialect::OpenAi), &executor, DialogueLimits::default()).await;
     assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
     assert!(executor.names().is_empty());
-    let told = last_results(&server);
-    assert!(told.contains("there is no tool `files_eat`; there are files_read, files_write"), "{told}");
+    let printed = last_results(&server);
+    assert!(printed.contains("there is no tool `files_eat`; there are files_read, files_write"), "{printed}");
 }
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn a_similar_tool_name_is_suggested_and_the_servers_own_name_accepted() {
     let executor = RecordingExecutor::default();
     let went = ask(&model(&server, Dialect::OpenAi), &executor, DialogueLimits::default()).await;
     assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
-    assert!(went.told[1].contains("there is no tool `write`; there are files_write, "), "{:?}", went.told);
+    assert!(went.printed[1].contains("there is no tool `write`; there are files_write, "), "{:?}", went.printed);
     assert_eq!(executor.names(), ["files.read"]);
 }
 
@@ -42,7 +42,7 @@ async fn arguments_that_are_no_json_are_reported_with_the_schema_and_nothing_is_
     let went = ask(&model(&server, Dialect::Anthropic), &executor, DialogueLimits::default()).await;
     assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
     assert_eq!(executor.names(), ["files.read"]);
-    assert!(went.told[1].contains("the arguments are not JSON"), "{:?}", went.told);
+    assert!(went.printed[1].contains("the arguments are not JSON"), "{:?}", went.printed);
 }
 
 #[tokio::test]
@@ -63,8 +63,8 @@ async fn arguments_that_do_not_fit_are_reported_with_the_schema_and_nothing_is_c
         let went = ask(&model(&server, plays), &executor, DialogueLimits { rounds: 5, calls: Some(1) }).await;
         assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
         assert_eq!(executor.names(), ["files.read"], "the first was not made, and did not count");
-        let told = &went.told[1];
-        assert!(told.contains("5 is not of type") && told.contains("fit this schema: {"), "{told}");
+        let printed = &went.printed[1];
+        assert!(printed.contains("5 is not of type") && printed.contains("fit this schema: {"), "{printed}");
     }
 }
 

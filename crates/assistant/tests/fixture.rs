@@ -113,7 +113,7 @@ pub(crate) struct Went {
     pub(crate) outcome: Result<Outcome, ModelError>,
     pub(crate) dialogue: Dialogue,
     /// The events, in short.
-    pub(crate) told: Vec<String>,
+    pub(crate) printed: Vec<String>,
 }
 
 pub(crate) async fn ask(model: &Model, executor: &RecordingExecutor, bounds: DialogueLimits) -> Went {
@@ -127,9 +127,9 @@ pub(crate) async fn ask_with(
     bounds: DialogueLimits,
 ) -> Went {
     let mut dialogue = Dialogue::new("Be brief.", "Well?", offers, bounds);
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     let mut tell = |it: DialogueEvent<'_>| {
-        told.push(match it {
+        printed.push(match it {
             DialogueEvent::Words(words) => words.to_owned(),
             DialogueEvent::EndOfWords => "/".to_owned(),
             DialogueEvent::Calling { tool, arguments } => format!("calling {tool} {arguments}"),
@@ -137,7 +137,7 @@ pub(crate) async fn ask_with(
         });
     };
     let outcome = dialogue.run(model, executor, &mut tell).await;
-    Went { outcome, dialogue, told }
+    Went { outcome, dialogue, printed }
 }
 
 /// The results in the last request to the model, as text.

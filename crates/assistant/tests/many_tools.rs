@@ -56,7 +56,7 @@ async fn many_tools_are_found_and_called_without_being_listed() {
             "as it was written"
         );
         assert_eq!(went.dialogue.calls_made(), 1, "a search is no call of a server");
-        assert!(went.told.iter().any(|told| told.starts_with("calling more.tool_7 ")), "{:?}", went.told);
+        assert!(went.printed.iter().any(|printed| printed.starts_with("calling more.tool_7 ")), "{:?}", went.printed);
     }
 }
 
@@ -88,7 +88,7 @@ async fn what_a_model_gets_wrong_with_our_tools_is_reported() {
     let executor = RecordingExecutor::default();
     let went = ask_with(many(200), &model(&server, Dialect::OpenAi), &executor, DialogueLimits::default()).await;
     assert_eq!(went.outcome.unwrap().ended, DialogueEnd::Answered);
-    let told = last_results(&server);
+    let printed = last_results(&server);
     for part in [
         "search_tools needs `query`",
         "nobody searches today",
@@ -99,7 +99,7 @@ async fn what_a_model_gets_wrong_with_our_tools_is_reported() {
         "the user does not want files.delete to be called",
         "files.read: Does files.read.",
     ] {
-        assert!(told.contains(part), "{part} in {told}");
+        assert!(printed.contains(part), "{part} in {printed}");
     }
     assert_eq!(executor.names(), ["files.read"], "what is known is called by its own name as well");
 }

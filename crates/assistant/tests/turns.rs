@@ -40,7 +40,7 @@ async fn results_go_back_turn_after_turn_until_there_is_an_answer() {
         assert_eq!(done, expected);
         assert!(last_results(&server).contains("files.write gave"), "{plays:?}");
         assert_eq!(
-            went.told,
+            went.printed,
             [
                 r#"calling files.read {"path": "a"}"#,
                 "called files.read well",
@@ -77,8 +77,8 @@ async fn calls_that_change_something_run_alone_and_in_their_order() {
     let executor = RecordingExecutor::default();
     let went = ask(&model(&server, Dialect::Anthropic), &executor, DialogueLimits::default()).await;
     assert_eq!(executor.names(), ["files.write", "files.read", "files.write"]);
-    let told: Vec<&str> = went.told.iter().filter_map(|it| it.split(' ').next()).take(6).collect();
-    assert_eq!(told, ["calling", "called", "calling", "called", "calling", "called"]);
+    let printed: Vec<&str> = went.printed.iter().filter_map(|it| it.split(' ').next()).take(6).collect();
+    assert_eq!(printed, ["calling", "called", "calling", "called", "calling", "called"]);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 //! | `$NAME` | the value; upper-case names only, so that `$1` and `$id` in a script stay as they are |
 //! | `${name}` | the value, whatever the name |
 //! | `${name:-default}` | the value, or the default when unset or empty; the default may hold references and balanced braces |
-//! | `${` without its `}`, `${}` and `${:-default}` | itself, as in a shell script among the arguments; [`Template::oddities`] tells |
+//! | `${` without its `}`, `${}` and `${:-default}` | itself, as in a shell script among the arguments; [`Template::warnings`] tells |
 //! | any other `$` | itself, so `$$NAME` is a dollar sign and the value |
 //!
 //! There is no escape; a literal `$NAME` is written as a default: `${DOLLAR:-$}NAME`.
@@ -26,7 +26,7 @@ const MAX_NESTING: usize = 16;
 pub(crate) struct Template<'a> {
     pieces: Vec<Piece<'a>>,
     /// What looks like a reference and stays unchanged: each kind once, in order of appearance.
-    oddities: Vec<Oddity>,
+    warnings: Vec<TemplateWarning>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ enum Piece<'a> {
 
 /// Text that looks like a reference, but is not one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Oddity {
+pub(crate) enum TemplateWarning {
     /// A `${` that is never closed.
     Unclosed,
     /// A `${}` without a variable name.
@@ -68,7 +68,7 @@ impl<'a> Template<'a> {
         if depth > MAX_NESTING {
             return Err(TemplateError::TooDeep);
         }
-        let mut template = Self { pieces: Vec::new(), oddities: Vec::new() };
+        let mut template = Self { pieces: Vec::new(), warnings: Vec::new() };
         let mut closing = ClosingBraces::of(text);
         let mut at = 0;
         while let Some(found) = text[at..].find('$') {
@@ -76,7 +76,7 @@ impl<'a> Template<'a> {
             let after = &text[dollar + 1..];
             if let Some(braced) = after.strip_prefix('{') {
                 let reference = match closing.of_brace_at(dollar + 1) {
-                    None => Err(Oddity::Unclosed),
+                    None => Err(TemplateWarning::Unclosed),
                     Some(end) => template.reference(&text[dollar + 2..end], depth)?.map(|piece| (piece, end + 1)),
                 };
                 match reference {
@@ -84,8 +84,8 @@ impl<'a> Template<'a> {
                         template.pieces.extend([Piece::Literal(&text[at..dollar]), piece]);
                         at = behind;
                     }
-                    Err(oddity) => {
-                        template.note(oddity);
+                    Err(warning) => {
+                        template.note(warning);
                         at = template.literal(text, at, text.len() - braced.len());
                     }
                 }
@@ -105,17 +105,21 @@ impl<'a> Template<'a> {
     }
 
     /// Parses the text between `${` and its `}`.
-    fn reference(&mut self, inside: &'a str, depth: usize) -> Result<Result<Piece<'a>, Oddity>, TemplateError> {
+    fn reference(
+        &mut self,
+        inside: &'a str,
+        depth: usize,
+    ) -> Result<Result<Piece<'a>, TemplateWarning>, TemplateError> {
         let (name, default) = match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inside, None),
         };
         if name.is_empty() {
-            return Ok(Err(Oddity::NoName));
+            return Ok(Err(TemplateWarning::NoName));
         }
         let default = default.map(|default| Self::parse_nested(default, depth + 1)).transpose()?;
-        for oddity in default.iter().flat_map(|default| &default.oddities) {
-            self.note(*oddity);
+        for warning in default.iter().flat_map(|default| &default.warnings) {
+            self.note(*warning);
         }
         Ok(Ok(Piece::Reference { name, default }))
     }
@@ -126,15 +130,15 @@ impl<'a> Template<'a> {
         end
     }
 
-    fn note(&mut self, oddity: Oddity) {
-        if !self.oddities.contains(&oddity) {
-            self.oddities.push(oddity);
+    fn note(&mut self, warning: TemplateWarning) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
     /// What looks like a reference and stays unchanged: each kind once.
-    pub(crate) fn oddities(&self) -> &[Oddity] {
-        &self.oddities
+    pub(crate) fn warnings(&self) -> &[TemplateWarning] {
+        &self.warnings
     }
 
     /// Replaces variables. A default is for a variable that is not set or empty, not for one that cannot be read.
@@ -282,14 +286,14 @@ mod tests {
         assert_eq!(missing("$ONE ${two} $A $ONE"), ["ONE", "two", "ONE"]);
     }
 
-    fn oddities(text: &str) -> Vec<Oddity> {
-        Template::parse(text).unwrap().oddities().to_vec()
+    fn warnings(text: &str) -> Vec<TemplateWarning> {
+        Template::parse(text).unwrap().warnings().to_vec()
     }
 
     #[test]
     fn what_only_looks_like_a_reference_stays_and_is_reported() {
-        use Oddity::{NoName, Unclosed};
-        for (text, expected, told) in [
+        use TemplateWarning::{NoName, Unclosed};
+        for (text, expected, expected_warnings) in [
             ("${", "${", &[Unclosed][..]),
             ("x ${A", "x ${A", &[Unclosed]),
             ("${A:-${B", "${A:-${B", &[Unclosed]),
@@ -303,12 +307,12 @@ mod tests {
             ("${} ${} ${", "${} ${} ${", &[NoName, Unclosed]),
             ("for f in $@; do echo ${f%.*} ${", "", &[Unclosed]),
         ] {
-            assert_eq!(oddities(text), told, "{text}");
+            assert_eq!(warnings(text), expected_warnings, "{text}");
             if !expected.is_empty() {
                 assert_eq!(filled(text), expected, "{text}");
             }
         }
-        assert!(oddities("${A} $A $$ {} }{").is_empty());
+        assert!(warnings("${A} $A $$ {} }{").is_empty());
     }
 
     #[test]

@@ -56,6 +56,6 @@ pub use offer::{Hints, Offer};
 pub use secrets::Secrets;
 pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
 pub use snapshot::{
-    Collision, Downtime, Missing, Route, SIGN_IN_REQUIRED, Scope, ServerEntry, ServerState, Snapshot, UriBudget,
+    Collision, Missing, Route, SIGN_IN_REQUIRED, Scope, ServerEntry, ServerState, Snapshot, Unavailable, UriBudget,
 };
 pub use uri_template::UriTemplate;

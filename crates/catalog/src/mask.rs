@@ -13,7 +13,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use names::{has_telling_part, means_a_secret};
+use names::{has_secretive_part, means_a_secret};
 
 /// Replaces a secret.
 pub const MASK: &str = "***";
@@ -60,7 +60,7 @@ fn entry(command: Option<&str>, key: &str, value: &Value) -> Value {
         }
         Value::String(_) if means_a_secret(key) => secret(value),
         Value::String(text) if NO_SECRETS.contains(&key) => Value::String(text.clone()),
-        _ if has_telling_part(key) => secret(value),
+        _ if has_secretive_part(key) => secret(value),
         Value::Object(members) => Value::Object(config(members)),
         Value::Array(items) => Value::Array(arguments::arguments(command, items)),
         Value::String(text) => Value::String(text::text(text)),

@@ -12,7 +12,7 @@ use crate::mask::{self, MASK};
 use crate::server::Transport;
 
 /// Shorter values occur in any text, and are not secrets.
-const SHORTEST: usize = 6;
+const MIN_SECRET_LEN: usize = 6;
 
 /// Common variables: hiding their values would hide what a message is about.
 const NO_SECRETS: [&str; 12] =
@@ -60,7 +60,7 @@ impl Secrets {
         // A server that logs JSON writes them with escapes.
         let written = |text: &'s str| [Some(Box::from(text)), as_in_json(text)].into_iter().flatten();
         let mut all: Vec<Box<str>> = self.0.iter().cloned().chain(more.flat_map(written)).collect();
-        all.retain(|secret| secret.chars().count() >= SHORTEST);
+        all.retain(|secret| secret.chars().count() >= MIN_SECRET_LEN);
         // One may be a part of another.
         all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         all.dedup();
@@ -97,7 +97,7 @@ fn in_arguments(command: &str, arguments: &[String]) -> Vec<String> {
 
 /// Where a truncated text ends with the start of a secret.
 fn cut_off(text: &str, secret: &str) -> Option<usize> {
-    let ends: Vec<usize> = secret.char_indices().map(|(at, _)| at).skip(SHORTEST).collect();
+    let ends: Vec<usize> = secret.char_indices().map(|(at, _)| at).skip(MIN_SECRET_LEN).collect();
     ends.into_iter().rev().find(|&end| text.ends_with(&secret[..end])).map(|end| text.len() - end)
 }
 

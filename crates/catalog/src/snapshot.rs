@@ -48,15 +48,15 @@ pub enum ServerState {
     /// It answers calls.
     Running,
     /// Not started, but its items are known: the first use starts it.
-    Dormant,
+    Asleep,
     /// Starting, and its items are known from before.
-    Waking,
+    Starting,
     /// Failed to start, or exited; with the reason.
     Failed(Arc<str>),
     /// Stopped by us.
     Stopped,
     /// Not connected, as its supervisor reports it.
-    Down(Arc<Downtime>),
+    Unavailable(Arc<Unavailable>),
     /// Removed. Its slot is never reused.
     Removed,
 }
@@ -66,7 +66,7 @@ pub const SIGN_IN_REQUIRED: &str = "sign_in_required";
 
 /// A server that is not connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Downtime {
+pub struct Unavailable {
     /// A stable word for the status.
     pub status: &'static str,
     /// The reason, unless it is intended.
@@ -82,21 +82,21 @@ pub struct Downtime {
 impl ServerState {
     /// Whether the items of the server are listed.
     pub fn offers(&self) -> bool {
-        matches!(self, Self::Running | Self::Dormant | Self::Waking)
+        matches!(self, Self::Running | Self::Asleep | Self::Starting)
     }
 
     /// Why it is not connected, if it failed or waits for a person.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Failed(why) => Some(why),
-            Self::Down(downtime) => downtime.why.as_deref(),
+            Self::Unavailable(unavailable) => unavailable.why.as_deref(),
             _ => None,
         }
     }
 
     /// Whether its outcome will be known soon, so that a call can wait for it.
-    pub fn is_on_its_way(&self) -> bool {
-        matches!(self, Self::Initializing | Self::Dormant | Self::Waking)
+    pub fn is_starting_or_asleep(&self) -> bool {
+        matches!(self, Self::Initializing | Self::Asleep | Self::Starting)
     }
 }
 
@@ -105,13 +105,13 @@ impl fmt::Display for ServerState {
         match self {
             Self::Initializing => out.write_str("initializing"),
             Self::Running => out.write_str("running"),
-            Self::Dormant => out.write_str("dormant"),
-            Self::Waking => out.write_str("waking"),
+            Self::Asleep => out.write_str("asleep"),
+            Self::Starting => out.write_str("starting"),
             Self::Failed(how) => write!(out, "failed: {how}"),
             Self::Stopped => out.write_str("stopped"),
-            Self::Down(downtime) => match &downtime.why {
-                Some(why) => write!(out, "{}: {why}", downtime.status),
-                None => out.write_str(downtime.status),
+            Self::Unavailable(unavailable) => match &unavailable.why {
+                Some(why) => write!(out, "{}: {why}", unavailable.status),
+                None => out.write_str(unavailable.status),
             },
             Self::Removed => out.write_str("removed"),
         }
@@ -171,7 +171,7 @@ pub struct Snapshot {
     servers: Vec<ServerEntry>,
     separator: Separator,
     /// Whether servers may be added at any time.
-    is_growing: bool,
+    servers_can_change: bool,
     /// By kind. Shared with the previous snapshot if nothing of that kind changed.
     names: [Arc<OnceLock<Names>>; 4],
     pages_of_all: Pages,
@@ -186,7 +186,7 @@ impl Snapshot {
             pages_of_one: servers.iter().map(|_| OnceLock::new()).collect(),
             servers,
             separator,
-            is_growing: false,
+            servers_can_change: false,
             names: Default::default(),
             pages_of_all: Pages::default(),
         }
@@ -228,8 +228,8 @@ impl Snapshot {
     }
 
     /// The same if servers may be added at any time, so that their capabilities are not known yet.
-    pub fn growing(mut self) -> Self {
-        self.is_growing = true;
+    pub fn with_changeable_servers(mut self) -> Self {
+        self.servers_can_change = true;
         self
     }
 

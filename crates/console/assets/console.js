@@ -146,7 +146,7 @@ function whileVisible(address, listeners, { opened = () => {}, failed = () => {}
       // The browser does not retry a refused stream by itself.
       if (source?.readyState === EventSource.CLOSED) retry = setTimeout(open, 3000);
     };
-    Object.entries(listeners).forEach(([name, hear]) => source.addEventListener(name, hear));
+    Object.entries(listeners).forEach(([name, onEvent]) => source.addEventListener(name, onEvent));
   };
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
   addEventListener('pagehide', close);
@@ -157,7 +157,7 @@ function whileVisible(address, listeners, { opened = () => {}, failed = () => {}
 // A shared worker receives the service's events for all tabs.
 function follow() {
   const told = (what, isOn) => { live.replaceChildren(what); live.classList.toggle('on', isOn); };
-  const hear = ({ data: { state, name, data } }) => {
+  const onEvent = ({ data: { state, name, data } }) => {
     if (state === 'live') {
       told('live', true);
       // Events between the response with this page and now were missed.
@@ -172,7 +172,7 @@ function follow() {
   };
   const open = () => {
     const port = window.SharedWorker ? new SharedWorker(live.dataset.events).port : new Worker(live.dataset.events);
-    port.onmessage = hear;
+    port.onmessage = onEvent;
     addEventListener('pagehide', () => port.postMessage('bye'), { once: true });
   };
   open();

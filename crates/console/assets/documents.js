@@ -123,7 +123,7 @@ async function runOne(number, run, force) {
 }
 
 // Server requests cannot be answered here.
-const asked = (over) => (over.message?.includes('cannot be asked now') ? 'The tool sent a request for you. Run it in the playground to answer.' : undefined);
+const serverRequestHint = (over) => (over.message?.includes('cannot be asked now') ? 'The tool sent a request for you. Run it in the playground to answer.' : undefined);
 const reasons = (over) => (over.problem?.faults ?? []).map((fault) => fault.what).join('\n');
 
 async function runBlock(number, run) {
@@ -148,7 +148,7 @@ async function runBlock(number, run) {
   // A refusal that is already shown under the block is not repeated next to it.
   const isTold = over.written === 'written' || over.written === 'unchanged';
   const lost = { block_changed: 'The result was not written: the block changed during the run.', kept: 'The result was not written: the existing one was edited during the run.', unfit: 'Its result was not written: it would have changed more than its own place.' }[over.written];
-  say(number, tone, over.status + took(over.took_ms), over.status === 'refused' && !isTold ? reasons(over) : asked(over) ?? lost);
+  say(number, tone, over.status + took(over.took_ms), over.status === 'refused' && !isTold ? reasons(over) : serverRequestHint(over) ?? lost);
   return over.status;
 }
 

@@ -11,19 +11,19 @@ const ports = new Set();
 let source = null;
 let state = 'away';
 
-const tell = (message) => ports.forEach((port) => port.postMessage(message));
+const broadcast = (message) => ports.forEach((port) => port.postMessage(message));
 
 function become(next) {
   if (state === next) return;
   state = next;
-  tell({ state });
+  broadcast({ state });
 }
 
 function follow() {
   source = new EventSource('/api/v1/aggregator/events');
   source.onopen = () => become('live');
   source.onerror = () => (source?.readyState === EventSource.CLOSED ? wait() : become('away'));
-  names.forEach((name) => source.addEventListener(name, (event) => tell({ name, data: event.data })));
+  names.forEach((name) => source.addEventListener(name, (event) => broadcast({ name, data: event.data })));
 }
 
 // Browsers do not retry a refused stream. Either the service fails, or the user is signed out.

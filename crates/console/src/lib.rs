@@ -59,7 +59,7 @@ pub type RedeemCode = Box<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
 
 /// Marks a request that needs no token or session, because its connection suffices.
 #[derive(Debug, Clone, Copy)]
-pub struct LetIn;
+pub struct AuthenticatedByConnection;
 
 /// Parses the configs of clients.
 pub type ConfigReader = Box<dyn Fn(&str) -> Result<Vec<Found>, String> + Send + Sync>;

@@ -13,7 +13,7 @@ use crate::form::{self, Form};
 use crate::layout::{Flash, LayoutContext};
 use crate::response::PageResponse;
 use crate::session::{CSRF_HEADER, Visitor};
-use crate::{Console, LetIn, layout};
+use crate::{AuthenticatedByConnection, Console, layout};
 
 /// The actor in the audit log if there are no tokens.
 const ANONYMOUS_ACTOR: &str = "console";
@@ -53,7 +53,7 @@ impl<'c> PageRequest<'c> {
             .headers
             .get(CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
-        let needs_no_token = parts.extensions.get::<LetIn>().is_some();
+        let needs_no_token = parts.extensions.get::<AuthenticatedByConnection>().is_some();
         let name = visitor.principal.clone().unwrap_or_else(|| Arc::from(ANONYMOUS_ACTOR));
         Self {
             console,

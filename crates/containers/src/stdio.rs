@@ -45,7 +45,7 @@ impl ContainerHost<'_> {
         observer.on_container(upstream.index, Arc::clone(&container.stats) as _);
         let AttachContainerResults { output, input } = attached;
         let carriers = vec![
-            tokio::spawn(carry_in(theirs.stdin, input)),
+            tokio::spawn(copy_stdin(theirs.stdin, input)),
             tokio::spawn(carry_out(output, theirs.stdout, theirs.stderr)),
         ];
         Ok(Started { instance: container, pipes: ours, process: None, carriers })
@@ -117,7 +117,7 @@ fn no_pipes(error: &io::Error) -> ContainerError {
 }
 
 /// Copies our messages to the container's stdin; closes it at the end.
-async fn carry_in(mut from: pipe::Receiver, mut to: std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>) {
+async fn copy_stdin(mut from: pipe::Receiver, mut to: std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>) {
     let mut buffer = vec![0; SHARE];
     loop {
         match from.read(&mut buffer).await {

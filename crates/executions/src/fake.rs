@@ -251,7 +251,7 @@ impl CallFixture {
             names: NamePolicy::Canonical,
             start_timeout: Duration::from_secs(5),
             withheld: &[],
-            is_growing: true,
+            servers_can_change: true,
             method_set: MethodSet::EVERYTHING,
             answer_timeout: Duration::from_secs(5),
             surface: aggregator::Surface::Full,
@@ -262,8 +262,8 @@ impl CallFixture {
         };
         let chain = Chain::enter(None, folder.path()).unwrap();
         let fleet = Fleet::empty(options.clone(), &chain, Some(Arc::new(run_server)));
-        let ledger = Arc::clone(&executions) as Arc<dyn aggregator::interceptor::CallInterceptor>;
-        let aggregator = Aggregator::with_interceptor(Arc::clone(&fleet), options, ledger);
+        let interceptor = Arc::clone(&executions) as Arc<dyn aggregator::interceptor::CallInterceptor>;
+        let aggregator = Aggregator::with_interceptor(Arc::clone(&fleet), options, interceptor);
         executions.attach(&aggregator);
         Self { executions, aggregator, fleet, server_table, observer, store, _folder: folder }
     }

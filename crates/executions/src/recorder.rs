@@ -22,7 +22,7 @@ const MAX_BATCH: usize = 4096;
 const MAX_PENDING: usize = 100_000;
 const MAX_PENDING_BYTES: usize = 64 << 20;
 /// The delays between attempts while the database is unreachable.
-const PAUSES: [Duration; 4] =
+const RETRY_DELAYS: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 /// How often old records are deleted, and after how many new ones at the latest.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(300);
@@ -182,7 +182,7 @@ impl Recorder {
             match store.settle_executions(began, INTERRUPTED).await {
                 Err(error) if error.is_retryable() => {
                     self.set_error(Some(error.to_string()));
-                    sleep(PAUSES[failures.min(PAUSES.len() - 1)]).await;
+                    sleep(RETRY_DELAYS[failures.min(RETRY_DELAYS.len() - 1)]).await;
                 }
                 Ok(0) => break,
                 Ok(settled) => break tracing::info!(settled, "marked unfinished executions of the last run as ended"),
@@ -247,7 +247,7 @@ impl Recorder {
                         return;
                     }
                     tokio::select! {
-                        () = sleep(PAUSES[failures.min(PAUSES.len() - 1)]) => {}
+                        () = sleep(RETRY_DELAYS[failures.min(RETRY_DELAYS.len() - 1)]) => {}
                         _ = closing.wait_for(|&closing| closing) => {}
                     }
                     failures += 1;

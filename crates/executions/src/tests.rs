@@ -45,8 +45,8 @@ async fn a_call_of_a_client_is_listed_while_it_runs_and_recorded_when_it_ended()
     fixture.executions.close().await;
     let kept = fixture.store.executions(&ExecutionFilter::default(), Page::default()).await.unwrap();
     assert_eq!((kept.total, kept.items[0].id, kept.items[0].status), (1, running[0].id, ExecutionStatus::Success));
-    let told = [ExecutionStatus::Pending, ExecutionStatus::Executing, ExecutionStatus::Success];
-    assert_eq!(fixture.observer.statuses(), told);
+    let statuses = [ExecutionStatus::Pending, ExecutionStatus::Executing, ExecutionStatus::Success];
+    assert_eq!(fixture.observer.statuses(), statuses);
 }
 
 #[tokio::test]

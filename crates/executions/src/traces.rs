@@ -82,8 +82,8 @@ impl Traces {
     }
 
     /// Starts the trace of a call, as a child of its caller's or as a new one.
-    pub(crate) fn begin(&self, told: Option<TraceContext>) -> CallTrace {
-        let (parent, state) = told.map_or((None, None), |told| (Some(told.parent), told.state));
+    pub(crate) fn begin(&self, context: Option<TraceContext>) -> CallTrace {
+        let (parent, state) = context.map_or((None, None), |context| (Some(context.parent), context.state));
         let trace_id = parent.map_or_else(fresh_trace, |parent| parent.trace_id);
         let is_sampled = self.sampler.takes(&trace_id, parent.map(|parent| parent.is_sampled));
         let span = SpanContext { trace_id, span_id: fresh_span(), is_sampled };

@@ -103,12 +103,12 @@ impl AuthFailures {
     fn note_at(&self, now: Instant, peer: IpAddr, reason: Reason, path: &str) -> Option<Duration> {
         self.counts[reason as usize].fetch_add(1, Ordering::Relaxed);
         let mut table = self.table();
-        let may_log = table.may_log(now);
+        let is_below_log_limit = table.renew_log_window(now);
         let known = table.address(network_of(peer), now, self.most_addresses);
         known.wrong = known.wrong.saturating_add(u32::from(reason == Reason::WrongToken));
         let wait = known.wait(now, self.limit).filter(|_| reason == Reason::WrongToken);
         let is_due = known.logged[reason as usize].is_none_or(|last| now.duration_since(last) >= LOG_INTERVAL);
-        if !(is_due && may_log) {
+        if !(is_due && is_below_log_limit) {
             known.left_out += 1;
         } else {
             known.logged[reason as usize] = Some(now);
@@ -143,8 +143,8 @@ impl AuthFailures {
 }
 
 impl Table {
-    /// Whether one more line may be logged.
-    fn may_log(&mut self, now: Instant) -> bool {
+    /// Starts a new interval if the last one is over. Returns whether one more line may be logged.
+    fn renew_log_window(&mut self, now: Instant) -> bool {
         if self.log_began.is_none_or(|began| now.duration_since(began) >= LOG_INTERVAL) {
             (self.log_began, self.log_lines) = (Some(now), 0);
         }

@@ -247,7 +247,7 @@ fn refusal_of_answer(response: &FallbackResponse, identity: &Identity) -> Option
 /// page.
 pub(crate) fn for_people<'s>(shared: &'s Shared, parts: &Parts) -> Option<&'s Arc<dyn FallbackService>> {
     let wants_page = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok())?.contains("text/html");
-    let is_lost = parts.method == Method::GET && PathTarget::at(parts.uri.path()) == PathTarget::Nowhere;
+    let is_lost = parts.method == Method::GET && PathTarget::at(parts.uri.path()) == PathTarget::Unknown;
     at(shared, "/").filter(|_| wants_page && is_lost)
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn answer(fleet: &Fleet, health: Health) -> Response<Body> {
     };
     let mut servers = vec![
         ("running", count(|state| matches!(state, ServerState::Running))),
-        ("starting", count(|state| matches!(state, ServerState::Initializing | ServerState::Waking))),
+        ("starting", count(|state| matches!(state, ServerState::Initializing | ServerState::Starting))),
         ("failed", count(has_failed)),
         ("stopped", count(is_at_rest)),
     ];
@@ -50,32 +50,32 @@ pub(crate) fn answer(fleet: &Fleet, health: Health) -> Response<Body> {
         Health::Failed(why) => (StatusCode::SERVICE_UNAVAILABLE, "failed", Some(why)),
     };
     let word = ("status", reply::string(word));
-    let told = match why {
+    let report = match why {
         None => reply::object([word, ("servers", servers)]),
         Some(why) => reply::object([word, ("message", reply::string(&why)), ("servers", servers)]),
     };
-    answer::json(status, Body::Whole(Bytes::from(told)))
+    answer::json(status, Body::Whole(Bytes::from(report)))
 }
 
 /// It should be connected and is not.
 fn has_failed(state: &ServerState) -> bool {
     match state {
         ServerState::Failed(_) => true,
-        ServerState::Down(downtime) => downtime.why.is_some() && !needs_sign_in(state),
+        ServerState::Unavailable(unavailable) => unavailable.why.is_some() && !needs_sign_in(state),
         _ => false,
     }
 }
 
 /// It waits for a person to sign in, which is no failure.
 fn needs_sign_in(state: &ServerState) -> bool {
-    matches!(state, ServerState::Down(downtime) if downtime.status == SIGN_IN_REQUIRED)
+    matches!(state, ServerState::Unavailable(unavailable) if unavailable.status == SIGN_IN_REQUIRED)
 }
 
 /// It is not connected because it is disabled, disconnected or not needed now.
 fn is_at_rest(state: &ServerState) -> bool {
     match state {
-        ServerState::Stopped | ServerState::Dormant => true,
-        ServerState::Down(downtime) => downtime.why.is_none(),
+        ServerState::Stopped | ServerState::Asleep => true,
+        ServerState::Unavailable(unavailable) => unavailable.why.is_none(),
         _ => false,
     }
 }

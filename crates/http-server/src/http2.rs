@@ -151,7 +151,7 @@ mod tests {
     async fn tasks_run_with_the_connection_and_end_with_it() {
         let tasks = StreamTasks::default();
         let (dropped, mut is_dropped) = tokio::sync::oneshot::channel::<()>();
-        let (tell, told) = tokio::sync::oneshot::channel::<()>();
+        let (tell, reported) = tokio::sync::oneshot::channel::<()>();
         let connection = {
             let tasks = tasks.clone();
             async move {
@@ -160,7 +160,7 @@ mod tests {
                     std::future::pending::<()>().await;
                 });
                 tasks.execute(async move { tell.send(()).unwrap() });
-                drop(told.await);
+                drop(reported.await);
             }
         };
         Multiplexed::new(connection, tasks).await;

@@ -41,7 +41,7 @@ pub struct Limits {
     /// How long a session may be idle.
     pub idle_session: Duration,
     /// How long a session may be silent before its requests no longer block those of others.
-    pub away: Duration,
+    pub disconnected_after: Duration,
     /// Pending requests of one session.
     pub requests_in_flight: usize,
     /// Bytes of bodies that are arriving or still in use.
@@ -204,7 +204,7 @@ impl Default for Limits {
             sessions: 1000,
             sessions_of_identity: 500,
             idle_session: Duration::from_secs(30 * 60),
-            away: Duration::from_secs(10),
+            disconnected_after: Duration::from_secs(10),
             requests_in_flight: 256,
             received: 512 << 20,
             received_of_identity: 256 << 20,
@@ -252,8 +252,8 @@ mod tests {
             ("sessions=0", "a whole number from 1 to 1000000000, not `0`"),
             ("sessions=many", "not `many`"),
         ] {
-            let told = Limits::default().set(text).unwrap_err();
-            assert!(told.contains(expected), "{told}");
+            let error = Limits::default().set(text).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

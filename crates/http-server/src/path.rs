@@ -14,7 +14,7 @@ pub(crate) enum PathTarget<'p> {
     /// The health of the service.
     Health,
     /// No target.
-    Nowhere,
+    Unknown,
 }
 
 impl<'p> PathTarget<'p> {
@@ -27,7 +27,7 @@ impl<'p> PathTarget<'p> {
             "/health" => Self::Health,
             _ => Self::of_one(path, "/mcp/", Self::Mcp)
                 .or_else(|| Self::of_one(path, "/sse/", Self::Sse))
-                .unwrap_or(Self::Nowhere),
+                .unwrap_or(Self::Unknown),
         }
     }
 
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(PathTarget::at("/message"), PathTarget::Message);
         assert_eq!(PathTarget::at("/health"), PathTarget::Health);
         for path in ["/", "", "/mcpx", "/MCP", "/health/x", "/mcp/%ff"] {
-            assert_eq!(PathTarget::at(path), PathTarget::Nowhere, "{path}");
+            assert_eq!(PathTarget::at(path), PathTarget::Unknown, "{path}");
         }
     }
 

@@ -140,7 +140,7 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
             taken.unwrap_or_else(|| read_body::closing(admission::revoked().response()))
         }
         (PathTarget::Message, _) => answer::not_allowed("POST"),
-        (PathTarget::Health | PathTarget::Nowhere, _) => {
+        (PathTarget::Health | PathTarget::Unknown, _) => {
             let why = "Not found: use /mcp, /mcp/<server>, /sse, /sse/<server> or /health";
             answer::refuse(StatusCode::NOT_FOUND, why)
         }

@@ -103,8 +103,8 @@ async fn drain(mut body: Incoming) {
 }
 
 fn not_ready(message: &str) -> Response<Body> {
-    let told = reply::object([("status", reply::string("starting")), ("message", reply::string(message))]);
-    let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, Body::Whole(Bytes::from(told)));
+    let status = reply::object([("status", reply::string("starting")), ("message", reply::string(message))]);
+    let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, Body::Whole(Bytes::from(status)));
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

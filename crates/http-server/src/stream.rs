@@ -48,7 +48,7 @@ struct Bounds {
     kept: usize,
     largest_kept: usize,
     slow_reader_timeout: Duration,
-    away: Duration,
+    disconnected_after: Duration,
 }
 
 /// A reader of events.
@@ -109,7 +109,7 @@ impl Stream {
             kept: limits.bytes_kept,
             largest_kept: limits.session_bytes_kept,
             slow_reader_timeout: limits.slow_reader_timeout,
-            away: limits.away,
+            disconnected_after: limits.disconnected_after,
         };
         let state = Mutex::new(State::new());
         let identity = Arc::clone(identity);
@@ -436,7 +436,8 @@ impl ClientSink for Stream {
     }
 
     fn is_idle(&self) -> bool {
-        !self.lock().has_reader && self.usage.as_ref().is_none_or(|usage| usage.is_deserted(self.bounds.away))
+        !self.lock().has_reader
+            && self.usage.as_ref().is_none_or(|usage| usage.is_deserted(self.bounds.disconnected_after))
     }
 
     /// A stream that was never opened is unlikely to be opened later.

@@ -93,7 +93,7 @@ fn panicking_server(folder: &Path) -> HttpServer {
         names: NamePolicy::Canonical,
         start_timeout: Duration::from_secs(5),
         withheld: &[],
-        is_growing: true,
+        servers_can_change: true,
         method_set: MethodSet::EVERYTHING,
         awaits_client: false,
         answer_timeout: Duration::from_secs(5),
@@ -144,7 +144,9 @@ async fn a_panic_gives_500_and_the_connection_stays_usable() {
     let server = panicking_server(folder.path());
     let serving = tokio::spawn(async move {
         // Ready as soon as the other end is dropped.
-        http_server::serve(server, vec![http_server::Listener { socket: listener, tls: None }], async { drop(stopped.await); })
+        http_server::serve(server, vec![http_server::Listener { socket: listener, tls: None }], async {
+            drop(stopped.await);
+        })
         .await
     });
     let asking = tokio::task::spawn_blocking(move || {

@@ -143,8 +143,8 @@ fn is_about_money(words: &str) -> bool {
 
 /// The provider's message: `error.message` for most, `error` for Ollama, `message` for others.
 pub(crate) fn error_text(body: &[u8]) -> String {
-    let told = serde_json::from_slice::<Value>(body).ok().and_then(|body| error_text_of(&body));
-    told.unwrap_or_else(|| excerpt(&String::from_utf8_lossy(&body[..body.len().min(4 * EXCERPT)])))
+    let text = serde_json::from_slice::<Value>(body).ok().and_then(|body| error_text_of(&body));
+    text.unwrap_or_else(|| excerpt(&String::from_utf8_lossy(&body[..body.len().min(4 * EXCERPT)])))
 }
 
 pub(crate) fn error_text_of(body: &Value) -> Option<String> {
@@ -170,19 +170,19 @@ mod tests {
 
     #[test]
     fn the_providers_own_words_are_reported_without_their_wrapping() {
-        let told = |body: &str| error_text(body.as_bytes());
+        let text = |body: &str| error_text(body.as_bytes());
         assert_eq!(
-            told(r#"{"error": {"message": "No such model.", "code": "model_not_found"}}"#),
+            text(r#"{"error": {"message": "No such model.", "code": "model_not_found"}}"#),
             "No such model. (model_not_found)"
         );
         assert_eq!(
-            told(r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#),
+            text(r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#),
             "Overloaded (overloaded_error)"
         );
-        assert_eq!(told(r#"{"error": "model 'x' not found"}"#), "model 'x' not found");
-        assert_eq!(told(r#"[{"error": {"code": 400, "message": "Bad"}}]"#), "Bad");
-        assert_eq!(told("<html>\n  <b>Bad gateway</b>"), "<html> <b>Bad gateway</b>");
-        assert_eq!(told(""), "");
+        assert_eq!(text(r#"{"error": "model 'x' not found"}"#), "model 'x' not found");
+        assert_eq!(text(r#"[{"error": {"code": 400, "message": "Bad"}}]"#), "Bad");
+        assert_eq!(text("<html>\n  <b>Bad gateway</b>"), "<html> <b>Bad gateway</b>");
+        assert_eq!(text(""), "");
     }
 
     #[test]

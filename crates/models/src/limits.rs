@@ -63,7 +63,7 @@ impl<'l> RetryState<'l> {
         }
         let unless_told = self.limits.first_pause.saturating_mul(2_u32.saturating_pow(self.made - 1));
         let pause = wanted.unwrap_or(unless_told.min(self.limits.longest_pause));
-        tracing::debug!(trouble = %error, ?pause, "retrying a request to a model");
+        tracing::debug!(%error, ?pause, "retrying a request to a model");
         sleep(pause + jitter(pause)).await;
         Ok(())
     }

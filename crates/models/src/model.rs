@@ -96,8 +96,8 @@ impl Model {
                 answered => return answered,
             }
         }
-        let spoken = text_calls::spoken(ask.conversation, ask.tools, ask.names);
-        let request = self.request(&ModelRequest { conversation: &spoken, tools: &[], ..ask });
+        let text_conversation = text_calls::text_conversation(ask.conversation, ask.tools, ask.names);
+        let request = self.request(&ModelRequest { conversation: &text_conversation, tools: &[], ..ask });
         // Calls are part of the text there, and users should not see them.
         let answer = text_calls::understood(self.converse(&request, &mut |_| {}).await?, ask.names);
         if !answer.text.is_empty() {

@@ -56,8 +56,8 @@ fn messages(provider: &Provider, conversation: &Conversation) -> Vec<Value> {
                 let images: Vec<Part> =
                     results.iter().flat_map(|result| result.parts.clone()).filter(is_image).collect();
                 if provider.sees_images && !images.is_empty() {
-                    let told = Part::Text("The pictures of these results:".to_owned());
-                    let parts: Vec<Part> = std::iter::once(told).chain(images).collect();
+                    let caption = Part::Text("The pictures of these results:".to_owned());
+                    let parts: Vec<Part> = std::iter::once(caption).chain(images).collect();
                     messages.push(json!({ "role": "user", "content": content(provider, &parts) }));
                 }
             }

@@ -50,7 +50,7 @@ pub enum ProviderError {
     #[error(
         "no model is configured; set OPENAI_BASE_URL (such as http://localhost:11434/v1) or OPENAI_API_KEY or ANTHROPIC_API_KEY"
     )]
-    Nowhere,
+    NotConfigured,
     /// No model name is configured.
     #[error("no model is named; set MCP_MODEL to a model of {0}")]
     Unnamed(String),
@@ -125,7 +125,7 @@ impl Provider {
             (None, Some(dialect)) => dialect,
             _ if has([variables::OPENAI_BASE_URL, variables::OPENAI_API_KEY]) => Dialect::OpenAi,
             _ if has([variables::ANTHROPIC_BASE_URL, variables::ANTHROPIC_API_KEY]) => Dialect::Anthropic,
-            _ => return Err(ProviderError::Nowhere),
+            _ => return Err(ProviderError::NotConfigured),
         };
         let (url, key, usual) = match dialect {
             Dialect::OpenAi => (variables::OPENAI_BASE_URL, variables::OPENAI_API_KEY, OPENAI),
@@ -231,13 +231,13 @@ mod tests {
         assert_eq!(claude.headers()[0], ("x-api-key".to_owned(), "k".to_owned()));
 
         let both = [("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "o"), ("MCP_MODEL", "anthropic:claude-x")];
-        let told = provider(&both, None).unwrap();
-        assert_eq!((told.dialect, told.model.as_str()), (Dialect::Anthropic, "claude-x"));
+        let chosen = provider(&both, None).unwrap();
+        assert_eq!((chosen.dialect, chosen.model.as_str()), (Dialect::Anthropic, "claude-x"));
     }
 
     #[test]
     fn what_is_missing_is_reported() {
-        assert_eq!(provider(&[], Some("x")).unwrap_err(), ProviderError::Nowhere);
+        assert_eq!(provider(&[], Some("x")).unwrap_err(), ProviderError::NotConfigured);
         let unnamed = provider(&[("OPENAI_API_KEY", "o")], None).unwrap_err();
         assert!(unnamed.to_string().contains("MCP_MODEL"), "{unnamed}");
         assert!(provider(&[("MCP_MODEL_PROVIDER", "x")], None).is_err());

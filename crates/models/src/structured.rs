@@ -60,8 +60,8 @@ impl Model {
         let mut conversation = Conversation::new(question.system);
         conversation.ask(question.user);
         if json_mode != JsonMode::Schema {
-            let told = "Answer with nothing but one JSON object that keeps to this JSON Schema:";
-            conversation.system = format!("{}\n\n{told}\n{}", conversation.system, question.schema);
+            let instruction = "Answer with nothing but one JSON object that keeps to this JSON Schema:";
+            conversation.system = format!("{}\n\n{instruction}\n{}", conversation.system, question.schema);
         }
         let names = SafeNames::default();
         let ask =
@@ -71,8 +71,8 @@ impl Model {
         let answer = self.converse(&request, &mut |_| {}).await?;
         let called = answer.calls.iter().find_map(|call| call.parsed().ok()).map(Value::Object);
         called.or_else(|| first_object(&answer.text)).ok_or_else(|| {
-            let told = format!("{} ({:?})", excerpt(&answer.text), answer.stop);
-            self.failure(ModelErrorKind::NoJson(told))
+            let instruction = format!("{} ({:?})", excerpt(&answer.text), answer.stop);
+            self.failure(ModelErrorKind::NoJson(instruction))
         })
     }
 

@@ -23,7 +23,7 @@ const FENCE: &str = "```";
 const UNREADABLE: &str = "tool_call";
 
 /// The same conversation with tools and calls as text.
-pub(crate) fn spoken(conversation: &Conversation, tools: &[Tool], names: &SafeNames) -> Conversation {
+pub(crate) fn text_conversation(conversation: &Conversation, tools: &[Tool], names: &SafeNames) -> Conversation {
     let turns = conversation.turns.iter().map(|turn| match turn {
         Turn::User(parts) => Turn::User(parts.clone()),
         Turn::Assistant { text, calls } => {
@@ -233,18 +233,25 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_reported_in_words() {
+    fn a_conversation_is_reported_as_text() {
         let mut conversation = Conversation::new("Be brief.");
         conversation.ask("Weather?");
         let call = ToolCall { id: "1".into(), name: "sky_weather".into(), arguments: "{}".into() };
         conversation.turns.push(Turn::Assistant { text: String::new(), calls: vec![call.clone()] });
         conversation.results(vec![ToolResult::error(&call, "no sky")]);
         let tools = [Tool::new("sky:weather", "Tells it.", json!({"type": "object"}))];
-        let spoken = spoken(&conversation, &tools, &names());
-        assert!(spoken.system.starts_with("Be brief.\n\nYou can use tools."), "{}", spoken.system);
-        assert!(spoken.system.contains("- sky_weather: Tells it.\n  arguments: {\"type\":\"object\"}"));
+        let text_conversation = text_conversation(&conversation, &tools, &names());
+        assert!(
+            text_conversation.system.starts_with("Be brief.\n\nYou can use tools."),
+            "{}",
+            text_conversation.system
+        );
+        assert!(text_conversation.system.contains("- sky_weather: Tells it.\n  arguments: {\"type\":\"object\"}"));
         let block = "```tool_call\n{\"name\":\"sky_weather\",\"arguments\":{}}\n```";
-        assert_eq!(spoken.turns[1], Turn::Assistant { text: block.into(), calls: vec![] });
-        assert_eq!(spoken.turns[2], Turn::User(vec![Part::Text("Result of sky_weather:\nError: no sky".into())]));
+        assert_eq!(text_conversation.turns[1], Turn::Assistant { text: block.into(), calls: vec![] });
+        assert_eq!(
+            text_conversation.turns[2],
+            Turn::User(vec![Part::Text("Result of sky_weather:\nError: no sky".into())])
+        );
     }
 }

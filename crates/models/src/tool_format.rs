@@ -18,8 +18,8 @@ const MAX_OPENAI_DESCRIPTION_LEN: usize = 1024;
 
 /// How many schema values are copied for one tool, and for all tools of a list: references can expand a small schema to
 /// a huge one.
-const MOST_COPIED_OF_TOOL: usize = 100_000;
-const MOST_COPIED_OF_LIST: usize = 1_000_000;
+const MAX_COPIED_OF_TOOL: usize = 100_000;
+const MAX_COPIED_OF_LIST: usize = 1_000_000;
 
 /// Tools in the format of a provider.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,14 +118,14 @@ impl Format {
         is_over: &dyn Fn() -> bool,
         mut take: impl FnMut(Value),
     ) -> Result<Vec<String>, TooSlow> {
-        let mut copies_left = MOST_COPIED_OF_LIST;
+        let mut copies_left = MAX_COPIED_OF_LIST;
         let (mut cut, of) = (Vec::new(), tools.len());
         for (done, tool) in tools.enumerate() {
             if is_over() {
                 return Err(TooSlow { done, of });
             }
             let Some(safe_name) = names.safe(&tool.name) else { continue };
-            let (form, cost) = self.form(&tool, safe_name, copies_left.min(MOST_COPIED_OF_TOOL));
+            let (form, cost) = self.form(&tool, safe_name, copies_left.min(MAX_COPIED_OF_TOOL));
             copies_left -= cost.copied;
             take(form);
             if cost.is_cut {
@@ -145,7 +145,7 @@ impl Format {
 
     /// One tool with its safe name; for Gemini, one of the `functionDeclarations`.
     pub fn tool(self, tool: &Tool, safe_name: &str) -> Value {
-        self.form(tool, safe_name, MOST_COPIED_OF_TOOL).0
+        self.form(tool, safe_name, MAX_COPIED_OF_TOOL).0
     }
 
     /// The same, with its cost. Only Gemini's format expands references; the others copy the server's schema.

@@ -111,7 +111,7 @@ impl Folder {
 
     /// The text of a document.
     pub fn read(&self, path: &str) -> Result<String, FolderError> {
-        must_be_document(path)?;
+        check_is_document(path)?;
         String::from_utf8(self.bytes(path)?).map_err(|_| FileError::NotText { path: self.root.join(path) }.into())
     }
 
@@ -143,7 +143,7 @@ impl Folder {
     /// What changes when a document is written: file, size and time.
     pub fn stamp(&self, path: &str) -> Result<Stamp, FolderError> {
         use std::os::unix::fs::MetadataExt;
-        must_be_document(path)?;
+        check_is_document(path)?;
         let there = self.find(path)?.metadata();
         let there = there.map_err(|source| FileError::Read { path: self.root.join(path), source })?;
         Ok(Stamp { file: there.ino(), bytes: there.len(), changed: (there.mtime(), there.mtime_nsec()) })
@@ -168,7 +168,7 @@ impl Folder {
 
     /// Checks that a document can be written, before a run whose results would be lost.
     pub fn check_writable(&self, path: &str) -> Result<(), FolderError> {
-        must_be_document(path)?;
+        check_is_document(path)?;
         drop(self.find(path)?);
         let whole = self.whole_path(path)?;
         let assets = whole.with_file_name(assets_folder(&whole));
@@ -286,7 +286,7 @@ fn is_document(name: &str) -> bool {
     matches!(extension.as_deref(), Some("md" | "markdown"))
 }
 
-fn must_be_document(path: &str) -> Result<(), FolderError> {
+fn check_is_document(path: &str) -> Result<(), FolderError> {
     if is_document(path) { Ok(()) } else { Err(no_document(path, "only Markdown files (`.md`) are documents")) }
 }
 
@@ -332,8 +332,8 @@ mod tests {
         let deep: PathBuf = (0..MAX_DEPTH + 2).map(|level| format!("d{level}")).collect();
         std::fs::create_dir_all(place.path().join("notes").join(deep)).unwrap();
         let listed = folder.list().unwrap();
-        let told: Vec<&Listing> = listed.iter().filter(|listing| listing.problem.is_some()).collect();
-        assert!(matches!(told[..], [only] if only.path.ends_with("/d24/")), "{told:?}");
+        let problems: Vec<&Listing> = listed.iter().filter(|listing| listing.problem.is_some()).collect();
+        assert!(matches!(problems[..], [only] if only.path.ends_with("/d24/")), "{problems:?}");
         assert_eq!(listed.len(), 3, "the documents are there as well: {listed:?}");
     }
 
@@ -344,9 +344,9 @@ mod tests {
             std::fs::write(place.path().join(format!("notes/work/{number}.md")), "").unwrap();
         }
         let listed = folder.list().unwrap();
-        let told: Vec<&str> = listed.iter().filter_map(|listing| listing.problem.as_deref()).collect();
+        let problems: Vec<&str> = listed.iter().filter_map(|listing| listing.problem.as_deref()).collect();
         assert_eq!(listed.len(), MAX_LISTED + 1);
-        assert!(matches!(told[..], [only] if only.contains("more than 10000 documents")), "{told:?}");
+        assert!(matches!(problems[..], [only] if only.contains("more than 10000 documents")), "{problems:?}");
     }
 
     #[test]
@@ -358,8 +358,8 @@ mod tests {
         // Whoever is root reads it all the same.
         if std::fs::read_dir(&locked).is_err() {
             let listed = folder.list().unwrap();
-            let told = listed.iter().find(|listing| listing.path == "locked/").unwrap();
-            assert!(told.problem.as_ref().unwrap().contains("cannot be read"), "{told:?}");
+            let problems = listed.iter().find(|listing| listing.path == "locked/").unwrap();
+            assert!(problems.problem.as_ref().unwrap().contains("cannot be read"), "{problems:?}");
             assert_eq!(listed.len(), 3, "{listed:?}");
         }
         std::fs::set_permissions(&locked, Permissions::from_mode(0o700)).unwrap();

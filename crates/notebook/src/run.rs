@@ -19,7 +19,7 @@ use crate::render::{Content, Piece, parse_result};
 use crate::toolbox::{Extent, Failure, Request, Toolbox};
 
 /// The limit of bytes of all results of a run, which are kept in memory until they are written. The run ends beyond it.
-const MOST_RESULT_BYTES: usize = 64 * 1024 * 1024;
+const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
 
 /// How a plan is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +193,7 @@ pub async fn run(
                 result_bytes += finished_step.shown.as_ref().map_or(0, |shown| shown.content.bytes());
                 if finished_step.ends_run {
                     over.get_or_insert("not run: the run ended before this block");
-                } else if result_bytes > MOST_RESULT_BYTES {
+                } else if result_bytes > MAX_RESULT_BYTES {
                     over.get_or_insert(RESULTS_TOO_LARGE);
                 }
                 finished[place] = Some(finished_step);

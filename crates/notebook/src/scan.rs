@@ -12,11 +12,11 @@ use crate::region::{self, Found, Marks, Region};
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// The limits of a document. Each of these items takes far more memory than its bytes in the text.
-const MOST_HEADINGS: usize = 200_000;
-const MOST_FENCES: usize = 50_000;
-const MOST_IDS: usize = 200_000;
+const MAX_HEADINGS: usize = 200_000;
+const MAX_FENCES: usize = 50_000;
+const MAX_IDS: usize = 200_000;
 /// One more than the limit of bound places, so that an excess is noticed.
-const MOST_COMMENTS: usize = crate::binding::MAX_BINDING_PLACES + 1;
+const MAX_COMMENTS: usize = crate::binding::MAX_BINDING_PLACES + 1;
 
 /// Scans a text.
 pub(crate) fn scan(text: String) -> Document {
@@ -45,9 +45,8 @@ pub(crate) fn scan(text: String) -> Document {
     comments.retain(|comment| is_free(comment.line));
     let sections = section_extents(&headings, lines.count());
     let mut ids = find_ids(&text, &lines, &parts, (&headings, &sections), &is_free);
-    let excess =
-        excess.or_else(|| (ids.len() > MOST_IDS).then(|| too_many(ids[MOST_IDS].lines.start, "ids", MOST_IDS)));
-    ids.truncate(MOST_IDS);
+    let excess = excess.or_else(|| (ids.len() > MAX_IDS).then(|| too_many(ids[MAX_IDS].lines.start, "ids", MAX_IDS)));
+    ids.truncate(MAX_IDS);
     for fence in fences.iter_mut().filter(|fence| fence.is_closed) {
         fence.result = result_under(&text, &lines, fence, &regions, &torn);
     }
@@ -201,8 +200,8 @@ impl<'a> Walk<'a> {
         if self.containers > 0 {
             return;
         }
-        if self.headings.len() >= MOST_HEADINGS {
-            self.excess = Some(too_many(self.lines.number_at(range.start), "headings", MOST_HEADINGS));
+        if self.headings.len() >= MAX_HEADINGS {
+            self.excess = Some(too_many(self.lines.number_at(range.start), "headings", MAX_HEADINGS));
             return;
         }
         let raw = self.inner.take().map_or("", |inner| self.text[inner].trim());
@@ -222,15 +221,15 @@ impl<'a> Walk<'a> {
         if self.containers > 0 {
             return;
         }
-        if self.comments.len() < MOST_COMMENTS {
+        if self.comments.len() < MAX_COMMENTS {
             self.comments.extend(binding_comment(&self.text[range.clone()], line));
         }
     }
 
     fn open_fence(&mut self, info: &str, range: &Range<usize>) {
         let first_line = self.lines.number_at(range.start);
-        if self.fences.len() >= MOST_FENCES {
-            self.excess = Some(too_many(first_line, "fenced blocks", MOST_FENCES));
+        if self.fences.len() >= MAX_FENCES {
+            self.excess = Some(too_many(first_line, "fenced blocks", MAX_FENCES));
             return;
         }
         let begin = self.lines.start(first_line).max(self.body);
@@ -367,7 +366,7 @@ fn find_ids(
             .flatten()
             .map(|place| first..sections[place].end_line);
         found.push(BlockId { id: id.to_owned(), lines: section.unwrap_or(first..last + 1) });
-        if found.len() > MOST_IDS {
+        if found.len() > MAX_IDS {
             break;
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::problem::clipped;
 
 /// How many tools an error about a missing tool names, and how many characters of each.
-const MOST_NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 const LONGEST_NAMED: usize = 100;
 
 /// A server.
@@ -77,7 +77,7 @@ impl ToolTable {
     /// Adds a tool by its name on the server. The schema is only requested if the tool is wanted.
     pub fn add(&mut self, name: &str, schema: impl FnOnce() -> Option<ToolSchema>) {
         self.count += 1;
-        if self.some.len() < MOST_NAMED {
+        if self.some.len() < MAX_NAMED {
             self.some.push(clipped(name.to_owned(), LONGEST_NAMED));
         }
         if self.wanted.0.contains(name) && !self.found.contains_key(name) {

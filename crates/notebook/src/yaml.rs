@@ -20,8 +20,8 @@ const MAX_NODES: usize = 100_000;
 const MAX_BYTES: usize = 2 * MAX_TEXT_BYTES;
 
 /// The same for all blocks of a document together: many small blocks must not expand to more than one large one may.
-const MOST_NODES_OF_DOCUMENT: usize = 500_000;
-const MOST_BYTES_OF_DOCUMENT: usize = 16 * 1024 * 1024;
+const MAX_NODES_OF_DOCUMENT: usize = 500_000;
+const MAX_BYTES_OF_DOCUMENT: usize = 16 * 1024 * 1024;
 
 /// The limit of nesting, so that the stack suffices.
 const MAX_DEPTH: usize = 100;
@@ -71,7 +71,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn of_document() -> Self {
-        Self { nodes: MOST_NODES_OF_DOCUMENT, bytes: MOST_BYTES_OF_DOCUMENT }
+        Self { nodes: MAX_NODES_OF_DOCUMENT, bytes: MAX_BYTES_OF_DOCUMENT }
     }
 
     fn take(&mut self, size: Size, line: usize) -> Result<(), Fault> {
@@ -79,8 +79,8 @@ impl Budget {
             fault(line, format!("the blocks of this document have too many values: more than {most}{what} in total"))
         };
         // What exceeds the budget is not taken from it, so that smaller blocks below still fit.
-        let nodes = self.nodes.checked_sub(size.nodes).ok_or_else(|| too_many(MOST_NODES_OF_DOCUMENT, ""))?;
-        self.bytes = self.bytes.checked_sub(size.bytes).ok_or_else(|| too_many(MOST_BYTES_OF_DOCUMENT, " bytes"))?;
+        let nodes = self.nodes.checked_sub(size.nodes).ok_or_else(|| too_many(MAX_NODES_OF_DOCUMENT, ""))?;
+        self.bytes = self.bytes.checked_sub(size.bytes).ok_or_else(|| too_many(MAX_BYTES_OF_DOCUMENT, " bytes"))?;
         self.nodes = nodes;
         Ok(())
     }

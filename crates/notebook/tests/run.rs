@@ -236,20 +236,20 @@ fn run_slowly(slow: &Slow, jobs: usize, stop: impl Future<Output = ()> + Send) -
     let document = Document::parse(THREE);
     let bindings = Bindings::of(&document, &[]);
     let plan = Plan::new(&document, &servers(), &bindings, &Selection::default(), false).unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let report = finished(run(&plan, slow, RunOptions { jobs, is_dry: false }, stop, |progress| {
-        told.push(match progress {
+        reported.push(match progress {
             Progress::Pending(step) => format!("pending {}", step.number),
             Progress::Executing(step) => format!("executing {}", step.number),
             Progress::Finished(finished) => format!("{:?} {}", finished.status, finished.number),
         });
     }));
-    (report, told)
+    (report, reported)
 }
 
 #[test]
 fn progress_is_reported_per_block_and_a_failure_does_not_end_the_run() {
-    let (report, told) = run_slowly(&Slow::new(3), 1, std::future::pending());
+    let (report, reported) = run_slowly(&Slow::new(3), 1, std::future::pending());
     let expected = [
         "pending 1",
         "pending 2",
@@ -261,7 +261,7 @@ fn progress_is_reported_per_block_and_a_failure_does_not_end_the_run() {
         "executing 3",
         "Done 3",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(!report.is_success());
     assert_eq!(report.count(Status::Done), 2);
 }
@@ -292,9 +292,9 @@ fn stopping_a_run_keeps_finished_results_and_cancels_the_rest() {
             slow.began.notified().await;
         }
     };
-    let (report, told) = run_slowly(&slow, 1, stop);
+    let (report, reported) = run_slowly(&slow, 1, stop);
     let statuses: Vec<Status> = report.finished.iter().map(|it| it.status).collect();
-    assert_eq!(statuses, [Status::Done, Status::Stopped, Status::Stopped], "{told:?}");
+    assert_eq!(statuses, [Status::Done, Status::Stopped, Status::Stopped], "{reported:?}");
     assert_eq!(*slow.dropped.lock().unwrap(), 1);
     assert_eq!(slow.under_way.load(Ordering::SeqCst), 0);
 }

@@ -250,9 +250,9 @@ mod tests {
             body: "<!DOCTYPE html><h1>Not\nallowed</h1>".into(),
         };
         let error = FlowError::response(Step::Registration, "https://me:pw@as.example/register?k=v", &response);
-        let told = error.hint("set `oauth.client_id`").to_string();
+        let message = error.hint("set `oauth.client_id`").to_string();
         assert_eq!(
-            told,
+            message,
             "registering as a client failed at https://me@as.example/register: HTTP 403: Not allowed; set `oauth.client_id`"
         );
     }

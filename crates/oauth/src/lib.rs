@@ -24,11 +24,11 @@ mod refresh;
 mod secret;
 mod shared;
 mod sign_in;
+mod sign_in_wait;
 mod source;
 mod store;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
 pub use error::{CallbackError, FlowError, FlowErrorKind, Step, TokenError};
 pub use fetch::{

@@ -22,8 +22,8 @@ use crate::pending::Pending;
 use crate::protected::Protected;
 use crate::secret::Secret;
 use crate::sign_in::{Change, ChangeKind, OAuthOptions};
+use crate::sign_in_wait::WaitingServers;
 use crate::store::{GrantStore, Replaced, StoreError, Version};
-use crate::waiting::WaitingServers;
 
 /// A refresh that takes longer than this does not happen any more: its request, and storing its result.
 pub(crate) const REFRESH_LIMIT: Duration = Duration::from_secs(TOKEN_TIMEOUT.as_secs() + 30);

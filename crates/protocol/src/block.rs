@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_judged_in_every_place() {
+    fn every_byte_is_validated_at_every_position() {
         for byte in 0..=255 {
             for place in 0..SIZE {
                 for around in [b'a', b'"', 0x00, 0xff] {

@@ -145,8 +145,8 @@ pub fn check_stream(data: &[u8]) {
     whole.push(data);
     let expected: Vec<Event> = std::iter::from_fn(|| whole.next_event()).collect();
     assert!(whole.pending() <= data.len(), "no more is pending than has come");
-    let told: usize = expected.iter().map(|event| event.data.len()).sum();
-    assert!(told <= data.len(), "events say no more than has come");
+    let total: usize = expected.iter().map(|event| event.data.len()).sum();
+    assert!(total <= data.len(), "events say no more than has come");
     // The first byte decides how the stream is split.
     let piece = 1 + usize::from(data.first().copied().unwrap_or_default());
     let (mut pieces, mut got) = (Events::default(), Vec::new());

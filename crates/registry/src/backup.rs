@@ -75,12 +75,12 @@ struct Backup {
     #[serde(default)]
     bindings: Vec<Binding>,
     #[serde(default)]
-    switched_off: Vec<SwitchedOff>,
+    switched_off: Vec<DisabledTool>,
 }
 
 /// A disabled tool.
 #[derive(Serialize, Deserialize)]
-struct SwitchedOff {
+struct DisabledTool {
     server: String,
     tool: String,
 }
@@ -137,7 +137,7 @@ impl Store {
         let sql = "SELECT s.name AS server, o.original_name AS tool FROM mcp.tool_switches AS o \
             JOIN mcp.external_servers AS s ON s.id = o.source_server_id ORDER BY s.name, o.original_name";
         let mut session = self.read("export disabled tools").await?;
-        let off = |row: &mut Row| Ok(SwitchedOff { server: row.take("server")?, tool: row.take("tool")? });
+        let off = |row: &mut Row| Ok(DisabledTool { server: row.take("server")?, tool: row.take("tool")? });
         let switched_off = session.all(sql, values![], off).await?;
         let registered = servers.iter().filter(|server| server.origin == Origin::Registered);
         Ok(json!(Backup {

@@ -77,7 +77,7 @@ const COLUMNS: Columns = Columns { columns: ALL_COLUMNS, tables: "mcp.section_bi
 /// The longest path that fits into an index.
 const MAX_DOCUMENT_PATH_LEN: usize = 1024;
 /// The limit of bindings, because all are compared with every document that is opened.
-const MOST_BINDINGS: u64 = 10_000;
+const MAX_BINDINGS: u64 = 10_000;
 /// The highest line number that every database supports.
 const LAST_LINE: u32 = i32::MAX.unsigned_abs();
 /// The maximum number of characters of a heading or block id.
@@ -148,7 +148,7 @@ pub(crate) async fn all(session: &mut Session) -> Result<Vec<BindingRecord>, Err
 pub(crate) async fn insert(session: &mut Session, new: NewBinding) -> Result<BindingRecord, Error> {
     check(&new)?;
     check_server_exists(session, new.server_id).await?;
-    must_have_room(session, &new.document).await?;
+    check_room(session, &new.document).await?;
     let now = Timestamp::now();
     let sql = "INSERT INTO mcp.section_bindings (document, section_type, heading_text, block_id, start_line, end_line, \
         server_id, inherit_to_children, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) \
@@ -161,7 +161,7 @@ pub(crate) async fn insert(session: &mut Session, new: NewBinding) -> Result<Bin
 }
 
 /// Refuses a binding beyond the limit: a document with more is not run.
-async fn must_have_room(session: &mut Session, document: &str) -> Result<(), Error> {
+async fn check_room(session: &mut Session, document: &str) -> Result<(), Error> {
     let sql = "SELECT count(*) AS n FROM mcp.section_bindings WHERE document = $1";
     let count: Option<u64> = session.first(sql, values![document], |row| row.take("n")).await?;
     if count.is_none_or(|count| count < MAX_BINDINGS_OF_DOCUMENT) {
@@ -183,11 +183,11 @@ async fn check_server_exists(session: &mut Session, id: ServerId) -> Result<(), 
 
 /// Whether there may be one more binding.
 pub(crate) fn check_number(known: u64) -> Result<(), Error> {
-    if known < MOST_BINDINGS {
+    if known < MAX_BINDINGS {
         return Ok(());
     }
     Err(Error::Invalid {
-        what: format!("there are {known} bindings, and the limit is {MOST_BINDINGS}; remove some first"),
+        what: format!("there are {known} bindings, and the limit is {MAX_BINDINGS}; remove some first"),
     })
 }
 

@@ -183,8 +183,8 @@ async fn what_cannot_be_reconciled_is_refused_by_table_and_column_and_nothing_is
         let before = texts(&url, all).await;
         let error = Store::open(&Location::postgres(&url), &CredentialKey::generate().unwrap()).await.unwrap_err();
         assert!(matches!(error, OpenError::UnfitTable { .. }), "{sql}: {error:?}");
-        let told = error.to_string();
-        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        let message = error.to_string();
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
         assert!(error.hint().unwrap().contains("--database-schema"), "{error}");
         assert_eq!(texts(&url, all).await, before, "{sql}");
     }

@@ -13,7 +13,7 @@ use testkit::Postgres;
 use crate::fixture::{RegistryFixture, on_both, registered, server, tool};
 
 on_both! {
-    a_killed_program_leaves_everything_it_was_told_was_kept_and_nothing_half,
+    a_killed_program_keeps_every_acknowledged_write_and_no_partial_one,
     two_programs_share_a_registry,
     an_operation_that_is_given_up_leaves_nothing,
 }
@@ -70,14 +70,14 @@ async fn with_known_key(fixture: &RegistryFixture) -> Store {
     fixture.store.clone()
 }
 
-async fn a_killed_program_leaves_everything_it_was_told_was_kept_and_nothing_half(fixture: RegistryFixture) {
+async fn a_killed_program_keeps_every_acknowledged_write_and_no_partial_one(fixture: RegistryFixture) {
     let store = with_known_key(&fixture).await;
     let mut kept: Vec<String> = Vec::new();
     for round in 0..15 {
         let (mut child, lines) = start_child(&fixture, &format!("r{round}-"), 10_000);
         // At a different point of the work each time.
-        let deeds = lines.lines().map(Result::unwrap).filter(|line| line.contains(&format!(" r{round}-")));
-        kept.extend(deeds.take(3 + round * 2));
+        let records = lines.lines().map(Result::unwrap).filter(|line| line.contains(&format!(" r{round}-")));
+        kept.extend(records.take(3 + round * 2));
         child.kill().unwrap();
         child.wait().unwrap();
     }

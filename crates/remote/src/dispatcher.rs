@@ -28,7 +28,7 @@ const MAX_CONCURRENT_REQUESTS: usize = 512;
 /// Where messages go.
 pub(crate) enum Route {
     Streamable(Box<Session>),
-    Older(Box<Endpoint>),
+    HttpSse(Box<Endpoint>),
 }
 
 /// Sends messages to one server. An unreachable server fails the call, not the connection: it may be reachable for the
@@ -95,7 +95,7 @@ impl RequestDispatcher {
     pub(crate) fn session(&self) -> Option<&Session> {
         match &self.route {
             Route::Streamable(session) => Some(session),
-            Route::Older(_) => None,
+            Route::HttpSse(_) => None,
         }
     }
 
@@ -125,7 +125,7 @@ impl RequestDispatcher {
     pub(crate) fn tidy(&self) {
         match &self.route {
             Route::Streamable(session) => session.http.tidy(),
-            Route::Older(endpoint) => endpoint.http.tidy(),
+            Route::HttpSse(endpoint) => endpoint.http.tidy(),
         }
         let Some(connection) = self.connection() else { return };
         self.lock().tasks.retain(|key, task| {
@@ -190,7 +190,7 @@ impl RequestDispatcher {
     async fn deliver(&self, connection: &Arc<Connection>, message: &OutgoingMessage) -> Result<(), RequestError> {
         match &self.route {
             Route::Streamable(session) => session.post(connection, message).await,
-            Route::Older(endpoint) => {
+            Route::HttpSse(endpoint) => {
                 let url = endpoint.address().await?;
                 // Cancelled while there was no stream.
                 if message.number.is_some_and(|number| !connection.is_open(number)) {

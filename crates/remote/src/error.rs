@@ -214,9 +214,9 @@ mod tests {
     #[test]
     fn only_the_text_of_a_web_page_is_reported() {
         let page = b"<!DOCTYPE html>\n<html><body class=\"x\"><h1>Cannot POST</h1> /mcp</body></html>";
-        let told = RequestError::status(StatusCode::NOT_FOUND, page).to_string();
-        assert_eq!(told, "it answered HTTP 404 Not Found: Cannot POST /mcp");
-        let told = RequestError::status(StatusCode::BAD_REQUEST, b"{\"a\": \"<b>\"}").to_string();
-        assert_eq!(told, "it answered HTTP 400 Bad Request: {\"a\": \"<b>\"}");
+        let message = RequestError::status(StatusCode::NOT_FOUND, page).to_string();
+        assert_eq!(message, "it answered HTTP 404 Not Found: Cannot POST /mcp");
+        let message = RequestError::status(StatusCode::BAD_REQUEST, b"{\"a\": \"<b>\"}").to_string();
+        assert_eq!(message, "it answered HTTP 400 Bad Request: {\"a\": \"<b>\"}");
     }
 }

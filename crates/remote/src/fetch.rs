@@ -188,12 +188,12 @@ fn shown(url: &Url) -> String {
 
 /// The error of a redirect names its address, because the request names only the first one.
 fn after_redirect(redirects: usize, url: &Url, error: FetchError) -> FetchError {
-    let told = |problem: String| format!("after a redirect to {}: {problem}", shown(url));
+    let after_redirect = |problem: String| format!("after a redirect to {}: {problem}", shown(url));
     match error {
         error if redirects == 0 => error,
-        FetchError::Unsent(problem) => FetchError::Unsent(told(problem)),
-        FetchError::Refused(problem) => FetchError::Refused(told(problem)),
-        FetchError::Lost(problem) => FetchError::Lost(told(problem)),
+        FetchError::Unsent(problem) => FetchError::Unsent(after_redirect(problem)),
+        FetchError::Refused(problem) => FetchError::Refused(after_redirect(problem)),
+        FetchError::Lost(problem) => FetchError::Lost(after_redirect(problem)),
     }
 }
 

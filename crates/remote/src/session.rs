@@ -98,7 +98,7 @@ impl Session {
     }
 
     /// Waits until the server may send unsolicited messages.
-    pub(crate) async fn may_listen(&self) {
+    pub(crate) async fn wait_until_listening_allowed(&self) {
         self.listening.notified().await;
     }
 

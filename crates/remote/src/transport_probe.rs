@@ -77,7 +77,7 @@ enum HttpProtocol {
     Legacy,
     Modern,
     /// HTTP+SSE, which is older than lifecycles.
-    Older,
+    HttpSse,
 }
 
 /// Why one protocol failed.
@@ -125,7 +125,7 @@ async fn connect_first_working(
     let mut first: Option<ConnectError> = None;
     for &protocol in protocols(remote.dialect, upstream.spec.lifecycle) {
         if let Some(ConnectError::Refused(_)) = first
-            && protocol == HttpProtocol::Older
+            && protocol == HttpProtocol::HttpSse
         {
             break;
         }
@@ -139,7 +139,7 @@ async fn connect_first_working(
             (None, ConnectError::Final(cause)) | (_, ConnectError::Access(cause)) => return Err(cause),
             (None, failure) => failure,
             (Some(ConnectError::Foreign(newer)), ConnectError::Foreign(older) | ConnectError::Final(older))
-                if protocol == HttpProtocol::Older =>
+                if protocol == HttpProtocol::HttpSse =>
             {
                 let text = format!("it supports neither Streamable HTTP ({newer}) nor HTTP+SSE ({older})");
                 return Err(Cause::Remote(text));
@@ -157,12 +157,12 @@ async fn connect_first_working(
 /// The protocols to try, in this order.
 fn protocols(dialect: Dialect, lifecycle: Option<Lifecycle>) -> &'static [HttpProtocol] {
     match (dialect, lifecycle) {
-        (Dialect::Sse, _) => &[HttpProtocol::Older],
+        (Dialect::Sse, _) => &[HttpProtocol::HttpSse],
         (_, Some(Lifecycle::SelfContained)) => &[HttpProtocol::Modern],
         (Dialect::Streamable, Some(Lifecycle::Session)) => &[HttpProtocol::Legacy],
         (Dialect::Streamable, None) => &[HttpProtocol::Legacy, HttpProtocol::Modern],
-        (Dialect::Unknown, Some(Lifecycle::Session)) => &[HttpProtocol::Legacy, HttpProtocol::Older],
-        (Dialect::Unknown, None) => &[HttpProtocol::Legacy, HttpProtocol::Modern, HttpProtocol::Older],
+        (Dialect::Unknown, Some(Lifecycle::Session)) => &[HttpProtocol::Legacy, HttpProtocol::HttpSse],
+        (Dialect::Unknown, None) => &[HttpProtocol::Legacy, HttpProtocol::Modern, HttpProtocol::HttpSse],
     }
 }
 
@@ -187,14 +187,14 @@ async fn connect_with(
 ) -> Result<Connected, ConnectError> {
     let detected_loop = http.detected_loop();
     let lifecycle = if protocol == HttpProtocol::Modern { Lifecycle::SelfContained } else { Lifecycle::Session };
-    let (route, stream) = if protocol == HttpProtocol::Older {
+    let (route, stream) = if protocol == HttpProtocol::HttpSse {
         let opening =
             timeout(upstream.handshake.start_timeout, Endpoint::open(http, upstream.handshake.initialize_params()));
         let too_slow = |_| ConnectError::Final(Cause::Remote("it did not open its event stream in time".to_owned()));
         let opened = opening.await.map_err(too_slow)?.map_err(ConnectError::from);
         let opened = opened.map_err(|failure| failure.hiding(&upstream.spec.secrets));
         let (stream, endpoint) = opened?;
-        (Route::Older(Box::new(endpoint)), Some(stream))
+        (Route::HttpSse(Box::new(endpoint)), Some(stream))
     } else {
         (Route::Streamable(Box::new(Session::new(http, lifecycle, upstream.handshake.initialize_params()))), None)
     };
@@ -238,7 +238,7 @@ impl Attempt {
         match (cause, &self.dispatcher.route) {
             // For a request without a response, the error of its HTTP request is the better explanation.
             (Cause::ClosedOutput, Route::Streamable(session)) => session.last_error().into(),
-            (Cause::ClosedOutput, Route::Older(endpoint)) => {
+            (Cause::ClosedOutput, Route::HttpSse(endpoint)) => {
                 let error = endpoint.error().unwrap_or(RequestError::NoAnswer);
                 if error.is_about_access() {
                     return error.into();
@@ -318,8 +318,8 @@ async fn listen(
     let hearing = async {
         match (&dispatcher.route, stream) {
             (Route::Streamable(session), _) => read_unsolicited(session, &connection).await,
-            (Route::Older(endpoint), Some(stream)) => endpoint.read_unsolicited(stream, &connection).await,
-            (Route::Older(_), None) => {}
+            (Route::HttpSse(endpoint), Some(stream)) => endpoint.read_unsolicited(stream, &connection).await,
+            (Route::HttpSse(_), None) => {}
         }
     };
     let renewing = async {
@@ -354,10 +354,10 @@ async fn report_reinitialize(session: &Session, connection: &Arc<Connection>) {
 /// Keeps the stream for unsolicited messages open; a new session gets a new one.
 async fn read_unsolicited(session: &Session, connection: &Arc<Connection>) {
     loop {
-        session.may_listen().await;
+        session.wait_until_listening_allowed().await;
         loop {
             tokio::select! {
-                () = session.may_listen() => {}
+                () = session.wait_until_listening_allowed() => {}
                 () = session.read_unsolicited(connection) => break,
             }
         }
@@ -370,12 +370,12 @@ mod tests {
 
     #[test]
     fn a_configured_protocol_is_not_probed() {
-        use HttpProtocol::{Legacy, Modern, Older};
-        assert_eq!(protocols(Dialect::Unknown, None), [Legacy, Modern, Older]);
-        assert_eq!(protocols(Dialect::Unknown, Some(Lifecycle::Session)), [Legacy, Older]);
+        use HttpProtocol::{HttpSse, Legacy, Modern};
+        assert_eq!(protocols(Dialect::Unknown, None), [Legacy, Modern, HttpSse]);
+        assert_eq!(protocols(Dialect::Unknown, Some(Lifecycle::Session)), [Legacy, HttpSse]);
         assert_eq!(protocols(Dialect::Streamable, None), [Legacy, Modern]);
         assert_eq!(protocols(Dialect::Streamable, Some(Lifecycle::Session)), [Legacy]);
         assert_eq!(protocols(Dialect::Unknown, Some(Lifecycle::SelfContained)), [Modern]);
-        assert_eq!(protocols(Dialect::Sse, None), [Older]);
+        assert_eq!(protocols(Dialect::Sse, None), [HttpSse]);
     }
 }

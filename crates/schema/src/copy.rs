@@ -5,7 +5,7 @@ use std::cell::Cell;
 use serde_json::Value;
 
 /// How many values are copied unless another number is given. Nobody reads a schema of this size.
-const MOST_COPIED: usize = 100_000;
+const MAX_COPIED: usize = 100_000;
 /// So many bytes of a text count as one value.
 const TEXT_BYTES: usize = 64;
 
@@ -18,7 +18,7 @@ pub struct CopyBudget {
 
 impl Default for CopyBudget {
     fn default() -> Self {
-        Self::of(MOST_COPIED)
+        Self::of(MAX_COPIED)
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
         let budget = CopyBudget::default();
         let part = json!(vec![0; 999]);
         let copies = std::iter::from_fn(|| budget.copy(&part)).count();
-        assert_eq!(copies, MOST_COPIED / 1000);
+        assert_eq!(copies, MAX_COPIED / 1000);
         assert_eq!(budget.copy(&json!(1)), None);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 const LONGEST_MESSAGE: usize = 300;
 
 /// So many of the values of an `enum` are named, if there are not more.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Something that is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(crate) struct Options<'a>(pub(crate) &'a [Value]);
 impl Display for Options<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.0.len();
-        let named = if all <= MOST_NAMED { all } else { MOST_NAMED - 1 };
+        let named = if all <= MAX_NAMED { all } else { MAX_NAMED - 1 };
         for (index, option) in self.0.iter().take(named).enumerate() {
             let before = match index {
                 0 => "",

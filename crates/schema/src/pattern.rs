@@ -12,11 +12,11 @@ use regex_automata::{Anchored, Input};
 const LONGEST_PATTERN: usize = 4096;
 
 /// The compiled pattern, before it is made an automaton.
-const MOST_NFA_BYTES: usize = 128 * 1024;
+const MAX_NFA_BYTES: usize = 128 * 1024;
 
 /// The automaton. If it does not fit it is begun anew this often.
 const AUTOMATON_BYTES: usize = 512 * 1024;
-const MOST_CACHE_CLEARS: usize = 4;
+const MAX_CACHE_CLEARS: usize = 4;
 
 /// What ECMA-262 calls white space and line ends.
 const SPACE: &str = r"\t\n\x0B\x0C\r \x{a0}\x{feff}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}";
@@ -61,13 +61,13 @@ impl Pattern {
             .thompson(
                 thompson::Config::new()
                     .utf8(false)
-                    .nfa_size_limit(Some(MOST_NFA_BYTES))
+                    .nfa_size_limit(Some(MAX_NFA_BYTES))
                     .which_captures(WhichCaptures::None),
             )
             .configure(
                 DFA::config()
                     .cache_capacity(AUTOMATON_BYTES)
-                    .minimum_cache_clear_count(Some(MOST_CACHE_CLEARS))
+                    .minimum_cache_clear_count(Some(MAX_CACHE_CLEARS))
                     .minimum_bytes_per_state(None),
             )
             .build(&translated)

@@ -30,7 +30,7 @@ use crate::columns::{Kernel, LANES};
 use crate::vectors::dot;
 
 /// How many pieces go through a layer together. More is not faster, and takes more memory.
-const TOGETHER: usize = 256;
+const MAX_BATCH_PIECES: usize = 256;
 
 /// The dimensions of a model. Widths are multiples of four, and `hidden` of `heads`.
 #[derive(Debug, Clone, Copy)]
@@ -139,7 +139,7 @@ impl Bert {
             let text = self.pieces(text);
             pieces += text.len();
             waiting.push(text);
-            if pieces >= TOGETHER {
+            if pieces >= MAX_BATCH_PIECES {
                 vectors.extend(self.embed_together(&waiting));
                 waiting.clear();
                 pieces = 0;

@@ -6,7 +6,7 @@
 mod kernel;
 
 pub(crate) use kernel::{Kernel, LANES};
-use kernel::{TOGETHER, Tile};
+use kernel::{TILE_INPUTS, Tile};
 
 /// Numbers of a vector that stand together.
 const DEPTH: usize = 4;
@@ -100,9 +100,9 @@ impl Columns {
         // A block is multiplied with every input while it is in the nearest cache.
         for (block, (stripes, scales)) in self.stripes.chunks_exact(self.depth).zip(scales).enumerate() {
             let bias = bias.map_or(&[0.0; LANES], |bias| &bias.as_chunks::<LANES>().0[block]);
-            let tiles = inputs.tiles.chunks_exact(self.depth).zip(inputs.scales.chunks(TOGETHER));
-            for ((tile, inputs), rows) in tiles.zip(products.chunks_mut(width * TOGETHER)) {
-                let mut sums = [[0; LANES]; TOGETHER];
+            let tiles = inputs.tiles.chunks_exact(self.depth).zip(inputs.scales.chunks(TILE_INPUTS));
+            for ((tile, inputs), rows) in tiles.zip(products.chunks_mut(width * TILE_INPUTS)) {
+                let mut sums = [[0; LANES]; TILE_INPUTS];
                 kernel.sum(stripes, tile, &mut sums[..inputs.len()]);
                 for ((sums, input), row) in sums.iter().zip(inputs).zip(rows.chunks_exact_mut(width)) {
                     kernel.finish(sums, *input, scales, bias, &mut row.as_chunks_mut::<LANES>().0[block]);
@@ -140,7 +140,7 @@ impl Inputs {
 
     fn sized(count: usize, width: usize) -> Self {
         let depth = width.div_ceil(DEPTH);
-        let tiles = vec![[[0; DEPTH]; TOGETHER]; count.div_ceil(TOGETHER) * depth];
+        let tiles = vec![[[0; DEPTH]; TILE_INPUTS]; count.div_ceil(TILE_INPUTS) * depth];
         Self { depth, tiles, scales: vec![(0.0, 0); count] }
     }
 
@@ -148,9 +148,9 @@ impl Inputs {
     fn set(&mut self, index: usize, row: &[f32], kernel: Kernel) -> (Vec<i8>, f32) {
         let mut numbers = vec![0; self.depth * DEPTH];
         let (scale, sum) = kernel.quantise(row, &mut numbers[..row.len()]);
-        let tile = &mut self.tiles[index / TOGETHER * self.depth..];
+        let tile = &mut self.tiles[index / TILE_INPUTS * self.depth..];
         for (tile, numbers) in tile.iter_mut().zip(numbers.as_chunks::<DEPTH>().0) {
-            tile[index % TOGETHER] = *numbers;
+            tile[index % TILE_INPUTS] = *numbers;
         }
         self.scales[index] = (scale, sum * i32::from(OFFSET));
         (numbers, scale)

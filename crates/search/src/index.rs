@@ -401,12 +401,12 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         query: &Query,
         limits: Limits,
         admits: impl Fn(&K) -> bool,
-        told: &StoredScores<'_, K>,
+        stored: &StoredScores<'_, K>,
     ) -> Vec<Hit<K>> {
         let rough = self.rough_nearness(query, &[]);
-        let compared = |key: &K, slot: Slot| match told.near.get(key) {
+        let compared = |key: &K, slot: Slot| match stored.near.get(key) {
             Some(nearness) => Some(Some(Nearness::Exact(*nearness))),
-            None if (told.is_kept)(key) => None,
+            None if (stored.is_kept)(key) => None,
             None => {
                 let nearness = self.vectors.nearness_of(slot, query.vectors(), near).map(Nearness::Exact);
                 Some(nearness.or_else(|| rough.get(slot as usize).copied().flatten().map(Nearness::Rough)))

@@ -10,7 +10,7 @@ const MAX_QUANTISED: f32 = 2047.0;
 /// Rows are padded with zeros to a multiple of this.
 const STEP: usize = 16;
 /// The number of rows that are multiplied together.
-pub(crate) const TOGETHER: usize = 4;
+pub(crate) const ROWS_AT_ONCE: usize = 4;
 
 /// Rows of scaled numbers, all of the same width.
 pub(crate) struct Rows {
@@ -61,10 +61,10 @@ impl Rows {
     }
 
     /// The scalar products of four rows, from `first` on, with each of some others: one line for each of those.
-    pub(crate) fn products(&self, first: usize, others: &Rows, lines: &mut Vec<[f32; TOGETHER]>) {
+    pub(crate) fn products(&self, first: usize, others: &Rows, lines: &mut Vec<[f32; ROWS_AT_ONCE]>) {
         assert_eq!(self.padded, others.padded, "only rows of the same width can be multiplied");
         lines.clear();
-        lines.resize(others.count(), [0.0; TOGETHER]);
+        lines.resize(others.count(), [0.0; ROWS_AT_ONCE]);
         let four = [0, 1, 2, 3].map(|next| self.row(first + next));
         kernel::products(four, &others.numbers, lines);
         let scales = [0, 1, 2, 3].map(|next| self.scales[first + next]);

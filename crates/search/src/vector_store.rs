@@ -110,7 +110,7 @@ pub struct StoredScores<'a, K> {
 #[derive(Debug, Default)]
 pub struct NearestAnswers {
     /// The similarity of each vector to each part of the query, as far as it was returned.
-    told: BTreeMap<PointId, Vec<Option<f32>>>,
+    stored: BTreeMap<PointId, Vec<Option<f32>>>,
     /// The maximum similarity of the other vectors to each part.
     rest: Vec<f32>,
     /// Whether one of the parts was compared with all vectors.
@@ -134,21 +134,21 @@ impl NearestAnswers {
         let parts = self.rest.len();
         for (place, part) in answers.iter().enumerate().take(parts) {
             for (point, score) in part {
-                self.told.entry(*point).or_insert_with(|| vec![None; parts])[place] = Some(*score);
+                self.stored.entry(*point).or_insert_with(|| vec![None; parts])[place] = Some(*score);
             }
         }
     }
 
     /// The vectors whose scores are still needed: these, and those with scores for only some parts.
     pub fn missing(&self, wanted: impl Iterator<Item = PointId>) -> Vec<PointId> {
-        let in_part = self.told.iter().filter(|(_, parts)| parts.contains(&None)).map(|(point, _)| *point);
-        let unknown = wanted.filter(|point| !self.told.contains_key(point));
+        let in_part = self.stored.iter().filter(|(_, parts)| parts.contains(&None)).map(|(point, _)| *point);
+        let unknown = wanted.filter(|point| !self.stored.contains_key(point));
         in_part.chain(unknown).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The similarities of vectors with scores for all parts.
     pub fn near(&self) -> impl Iterator<Item = (PointId, f32)> {
-        self.told.iter().filter_map(|(point, parts)| {
+        self.stored.iter().filter_map(|(point, parts)| {
             let parts: Option<Vec<f32>> = parts.iter().copied().collect();
             Some((*point, near(&mut parts?.into_iter())))
         })

@@ -29,7 +29,7 @@ const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(1);
 const WRITE_SETTLE_TIME: Duration = Duration::from_millis(200);
 
 /// The actor in the audit log.
-const WHO: &str = "config file";
+const CONFIG_FILE_ACTOR: &str = "config file";
 
 /// After this many missed reads the file is deleted, and not just being replaced.
 const MAX_MISSED_READS: u32 = 3;
@@ -157,7 +157,7 @@ async fn update_row(
 }
 
 fn note(action: &str, server: &str, details: Option<Value>) -> AuditNote {
-    AuditNote::new(&Actor { name: WHO.into() }, action, Some(server), details)
+    AuditNote::new(&Actor { name: CONFIG_FILE_ACTOR.into() }, action, Some(server), details)
 }
 
 /// Deletes the row of a server that was removed from the file. It may be deleted already.

@@ -41,12 +41,12 @@ pub struct ContainerView {
 impl ContainerView {
     /// What is known without querying the engine.
     pub(crate) fn of(container_handle: &dyn ContainerHandle) -> Self {
-        let tenancy = container_handle.info().clone();
+        let info = container_handle.info().clone();
         Self {
-            id: tenancy.id,
-            name: tenancy.name,
-            image: tenancy.image,
-            image_digest: tenancy.digest,
+            id: info.id,
+            name: info.name,
+            image: info.image,
+            image_digest: info.digest,
             cpu_percent: None,
             memory_bytes: None,
             memory_limit_bytes: None,
@@ -74,11 +74,11 @@ pub(crate) async fn measured_at_once(
     let deadline = Instant::now() + STATS_TIMEOUT;
     let places = Arc::new(Semaphore::new(MAX_PARALLEL_STATS));
     let mut looks = JoinSet::new();
-    for (place, container_handle) in container_handles {
+    for (slot_index, container_handle) in container_handles {
         let places = Arc::clone(&places);
         looks.spawn(async move {
             let _turn = places.acquire().await;
-            (place, ContainerView::measured(&container_handle).await)
+            (slot_index, ContainerView::measured(&container_handle).await)
         });
     }
     let mut measured = Vec::new();
@@ -132,19 +132,19 @@ mod tests {
 
     #[test]
     fn the_deployment_of_a_server_must_match_its_connection() {
-        let told = |stated, transport, config: Value| {
+        let problem_of = |stated, transport, config: Value| {
             let Value::Object(config) = config else { panic!("an object is a config") };
             problem_with_deployment(Some(stated), transport, &config).map(|problem| problem.loc.join("."))
         };
         let (managed, external) = (Deployment::Managed, Deployment::External);
         let (docker, url) = (json!({"docker": {"image": "a"}}), json!({"url": "http://x"}));
         for transport in [Transport::Stdio, Transport::Sse, Transport::Http] {
-            assert_eq!(told(managed, transport, docker.clone()), None);
-            assert_eq!(told(external, transport, docker.clone()).as_deref(), Some("body.deployment_type"));
-            assert_eq!(told(managed, transport, url.clone()).as_deref(), Some("body.connection_config.docker"));
+            assert_eq!(problem_of(managed, transport, docker.clone()), None);
+            assert_eq!(problem_of(external, transport, docker.clone()).as_deref(), Some("body.deployment_type"));
+            assert_eq!(problem_of(managed, transport, url.clone()).as_deref(), Some("body.connection_config.docker"));
         }
-        assert_eq!(told(external, Transport::Sse, url.clone()), None);
-        assert_eq!(told(managed, Transport::Stdio, json!({"command": "x"})), None);
-        assert_eq!(told(external, Transport::Stdio, url).as_deref(), Some("body.deployment_type"));
+        assert_eq!(problem_of(external, Transport::Sse, url.clone()), None);
+        assert_eq!(problem_of(managed, Transport::Stdio, json!({"command": "x"})), None);
+        assert_eq!(problem_of(external, Transport::Stdio, url).as_deref(), Some("body.deployment_type"));
     }
 }

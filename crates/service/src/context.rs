@@ -34,15 +34,21 @@ pub(crate) struct ServiceContext {
     pub(crate) options: Options,
     pub(crate) chain: Chain,
     pub(crate) remote: Option<Connector>,
-    test_connector: Option<TestConnector>,
+    pub(crate) test_connector: Option<TestConnector>,
     /// Signs in to servers, in programs that support it.
     pub(crate) sign_ins: Option<SignIns>,
+    /// Set when the service stops.
+    pub(crate) stopping: watch::Sender<bool>,
+    pub(crate) state: ContextState,
+}
+
+/// What changes while the service runs.
+#[derive(Default)]
+pub(crate) struct ContextState {
     /// By slot index, which is the order of registration.
     supervisors: RwLock<BTreeMap<usize, Arc<SupervisorHandle>>>,
     tasks: Mutex<JoinSet<()>>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// Set when the service stops.
-    pub(crate) stopping: watch::Sender<bool>,
     last_sync: Mutex<Option<Timestamp>>,
     /// Why the config file is not applied, if so.
     config_error: Mutex<Option<String>>,
@@ -55,70 +61,15 @@ pub(crate) struct ServiceContext {
     unusable: Mutex<BTreeMap<String, String>>,
 }
 
-/// What it is made of.
-pub(crate) struct ContextParts {
-    pub(crate) store: Store,
-    pub(crate) fleet: Arc<Fleet>,
-    pub(crate) server_table: Arc<ServerTable>,
-    pub(crate) events: Events,
-    pub(crate) settings: settings::LiveSettings,
-    pub(crate) executions: Arc<Executions>,
-    pub(crate) status_writer: Arc<StatusWriter>,
-    pub(crate) probe: Option<Probe>,
-    pub(crate) options: Options,
-    pub(crate) chain: Chain,
-    pub(crate) remote: Option<Connector>,
-    pub(crate) test_connector: Option<TestConnector>,
-    pub(crate) sign_ins: Option<SignIns>,
-}
-
 impl ServiceContext {
-    /// A context without servers.
-    pub(crate) fn new(parts: ContextParts) -> Arc<Self> {
-        let ContextParts {
-            store,
-            fleet,
-            server_table,
-            events,
-            settings,
-            executions,
-            status_writer,
-            probe,
-            options,
-            chain,
-            remote,
-            test_connector,
-            sign_ins,
-        } = parts;
+    /// Starts the tasks of a context, which has no servers yet.
+    pub(crate) fn start(mut self) -> Arc<Self> {
         let writer = tokio::spawn({
-            let (status_writer, store) = (Arc::clone(&status_writer), store.clone());
+            let (status_writer, store) = (Arc::clone(&self.status_writer), self.store.clone());
             async move { status_writer.write_all(&store).await }
         });
-        let context = Arc::new(Self {
-            writer: Mutex::new(Some(writer)),
-            store,
-            fleet,
-            server_table,
-            events,
-            settings,
-            executions,
-            status_writer,
-            probe,
-            options,
-            chain,
-            remote,
-            test_connector,
-            sign_ins,
-            supervisors: RwLock::default(),
-            tasks: Mutex::new(JoinSet::new()),
-            stopping: watch::Sender::new(false),
-            last_sync: Mutex::default(),
-            config_error: Mutex::default(),
-            token_error: Mutex::default(),
-            certificate_error: Mutex::default(),
-            shadowed: Mutex::default(),
-            unusable: Mutex::default(),
-        });
+        self.state.writer = Mutex::new(Some(writer));
+        let context = Arc::new(self);
         context.spawn(retention::run(context.store.clone(), context.settings.clone(), context.stopping.subscribe()));
         context
     }
@@ -191,8 +142,8 @@ impl ServiceContext {
     }
 
     /// The supervisor of the server in that slot.
-    pub(crate) fn at(&self, place: usize) -> Option<Arc<SupervisorHandle>> {
-        self.read().get(&place).cloned()
+    pub(crate) fn at(&self, slot_index: usize) -> Option<Arc<SupervisorHandle>> {
+        self.read().get(&slot_index).cloned()
     }
 
     /// All supervisors, in the order of registration.
@@ -208,32 +159,32 @@ impl ServiceContext {
 
     /// Records that tools were discovered just now.
     pub(crate) fn note_sync(&self) {
-        *self.last_sync.lock().unwrap_or_else(PoisonError::into_inner) = Some(Timestamp::now());
+        *self.state.last_sync.lock().unwrap_or_else(PoisonError::into_inner) = Some(Timestamp::now());
     }
 
     /// Records why the tokens file is not applied, or that it is.
     pub(crate) fn note_token_error(&self, error: Option<String>) {
-        *self.token_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        *self.state.token_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
     /// Why the tokens file is not applied, if so.
     pub(crate) fn token_error(&self) -> Option<String> {
-        self.token_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.token_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records why the files with the certificate and its key are not applied, or that they are.
     pub(crate) fn note_certificate_error(&self, error: Option<String>) {
-        *self.certificate_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        *self.state.certificate_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
     /// Why the files with the certificate and its key are not applied, if so.
     pub(crate) fn certificate_error(&self) -> Option<String> {
-        self.certificate_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.certificate_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records why the config file is not applied, or that it is. Returns whether that has changed.
     pub(crate) fn note_config_error(&self, error: Option<String>) -> bool {
-        let mut noted = self.config_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.state.config_error.lock().unwrap_or_else(PoisonError::into_inner);
         if *noted == error {
             return false;
         }
@@ -246,11 +197,11 @@ impl ServiceContext {
 
     /// Why the config file is not applied, if so.
     pub(crate) fn config_error(&self) -> Option<String> {
-        let error = self.config_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let error = self.state.config_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         error.or_else(|| {
             let is_registered =
                 |name: &&String| self.find(name).is_ok_and(|it| it.current().record.origin == Origin::Registered);
-            let shadowed = self.shadowed.lock().unwrap_or_else(PoisonError::into_inner);
+            let shadowed = self.state.shadowed.lock().unwrap_or_else(PoisonError::into_inner);
             let names: Vec<String> = shadowed.iter().filter(is_registered).map(|name| format!("`{name}`")).collect();
             let shadowed = (!names.is_empty()).then(|| {
                 let names = names.join(", ");
@@ -258,17 +209,17 @@ impl ServiceContext {
                     "the config file defines {names}, but a registered server with that name is used; rename one of them"
                 )
             });
-            let unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner);
+            let unusable = self.state.unusable.lock().unwrap_or_else(PoisonError::into_inner);
             let unusable =
                 unusable.iter().map(|(name, why)| format!("server `{name}` of the config file is not used: {why}"));
-            let told: Vec<String> = shadowed.into_iter().chain(unusable).collect();
-            (!told.is_empty()).then(|| told.join("; "))
+            let problems: Vec<String> = shadowed.into_iter().chain(unusable).collect();
+            (!problems.is_empty()).then(|| problems.join("; "))
         })
     }
 
     /// Records why the registry cannot store a server of the config file, or that the problem is resolved.
     pub(crate) fn note_unusable(&self, name: &str, why: Option<&str>) {
-        let mut unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unusable = self.state.unusable.lock().unwrap_or_else(PoisonError::into_inner);
         match why {
             Some(why) => drop(unusable.insert(name.to_owned(), why.to_owned())),
             None => drop(unusable.remove(name)),
@@ -277,7 +228,7 @@ impl ServiceContext {
 
     /// Records whether a server of the config file has the name of a registered one.
     pub(crate) fn note_shadowed(&self, name: &str, is_shadowed: bool) {
-        let mut shadowed = self.shadowed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shadowed = self.state.shadowed.lock().unwrap_or_else(PoisonError::into_inner);
         if is_shadowed {
             shadowed.insert(name.to_owned());
         } else {
@@ -287,7 +238,7 @@ impl ServiceContext {
 
     /// When tools were last discovered.
     pub(crate) fn last_sync(&self) -> Option<Timestamp> {
-        *self.last_sync.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.state.last_sync.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Emits a notice for operators.
@@ -298,7 +249,7 @@ impl ServiceContext {
 
     /// Runs a task that is awaited at shutdown.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.state.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         // Finished tasks need not be kept.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
@@ -317,7 +268,7 @@ impl ServiceContext {
 
     /// Waits until every task has ended. Request the stop first.
     pub(crate) async fn ended(&self) {
-        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tasks = std::mem::take(&mut *self.state.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         while let Some(task) = tasks.join_next().await {
             if let Err(error) = task {
                 tracing::error!(%error, "a task of the service panicked");
@@ -328,7 +279,7 @@ impl ServiceContext {
     /// Waits until all status changes are written, as far as the database is reachable.
     pub(crate) async fn flush_status(&self) {
         self.status_writer.close();
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self.state.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(writer) = writer
             && writer.await.is_err()
         {
@@ -343,10 +294,10 @@ impl ServiceContext {
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<usize, Arc<SupervisorHandle>>> {
-        self.supervisors.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.supervisors.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<usize, Arc<SupervisorHandle>>> {
-        self.supervisors.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.supervisors.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

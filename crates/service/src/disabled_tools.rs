@@ -107,7 +107,7 @@ impl Service {
 impl ServiceContext {
     /// Applies the disabled tools of a server to the fleet.
     pub(crate) async fn refresh_disabled_tools(&self, handle: &SupervisorHandle) -> Result<(), Error> {
-        self.fleet.set_disabled_tools(handle.place, self.disabled_tools(handle.id).await?).await;
+        self.fleet.set_disabled_tools(handle.slot_index, self.disabled_tools(handle.id).await?).await;
         Ok(())
     }
 

@@ -63,7 +63,7 @@ pub struct ResourceView {
 impl Service {
     /// A page of the prompts, resources or resource templates of connected servers, or of one of them.
     pub fn items(&self, kind: Kind, server: Option<&str>, page: Page) -> Result<ItemPage, Error> {
-        let slot_index = server.map(|server| self.context.find(server).map(|handle| handle.place)).transpose()?;
+        let slot_index = server.map(|server| self.context.find(server).map(|handle| handle.slot_index)).transpose()?;
         let view = self.fleet.view();
         let wanted = view.snapshot.listed(kind, NameStyle::Canonical);
         let wanted = wanted.filter(|route| slot_index.is_none_or(|slot_index| route.server == slot_index));
@@ -129,7 +129,7 @@ impl Service {
     /// The resource at a URI: the server's result, byte for byte. Without a server, the request goes to the one that
     /// lists the URI, or else to all that may have it.
     pub async fn read_resource(&self, by: &Actor, uri: &str, server: Option<&str>) -> Result<RawJson, Error> {
-        let slot_index = server.map(|server| self.context.find(server).map(|handle| handle.place)).transpose()?;
+        let slot_index = server.map(|server| self.context.find(server).map(|handle| handle.slot_index)).transpose()?;
         let scope = slot_index.map_or(Scope::All, Scope::One);
         let lifecycle = {
             let view = self.fleet.view();

@@ -52,6 +52,7 @@ mod usage;
 
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::watch;
 
 use aggregator::cycle::Chain;
 use aggregator::{Aggregator, Fleet, Options};
@@ -61,7 +62,7 @@ use registry::Store;
 use tool_search::{ClassifierSetup, Finder, SurfaceFinder};
 use upstream::{Connector, Probe, ServerLimits, Stop};
 
-use context::{ContextParts, ServiceContext};
+use context::{ContextState, ServiceContext};
 use sign_ins::{ClientSignIns, SignIns};
 use status_writer::{AuditWriter, StatusWriter};
 
@@ -75,7 +76,7 @@ pub use error::{Error, Problem};
 pub use events::{Event, Events, Listener};
 pub use grant_store::RegistryGrants;
 pub use items::{ItemPage, PromptView, ResourceView};
-pub use lists::{LIST_DEADLINE, LONGEST_LIST_WAIT, ListPlace, ListSize, MOST_LISTED_BYTES, took_too_long};
+pub use lists::{LIST_DEADLINE, LONGEST_LIST_WAIT, ListPlace, ListSize, MAX_LISTED_BYTES, took_too_long};
 pub use overview::Weight;
 /// What search compares while there is no embedding model, or it is unreachable.
 pub use search::WITHOUT_A_MODEL as SEARCHED_WITHOUT_MODEL;
@@ -144,7 +145,7 @@ impl Service {
         Self::open_with(setup, false).await
     }
 
-    async fn open_with(setup: Setup, keeps_account: bool) -> Result<Arc<Self>, Error> {
+    async fn open_with(setup: Setup, records_calls: bool) -> Result<Arc<Self>, Error> {
         let Setup {
             store,
             options,
@@ -160,7 +161,7 @@ impl Service {
             traces,
             sign_ins,
         } = setup;
-        let options = Options { is_growing: true, server_limits: ServerLimits::from_settings(), ..options };
+        let options = Options { servers_can_change: true, server_limits: ServerLimits::from_settings(), ..options };
         store.reset_connections().await?;
         let settings = settings::LiveSettings::load(&store).await?;
         settings.now().apply_to(&options.server_limits);
@@ -176,13 +177,13 @@ impl Service {
         });
         executions.load_stop_state().await?;
         let fleet = Fleet::empty(options.clone(), &chain, remote.clone());
-        let ledger = Arc::clone(&executions) as Arc<dyn aggregator::interceptor::CallInterceptor>;
-        let aggregator = match keeps_account {
-            true => Aggregator::with_interceptor(Arc::clone(&fleet), options.clone(), ledger),
+        let interceptor = Arc::clone(&executions) as Arc<dyn aggregator::interceptor::CallInterceptor>;
+        let aggregator = match records_calls {
+            true => Aggregator::with_interceptor(Arc::clone(&fleet), options.clone(), interceptor),
             false => Aggregator::new(Arc::clone(&fleet), options.clone()),
         };
         executions.attach(&aggregator);
-        let context = ServiceContext::new(ContextParts {
+        let context = ServiceContext {
             store: store.clone(),
             fleet: Arc::clone(&fleet),
             server_table,
@@ -196,7 +197,10 @@ impl Service {
             remote,
             test_connector,
             sign_ins: sign_ins.map(SignIns::new),
-        });
+            stopping: watch::Sender::new(false),
+            state: ContextState::default(),
+        }
+        .start();
         context.spawn_until_stop(Arc::clone(&context).follow_sign_ins());
         if context.sign_ins.is_some() {
             aggregator.set_sign_in_host(Arc::new(ClientSignIns(Arc::downgrade(&context))));

@@ -10,7 +10,7 @@ use offload::{NotDone, Pool, PoolLimits, Slot};
 use crate::Error;
 
 /// The limit for the size of all definitions in one list.
-pub const MOST_LISTED_BYTES: u64 = 64 * 1024 * 1024;
+pub const MAX_LISTED_BYTES: u64 = 64 * 1024 * 1024;
 /// How long describing one list may take.
 pub const LIST_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a list may wait for a slot.
@@ -55,12 +55,12 @@ impl ListSize {
 
     /// Refuses a list that is too large. `hint` says how to get less.
     pub(crate) fn check(self, hint: &str) -> Result<(), Error> {
-        if self.bytes <= MOST_LISTED_BYTES {
+        if self.bytes <= MAX_LISTED_BYTES {
             return Ok(());
         }
         let Self { items, bytes } = self;
         let message =
-            format!("the definitions of {items} items have {bytes} bytes; the limit is {MOST_LISTED_BYTES}: {hint}");
+            format!("the definitions of {items} items have {bytes} bytes; the limit is {MAX_LISTED_BYTES}: {hint}");
         Err(limit_reached(message))
     }
 }
@@ -167,9 +167,9 @@ mod tests {
 
     #[test]
     fn a_list_that_is_too_large_is_refused_with_what_to_do() {
-        let large = ListSize { items: 2, bytes: MOST_LISTED_BYTES + 1 };
+        let large = ListSize { items: 2, bytes: MAX_LISTED_BYTES + 1 };
         let error = large.check("pass `limit`").unwrap_err();
         assert!(error.to_string().contains("67108865 bytes; the limit is 67108864: pass `limit`"), "{error}");
-        ListSize { items: 2, bytes: MOST_LISTED_BYTES }.check("").unwrap();
+        ListSize { items: 2, bytes: MAX_LISTED_BYTES }.check("").unwrap();
     }
 }

@@ -480,7 +480,7 @@ mod tests {
             "retry_backoff_ms": [1, "x"], "store_payloads": 1, "timeout": 5, "keep_executions": 1.5, "session_limit": 7
         }))
         .unwrap_err();
-        let told: Vec<_> = problems.iter().map(|problem| (problem.loc[1].as_str(), problem.kind)).collect();
+        let reported: Vec<_> = problems.iter().map(|problem| (problem.loc[1].as_str(), problem.kind)).collect();
         let expected = [
             ("timeout_ms", "greater_than_equal"),
             ("concurrent_limit", "greater_than_equal"),
@@ -491,7 +491,7 @@ mod tests {
             ("timeout", "extra_forbidden"),
             ("keep_executions", "int_type"),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert_eq!(problems[2].msg, "`mcp_concurrent_limit` is -2; it must be from 1 to 100000, or -1 for no limit");
     }
 

@@ -155,7 +155,7 @@ fn resolve_stored(record: &ServerRecord) -> Result<ServerSpec, String> {
         Origin::Registered if record.connection_config.is_masked() => Err(SECRETS_ARE_MISSING.to_owned()),
         Origin::Registered => resolve_parts(&record.name, record.transport, config),
         // As it is in the file, which need not contain a transport type.
-        Origin::Config => resolve_entry(&record.name, &switched_on(config)),
+        Origin::Config => resolve_entry(&record.name, &without_disabled_flags(config)),
     }
 }
 
@@ -174,11 +174,11 @@ pub(crate) fn resolve_parts(
 fn resolve_entry(name: &str, entry: &Map<String, Value>) -> Result<ServerSpec, String> {
     let file = json!({ "mcpServers": { name: entry } });
     let one_after_the_other = |problems: &[ConfigProblem]| {
-        let told = problems.iter().map(|problem| match problem.kind {
+        let messages = problems.iter().map(|problem| match problem.kind {
             ProblemKind::MissingVariable => problem.message.clone(),
             ProblemKind::Schema => format!("`{}` {}", place(&problem.path), problem.message),
         });
-        told.collect::<Vec<_>>().join("; ")
+        messages.collect::<Vec<_>>().join("; ")
     };
     let hiding = |spec: ServerSpec| {
         let found = registry::ConnectionConfig::from(entry.clone()).secrets();
@@ -211,7 +211,7 @@ fn parse(file: &Value) -> Result<Config, ConfigError> {
 
 /// The equivalent entry of a config file.
 fn entry(transport: Transport, config: &Map<String, Value>) -> Map<String, Value> {
-    let mut entry = switched_on(config);
+    let mut entry = without_disabled_flags(config);
     entry.shift_remove("transport");
     entry.insert("type".to_owned(), json!(transport.as_str()));
     if transport != Transport::Stdio
@@ -224,7 +224,7 @@ fn entry(transport: Transport, config: &Map<String, Value>) -> Map<String, Value
 }
 
 /// The same without the enabled state, which is stored separately.
-fn switched_on(config: &Map<String, Value>) -> Map<String, Value> {
+fn without_disabled_flags(config: &Map<String, Value>) -> Map<String, Value> {
     let mut entry = config.clone();
     entry.shift_remove("enabled");
     entry.shift_remove("disabled");
@@ -309,8 +309,8 @@ mod tests {
 
     fn problems(transport: Transport, config: Value) -> Vec<(String, &'static str)> {
         let Value::Object(config) = config else { panic!("an object is a config") };
-        let told = |problem: Problem| (problem.loc.join("."), problem.kind);
-        problems_with_config(transport, &config).into_iter().map(told).collect()
+        let messages = |problem: Problem| (problem.loc.join("."), problem.kind);
+        problems_with_config(transport, &config).into_iter().map(messages).collect()
     }
 
     fn spec(transport: Transport, config: Value) -> Result<ServerSpec, String> {

@@ -24,12 +24,12 @@ const MAX_PENDING_CHANGES: usize = 64;
 /// How many audit notes may be queued.
 const MAX_PENDING_NOTES: usize = 4096;
 /// Longer definitions, in bytes, are parsed on a separate thread.
-const READ_IN_PLACE: usize = 64 << 10;
+const MAX_PARSED_IN_PLACE: usize = 64 << 10;
 /// The delay before the database is tried again, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const MAX_PAUSE: Duration = Duration::from_secs(5);
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(250);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A change that is written later than this is written with its original time.
-const LATE: Duration = Duration::from_secs(1);
+const DEFERRED_WRITE_AFTER: Duration = Duration::from_secs(1);
 
 /// The queue of writes.
 #[derive(Debug, Default)]
@@ -205,7 +205,7 @@ impl StatusWriter {
 
     /// Writes until the writer is closed, and then what is left.
     pub(crate) async fn write_all(&self, store: &Store) {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = FIRST_RETRY_DELAY;
         loop {
             let (work, is_closing) = self.next();
             let Some(work) = work else {
@@ -217,7 +217,7 @@ impl StatusWriter {
             };
             match work.write(store).await {
                 Ok(()) => {
-                    pause = FIRST_PAUSE;
+                    pause = FIRST_RETRY_DELAY;
                     self.lock().last_error = None;
                     self.ended(work.subject(), None);
                 }
@@ -230,7 +230,7 @@ impl StatusWriter {
                     self.put_back(work);
                     self.lock().last_error = Some(error.to_string());
                     self.wait_a_while(pause).await;
-                    pause = (pause * 2).min(MAX_PAUSE);
+                    pause = (pause * 2).min(MAX_RETRY_DELAY);
                     continue;
                 }
                 // The server was removed meanwhile.
@@ -425,7 +425,7 @@ impl Work {
 
 /// The tools of an offer, read on a thread that serves no calls if there are many.
 async fn tools_of(offer: &Arc<Offer>) -> Arc<[ListedTool]> {
-    if offer.weight(Kind::Tool) <= READ_IN_PLACE {
+    if offer.weight(Kind::Tool) <= MAX_PARSED_IN_PLACE {
         return tool_records::tools_of(offer);
     }
     let offer = Arc::clone(offer);
@@ -439,7 +439,7 @@ impl Change {
     /// The change, with its original time if that is not now.
     fn with_time(&self) -> StatusChange {
         let mut change = self.change.clone();
-        if Timestamp::now().since(self.at) > LATE {
+        if Timestamp::now().since(self.at) > DEFERRED_WRITE_AFTER {
             let mut details = match change.details.take() {
                 Some(Value::Object(details)) => details,
                 _ => serde_json::Map::new(),
@@ -458,13 +458,13 @@ mod tests {
     use super::*;
 
     fn work_of(status_writer: &StatusWriter) -> Vec<String> {
-        let told = |work: Work| match work {
+        let kind_of = |work: Work| match work {
             Work::Change(_, change) => change.change.status.to_string(),
             Work::Tools(_, offer) => format!("{} tools", offer.items(Kind::Tool).len()),
             Work::HealthChecked(..) => "looked at".to_owned(),
             Work::Note(operation) => operation.note.action,
         };
-        std::iter::from_fn(|| status_writer.next().0).map(told).collect()
+        std::iter::from_fn(|| status_writer.next().0).map(kind_of).collect()
     }
 
     fn note(action: &str) -> AuditNote {
@@ -512,8 +512,8 @@ mod tests {
         let (status, tools) = (Subject::Status(server), Subject::Tools(server));
         let refused = Error::Refused { operation: "store the tools of a server", source: "no such table".into() };
         status_writer.ended(tools, Some(&refused));
-        let told = status_writer.last_error();
-        assert_eq!(told.as_deref(), Some("could not store the tools of a server: no such table"));
+        let kind_of = status_writer.last_error();
+        assert_eq!(kind_of.as_deref(), Some("could not store the tools of a server: no such table"));
         status_writer.ended(status, None);
         assert!(status_writer.last_error().is_some(), "another write does not bring the tools back");
         assert!(!status_writer.should_queue(), "the database can be written");

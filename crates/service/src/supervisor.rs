@@ -107,7 +107,7 @@ impl Step {
 impl Supervisor {
     pub(crate) fn new(
         context: &Arc<ServiceContext>,
-        place: usize,
+        slot_index: usize,
         record: ServerRecord,
         known: Option<Arc<Offer>>,
     ) -> (Self, Arc<SupervisorHandle>) {
@@ -122,7 +122,7 @@ impl Supervisor {
             tail: None,
             record,
         };
-        let (handle, commands) = SupervisorHandle::new(place, current.clone());
+        let (handle, commands) = SupervisorHandle::new(slot_index, current.clone());
         let supervisor = Self {
             context: Arc::clone(context),
             handle: Arc::clone(&handle),
@@ -211,16 +211,16 @@ impl Supervisor {
     async fn sleep_until_needed(&mut self) -> Step {
         let Some(known) = self.publisher.known.clone() else { return Step::Connect(None) };
         self.publisher.set(ServerStatus::Asleep);
-        self.context.fleet.set_state(self.handle.place, ServerState::Dormant, Some(Arc::clone(&known))).await;
+        self.context.fleet.set_state(self.handle.slot_index, ServerState::Asleep, Some(Arc::clone(&known))).await;
         self.reply_to_waiting(Ok(()));
-        let (context, place) = (Arc::clone(&self.context), self.handle.place);
+        let (context, slot_index) = (Arc::clone(&self.context), self.handle.slot_index);
         loop {
             // A call that arrived during the transition counts, too.
-            if context.fleet.is_awaited(place) {
+            if context.fleet.is_awaited(slot_index) {
                 return Step::Connect(Some(known));
             }
             let command = tokio::select! {
-                () = context.fleet.needed(place) => continue,
+                () = context.fleet.needed(slot_index) => continue,
                 command = self.next_command() => command,
             };
             match command {
@@ -354,7 +354,7 @@ impl Supervisor {
         };
         self.publisher.current.is_lazy = spec::is_lazy(self.publisher.record().connection_config.reveal());
         if is_renamed && let Ok(name) = ServerName::new(&self.publisher.record().name) {
-            self.context.fleet.rename(self.handle.place, &name).await;
+            self.context.fleet.rename(self.handle.slot_index, &name).await;
         }
         self.publisher.publish();
         notify_all(vec![done]);
@@ -371,11 +371,11 @@ impl Supervisor {
     }
 
     async fn remove(self, done: Vec<oneshot::Sender<()>>) {
-        self.context.fleet.remove(self.handle.place).await;
+        self.context.fleet.remove(self.handle.slot_index).await;
         if let Some(sign_ins) = &self.context.sign_ins {
             sign_ins.setup.oauth.forget(&spec::grant_key(self.publisher.record()));
         }
-        self.context.forget(self.handle.place);
+        self.context.forget(self.handle.slot_index);
         self.context.status_writer.forget(self.handle.id);
         notify_all(done);
     }

@@ -44,7 +44,7 @@ impl Service {
         self.load(&handles, None).await
     }
 
-    /// The selected tools, at most [`MOST_LISTED_BYTES`](crate::MOST_LISTED_BYTES) of definitions. Waits for a slot
+    /// The selected tools, at most [`MAX_LISTED_BYTES`](crate::MAX_LISTED_BYTES) of definitions. Waits for a slot
     /// before it loads a long list.
     pub async fn list_tools(&self, wanted: &ToolSelection<'_>) -> Result<ToolList, Error> {
         let ToolSelection { servers, skills, enabled, hint, .. } = *wanted;
@@ -175,7 +175,7 @@ impl Service {
     fn offering(&self) -> HashSet<ServerId> {
         let view = self.fleet.view();
         let is_on_offer = |slot_index: usize| view.snapshot.servers()[slot_index].state.offers();
-        self.context.all().iter().filter(|handle| is_on_offer(handle.place)).map(|handle| handle.id).collect()
+        self.context.all().iter().filter(|handle| is_on_offer(handle.slot_index)).map(|handle| handle.id).collect()
     }
 
     async fn wait_written(&self, handles: &[Arc<SupervisorHandle>]) {
@@ -200,7 +200,7 @@ impl Service {
         {
             let view = self.fleet.view();
             for handle in handles {
-                let entry = &view.snapshot.servers()[handle.place];
+                let entry = &view.snapshot.servers()[handle.slot_index];
                 if entry.state.offers() {
                     size.items += entry.offer.items(Kind::Tool).len() as u64;
                     size.bytes += entry.offer.weight(Kind::Tool) as u64;

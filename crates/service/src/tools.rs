@@ -84,7 +84,7 @@ impl Host for ServiceContext {
         let known = |handle: &Arc<crate::supervisor::SupervisorHandle>| {
             let shown = handle.current();
             let (name, status) = (shown.record.name.clone(), shown.record.status);
-            KnownServer { id: handle.id, slot_index: handle.place, name, status }
+            KnownServer { id: handle.id, slot_index: handle.slot_index, name, status }
         };
         self.all().iter().map(known).collect()
     }

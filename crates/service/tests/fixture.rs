@@ -191,7 +191,7 @@ async fn open(
         answer_timeout: Duration::from_secs(30),
         surface: aggregator::Surface::Full,
         withheld: &[],
-        is_growing: false,
+        servers_can_change: false,
         method_set: MethodSet::EVERYTHING,
         capabilities: "{}",
         server_limits: aggregator::ServerLimits::from_settings(),

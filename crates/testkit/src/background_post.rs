@@ -14,8 +14,8 @@ pub(crate) struct PostErrors {
 }
 
 impl PostErrors {
-    fn add(&self, trouble: String) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(trouble);
+    fn add(&self, error: String) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(error);
     }
 
     pub(crate) fn text(&self) -> String {

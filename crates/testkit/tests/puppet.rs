@@ -1,4 +1,4 @@
-//! Tests of the puppet over stdio and HTTP, with clients of all eras.
+//! Tests of the puppet over stdio and HTTP, with clients of all lifecycles.
 
 use serde_json::json;
 use testkit::{ClientSession, Driver, HttpSession, Launch, ModernHttp, ModernStdio, Puppet, Spec, program, raw};

@@ -30,7 +30,7 @@ const MAX_PARALLEL_REQUESTS: usize = 3;
 /// After this many requests without a valid answer about a tool, it is not asked about again.
 const MAX_TRIES: u32 = 2;
 /// The longest pause before an unreachable model is asked again.
-const MAX_PAUSE: Duration = Duration::from_secs(600);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
 /// The longest pause that a model can demand.
 const MAX_PROVIDER_PAUSE: Duration = Duration::from_secs(3600);
 /// The period of a budget.
@@ -280,7 +280,7 @@ impl Memory {
     /// How long to wait before an unreachable model is asked again.
     fn pause(&mut self, setup: &ClassifierSetup, failure: &ModelError) -> Duration {
         self.failures += 1;
-        let unless_told = setup.pause.saturating_mul(2_u32.saturating_pow(self.failures - 1)).min(MAX_PAUSE);
+        let unless_told = setup.pause.saturating_mul(2_u32.saturating_pow(self.failures - 1)).min(MAX_RETRY_DELAY);
         let pause = match &failure.kind {
             ModelErrorKind::BudgetSpent(_) => {
                 self.budget_began.map_or(DAY, |began| DAY.saturating_sub(began.elapsed())).max(unless_told)

@@ -89,8 +89,8 @@ pub(super) fn schema(skills: &[Skill]) -> Value {
     };
     let (text, number) = (json!({ "type": "string" }), json!({ "type": "number" }));
     let list = |items: Value| json!({ "type": "array", "items": items });
-    let told = object(json!({ "id": id, "confidence": number }));
-    let tool = object(json!({ "id": text, "skills": list(told) }));
+    let chosen_skill = object(json!({ "id": id, "confidence": number }));
+    let tool = object(json!({ "id": text, "skills": list(chosen_skill) }));
     let texts = list(text.clone());
     let new = object(json!({ "id": text, "name": text, "description": text, "tools": texts }));
     object(json!({ "tools": list(tool), "new_skills": list(new) }))
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use search::builtin_skills;
 
-    fn told(answer: &Value, count: usize) -> LlmAnswer {
+    fn parsed(answer: &Value, count: usize) -> LlmAnswer {
         read(answer, count, &builtin_skills())
     }
 
@@ -197,7 +197,7 @@ mod tests {
             {"id": "t5", "skills": [skill("email", 0.9)]},
             "nonsense",
         ], "new_skills": []});
-        let llm_answer = told(&answer, 6);
+        let llm_answer = parsed(&answer, 6);
         let files = vec![("files".to_owned(), 0.9), ("email".to_owned(), 0.3)];
         assert_eq!(llm_answer.skills, [None, Some(files), Some(vec![]), None, None, None]);
     }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn an_invalid_model_answer_has_no_effect() {
         for answer in [json!({}), json!({"tools": "all"}), json!([]), json!(null)] {
-            assert_eq!(told(&answer, 2), LlmAnswer { skills: vec![None, None], suggestions: vec![] });
+            assert_eq!(parsed(&answer, 2), LlmAnswer { skills: vec![None, None], suggestions: vec![] });
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
         ]});
         let bees =
             Suggested { id: "bee-keeping".into(), name: "Bees".into(), description: "Hives".into(), tools: vec![0] };
-        assert_eq!(told(&answer, 2).suggestions, [bees]);
+        assert_eq!(parsed(&answer, 2).suggestions, [bees]);
     }
 
     #[test]

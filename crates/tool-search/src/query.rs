@@ -17,7 +17,7 @@ const MAX_MATCHED_SKILLS: usize = 3;
 const READS_ENGLISH: &str =
     "The built-in model reads English: in another language tools are found by words only. Ask in English to find more.";
 /// The name of the comparison in memory.
-const HERE: &str = "embedded";
+const EMBEDDED_STORE: &str = "embedded";
 
 /// The result of a ranking.
 pub(super) struct QueryResult {
@@ -174,7 +174,7 @@ impl Finder {
         let looking = tokio::task::spawn_blocking(move || {
             locked(&tool_index).search(&query, query_scope.limits, &|entry: &IndexedTool| query_scope.admits(entry))
         });
-        Ok((looking.await.map_err(|_| broke())?, HERE))
+        Ok((looking.await.map_err(|_| broke())?, EMBEDDED_STORE))
     }
 }
 

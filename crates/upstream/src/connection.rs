@@ -256,7 +256,7 @@ impl Connection {
     /// Sets the lifecycle; the first one set stays.
     pub fn set_lifecycle(&self, lifecycle: Lifecycle) {
         let settled = self.lifecycle.get_or_init(|| lifecycle);
-        debug_assert_eq!(*settled, lifecycle, "an era is settled once");
+        debug_assert_eq!(*settled, lifecycle, "a lifecycle is settled once");
     }
 
     /// Whether the server ended because of the first message it received, so that nothing is known of it.

@@ -3,7 +3,7 @@
 use catalog::Kind;
 
 /// How many entries are named.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 /// Characters of a name that are shown.
 const MAX_SHOWN_NAME_CHARS: usize = 80;
 
@@ -36,7 +36,7 @@ impl ListFindings {
         });
         let notice = &mut self.0[at];
         notice.count += 1;
-        if notice.names.len() < NAMED {
+        if notice.names.len() < MAX_NAMED {
             notice.names.extend(name.map(shortened));
         }
     }

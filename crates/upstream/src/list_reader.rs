@@ -16,7 +16,7 @@ use crate::listing::Listing;
 use crate::server::compute_beside_calls;
 
 /// Larger pages are read on a separate thread. Reading this much takes about a millisecond.
-pub(crate) const READ_IN_PLACE: usize = 64 * 1024;
+pub(crate) const MAX_PARSED_IN_PLACE: usize = 64 * 1024;
 
 /// The result has no array of that kind.
 pub(crate) struct NoList;
@@ -59,7 +59,7 @@ impl ListReader {
         room: usize,
     ) -> Option<(Self, Result<PageEnd, NoList>)> {
         // A panic ends this server's task, as if the page had been read there.
-        compute_beside_calls(line.len() > READ_IN_PLACE, move || {
+        compute_beside_calls(line.len() > MAX_PARSED_IN_PLACE, move || {
             let end = self.read(&line, result, room);
             (self, end)
         })

@@ -2,7 +2,7 @@
 
 use catalog::{Hints, Item, Kind, Offer, ServerName};
 
-use crate::list_reader::READ_IN_PLACE;
+use crate::list_reader::MAX_PARSED_IN_PLACE;
 use crate::server::{MAX_REPORTED_IN_PLACE, compute_beside_calls};
 
 /// One of a server's lists, complete.
@@ -49,7 +49,8 @@ impl Listing {
 
 /// Whether comparing items, and compiling their templates, takes long.
 fn is_large(items: &[Item]) -> bool {
-    items.len() > MAX_REPORTED_IN_PLACE || items.iter().map(|item| item.definition.len()).sum::<usize>() > READ_IN_PLACE
+    items.len() > MAX_REPORTED_IN_PLACE
+        || items.iter().map(|item| item.definition.len()).sum::<usize>() > MAX_PARSED_IN_PLACE
 }
 
 #[cfg(test)]
@@ -75,7 +76,7 @@ mod tests {
         runtime.block_on(async {
             let server = ServerName::new("s").unwrap();
             let mut offer = Offer::new(Lifecycle::Session);
-            let long = "v".repeat(READ_IN_PLACE);
+            let long = "v".repeat(MAX_PARSED_IN_PLACE);
             // A short list of long items is large as well, and so is the list that a short one replaces.
             for (count, variable, is_large) in
                 [(3, "v", false), (600, "v", true), (1, "v", true), (2, "v", false), (1, long.as_str(), true)]

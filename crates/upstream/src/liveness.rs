@@ -38,16 +38,16 @@ impl Liveness {
 
     /// Waits until there are more signs than `times`.
     pub async fn failures_beyond(&self, times: u64) {
-        let mut doubts = self.0.subscribe();
+        let mut failures = self.0.subscribe();
         // It cannot fail: we hold the sender ourselves.
-        drop(doubts.wait_for(|doubted| doubted.times > times).await);
+        drop(failures.wait_for(|failures| failures.times > times).await);
     }
 
     fn note(&self, why: &str, is_unreached: bool) {
-        self.0.send_modify(|doubted| {
-            doubted.times += 1;
-            doubted.unreached += u64::from(is_unreached);
-            doubted.why = Some(why.into());
+        self.0.send_modify(|failures| {
+            failures.times += 1;
+            failures.unreached += u64::from(is_unreached);
+            failures.why = Some(why.into());
         });
     }
 }

@@ -110,24 +110,24 @@ impl Tail {
             tracing::warn!(%server, "the server reports: {}", String::from_utf8_lossy(bytes).trim());
         }
         tracing::debug!(%server, "stderr: {}", String::from_utf8_lossy(bytes));
-        let mut spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stderr_tail = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
         // A server may write without end, so a line costs no more than its copy.
         let mut line =
-            if spoken.lines.len() >= self.most { spoken.lines.pop_front() } else { None }.unwrap_or_default();
+            if stderr_tail.lines.len() >= self.most { stderr_tail.lines.pop_front() } else { None }.unwrap_or_default();
         line.clear();
         line.extend_from_slice(bytes);
-        spoken.lines.push_back(line);
-        spoken.count += 1;
-        drop(spoken);
+        stderr_tail.lines.push_back(line);
+        stderr_tail.count += 1;
+        drop(stderr_tail);
         self.kept.more.notify_waiters();
     }
 
     /// Its last lines, oldest first. If the lines that state the cause are further up, above a long stack trace, they
     /// come before the others.
     pub fn lines(&self) -> Vec<String> {
-        let spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<String> = spoken.lines.iter().map(|line| text(line)).collect();
-        drop(spoken);
+        let stderr_tail = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<String> = stderr_tail.lines.iter().map(|line| text(line)).collect();
+        drop(stderr_tail);
         let (above, last) = all.split_at(all.len().saturating_sub(LINES));
         let is_last = |line: &&str| last.iter().any(|known| known.trim() == *line);
         let causes = cause_lines(all.iter().map(String::as_str));
@@ -138,10 +138,10 @@ impl Tail {
 
     /// Marks this as the tail of a restarted server: the last lines of `before` are kept, too.
     pub fn follows(&self, before: &Self) {
-        let spoken = before.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let stderr_tail = before.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let said: Vec<String> =
-            spoken.earlier.iter().cloned().chain(spoken.lines.iter().map(|line| text(line))).collect();
-        drop(spoken);
+            stderr_tail.earlier.iter().cloned().chain(stderr_tail.lines.iter().map(|line| text(line))).collect();
+        drop(stderr_tail);
         let earlier = said[said.len().saturating_sub(EARLIER_LINES)..].to_vec();
         self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner).earlier = earlier;
     }
@@ -153,13 +153,13 @@ impl Tail {
 
     /// The lines after the first `seen`, as far as they are kept.
     pub fn since(&self, seen: u64) -> NewLines {
-        let spoken = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = spoken.count - spoken.lines.len() as u64;
+        let stderr_tail = self.kept.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = stderr_tail.count - stderr_tail.lines.len() as u64;
         let before = usize::try_from(seen.saturating_sub(first)).unwrap_or(usize::MAX);
         NewLines {
-            lines: spoken.lines.iter().skip(before).map(|line| text(line)).collect(),
+            lines: stderr_tail.lines.iter().skip(before).map(|line| text(line)).collect(),
             missed: first.saturating_sub(seen),
-            until: spoken.count,
+            until: stderr_tail.count,
         }
     }
 

@@ -29,13 +29,13 @@ use crate::process_mark::{self, Mark};
 const ROLE: &str = "__watchdog";
 
 /// How long what is left may take to end by itself before it is killed.
-const GRACE: Duration = Duration::from_secs(1);
+const LEFTOVER_KILL_DELAY: Duration = Duration::from_secs(1);
 
 /// How long to scan for leftovers that are not visible yet.
 const LEFTOVER_SCAN_TIME: Duration = Duration::from_millis(300);
 
 /// The command that ends it when we no longer need it.
-const DISMISSED: &str = "dismissed";
+const DISMISS_MESSAGE: &str = "dismissed";
 
 /// How many watchdogs may end in succession before the next start is delayed.
 const MAX_QUICK_RESTARTS: u32 = 10;
@@ -147,7 +147,7 @@ impl Watchdog {
     pub fn dismiss(&self) {
         let input = lock(&self.shared.registered).input.take();
         if let Some(mut input) = input {
-            writeln!(input, "{DISMISSED}").ok();
+            writeln!(input, "{DISMISS_MESSAGE}").ok();
         }
         self.shared.dismissed.notify_all();
         let thread = lock(&self.thread).take();
@@ -280,7 +280,7 @@ fn watch(mark: &Mark) {
     rustix::process::set_parent_process_death_signal(Some(Signal::CONT)).ok();
     let (mut groups, mut is_dismissed) = (Groups::default(), false);
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        is_dismissed |= line == DISMISSED;
+        is_dismissed |= line == DISMISS_MESSAGE;
         let Some(group) = line.get(1..).and_then(|number| number.parse().ok()).and_then(Pid::from_raw) else {
             continue;
         };
@@ -290,7 +290,7 @@ fn watch(mark: &Mark) {
             groups.remove(group);
         }
     }
-    let deadline = Instant::now() + GRACE;
+    let deadline = Instant::now() + LEFTOVER_KILL_DELAY;
     // A server that was being started when its parent was killed carries no mark yet and is not registered: scan for a
     // while.
     let patience = Instant::now() + if is_dismissed { Duration::ZERO } else { LEFTOVER_SCAN_TIME };
@@ -300,7 +300,7 @@ fn watch(mark: &Mark) {
             end(mark, &groups, Signal::KILL);
         }
         // Killed processes may take a moment, and one may have forked during the scan: repeat until none is left.
-        if Instant::now() >= deadline + GRACE {
+        if Instant::now() >= deadline + LEFTOVER_KILL_DELAY {
             break;
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -64,14 +64,14 @@ mod tests {
 
     #[test]
     fn port_and_collection_may_be_left_out() {
-        let told = |text: &str| {
+        let parsed = |text: &str| {
             let address: Address = text.parse().unwrap();
             (address.url, address.collection)
         };
         let expected = |url: &str, collection: &str| (url.to_owned(), collection.to_owned());
-        assert_eq!(told("http://localhost"), expected("http://localhost:6334", "mcp_tools"));
-        assert_eq!(told("https://q.example:7000/team-a/"), expected("https://q.example:7000", "team-a"));
-        assert_eq!(told("http://[::1]:6334"), expected("http://[::1]:6334", "mcp_tools"));
+        assert_eq!(parsed("http://localhost"), expected("http://localhost:6334", "mcp_tools"));
+        assert_eq!(parsed("https://q.example:7000/team-a/"), expected("https://q.example:7000", "team-a"));
+        assert_eq!(parsed("http://[::1]:6334"), expected("http://[::1]:6334", "mcp_tools"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use address::{Address, BadAddress};
 
 /// The timeout of one request. Writes wait until they are applied.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-const CONNECTING: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How many points are read at once.
 const PAGE: u32 = 1000;
 
@@ -49,7 +49,7 @@ impl Collection {
         let client = Qdrant::from_url(&address.url)
             .api_key(key)
             .timeout(REQUEST_TIMEOUT)
-            .connect_timeout(CONNECTING)
+            .connect_timeout(CONNECT_TIMEOUT)
             // The check would run synchronously and print to stdout.
             .skip_compatibility_check()
             .build()
@@ -279,10 +279,10 @@ mod tests {
 
     #[test]
     fn a_failed_connection_is_reported_in_plain_words() {
-        let told = "Internal error: Failed to connect to http://127.0.0.1:6/: tonic::transport::Error(Transport, ConnectError(\
+        let message = "Internal error: Failed to connect to http://127.0.0.1:6/: tonic::transport::Error(Transport, ConnectError(\
                     ConnectError(\"tcp connect error\", 127.0.0.1:6, Os { code: 111, kind: ConnectionRefused, message: \
                     \"Connection refused\" })))";
-        assert_eq!(unreachable_by(told), Some("Connection refused"));
+        assert_eq!(unreachable_by(message), Some("Connection refused"));
         assert_eq!(unreachable_by("NotFound: no collection"), None);
     }
 }

@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn every_problem_is_reported_at_once() {
-        let told = problems(&json!({"days": 1.5, "list": ["1"], "force": "yes", "titel": "x"}));
-        let lines: Vec<&str> = told.lines().collect();
+        let message = problems(&json!({"days": 1.5, "list": ["1"], "force": "yes", "titel": "x"}));
+        let lines: Vec<&str> = message.lines().collect();
         assert_eq!(
             lines,
             [

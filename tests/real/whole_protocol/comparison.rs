@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::tour::Stop;
 
 /// Members of one kind of revision only: caching hints and types of modern results, ids and tasks of legacy ones.
-const MEMBERS_OF_ONE_ERA: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "elicitationId", "execution"];
+const LIFECYCLE_SPECIFIC_MEMBERS: [&str; 5] = ["resultType", "ttlMs", "cacheScope", "elicitationId", "execution"];
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// Members of a form that clients in TypeScript drop.
 const FORGOTTEN_OF_A_FORM: [&str; 2] = ["title", "$schema"];
@@ -100,7 +100,7 @@ fn forget(value: &mut Value, precision: Precision) {
 }
 
 fn forget_members(members: &mut Map<String, Value>) {
-    MEMBERS_OF_ONE_ERA.iter().for_each(|member| drop(members.remove(*member)));
+    LIFECYCLE_SPECIFIC_MEMBERS.iter().for_each(|member| drop(members.remove(*member)));
     if let Some(Value::Object(form)) = members.get_mut("requestedSchema") {
         FORGOTTEN_OF_A_FORM.iter().for_each(|member| drop(form.remove(*member)));
     }
@@ -125,9 +125,12 @@ fn take_server_names(context: &str, expected: &mut Value, seen: &mut Value, key:
             if expected.is_null() && seen.is_null() {
                 continue;
             }
-            let told = seen.as_str().unwrap_or_default();
+            let reported = seen.as_str().unwrap_or_default();
             let own = expected.as_str().unwrap_or_default();
-            assert!(told.contains(own) && told.contains(key), "{context}: {seen} does not tell {expected} of `{key}`");
+            assert!(
+                reported.contains(own) && reported.contains(key),
+                "{context}: {seen} does not tell {expected} of `{key}`"
+            );
         }
     }
 }

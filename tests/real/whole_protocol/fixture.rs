@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use serde_json::Value;
 
 use super::tour::{Stop, Tour};
-use crate::real::clients::{Client, EVERYTHING_A_CLIENT_HAS, Era, Mode, Plan, Session};
+use crate::real::clients::{Client, EVERYTHING_A_CLIENT_HAS, Lifecycle, Mode, Plan, Session};
 use crate::real::parts::{Part, Parts};
 use crate::real::sandbox::Sandbox;
 use crate::real::service::{self, Service};
@@ -127,7 +127,7 @@ impl World {
 fn tour_without_us(parts: &Parts, sandbox: &Sandbox, tour: &Tour) -> Vec<Vec<Value>> {
     let plan = |stop: &&Stop| Plan {
         server: stop.direct(WITHOUT_US, sandbox),
-        mode: if stop.era == Era::Modern { Mode::Modern } else { Mode::Legacy },
+        mode: if stop.lifecycle == Lifecycle::Modern { Mode::Modern } else { Mode::Legacy },
         offers: EVERYTHING_A_CLIENT_HAS,
         steps: stop.lists_and_steps(WITHOUT_US, sandbox),
     };

@@ -1,4 +1,4 @@
-//! The command line of the MCP Inspector, over HTTP and in both eras.
+//! The command line of the MCP Inspector, over HTTP and with both lifecycles.
 
 use std::process::{Command, Stdio};
 
@@ -11,11 +11,11 @@ use crate::real::inspector::result;
 
 /// Runs the Inspector with an endpoint of ours, and returns the result.
 #[track_caller]
-fn inspect_endpoint(world: &World, endpoint: &Value, era: &str, arguments: &[&str]) -> Value {
+fn inspect_endpoint(world: &World, endpoint: &Value, lifecycle: &str, arguments: &[&str]) -> Value {
     let word = |member: &str| endpoint[member].as_str().expect("an endpoint has a type and a url");
     let mut inspector = Command::new(world.parts.node());
     inspector.arg(world.parts.npm_file(".bin/mcp-inspector")).args(["--cli", "--server-url", word("url")]);
-    inspector.args(["--transport", word("type"), "--protocol-era", era, "--format", "json", "--quiet"]);
+    inspector.args(["--transport", word("type"), "--protocol-era", lifecycle, "--format", "json", "--quiet"]);
     inspector.args(arguments).env("HOME", world.sandbox.home()).stdin(Stdio::null());
     result(&run_command(&mut inspector))
 }
@@ -45,14 +45,17 @@ fn the_inspector_lists_all_that_a_server_has() {
 #[test]
 fn the_inspector_calls_reads_and_prompts_in_both_lifecycles_and_over_sse() {
     let Some(world) = World::enter() else { return };
-    for (era, endpoint, path) in ways_in(&world) {
-        let ask = |arguments: &[&str]| inspect_endpoint(&world, &endpoint, era, arguments);
+    for (lifecycle, endpoint, path) in ways_in(&world) {
+        let ask = |arguments: &[&str]| inspect_endpoint(&world, &endpoint, lifecycle, arguments);
         let sum = ask(&["--method", "tools/call", "--tool-name", "fm.add", "--tool-args-json", r#"{"a":2,"b":3}"#]);
-        assert_eq!(sum["structuredContent"], json!({"result": 5}), "{era} {path}: {sum}");
+        assert_eq!(sum["structuredContent"], json!({"result": 5}), "{lifecycle} {path}: {sum}");
         let greeting = ask(&["--method", "resources/read", "--uri", "fm://greeting/Ada"]);
-        assert_eq!(greeting["contents"][0]["text"], "hello, Ada", "{era} {path}: {greeting}");
+        assert_eq!(greeting["contents"][0]["text"], "hello, Ada", "{lifecycle} {path}: {greeting}");
         let name = ["--prompt-name", "everything.args-prompt", "--prompt-args", "city=Berlin"];
         let prompt = ask(&[&["--method", "prompts/get"], &name[..]].concat());
-        assert_eq!(prompt["messages"][0]["content"]["text"], "What's weather in Berlin?", "{era} {path}: {prompt}");
+        assert_eq!(
+            prompt["messages"][0]["content"]["text"], "What's weather in Berlin?",
+            "{lifecycle} {path}: {prompt}"
+        );
     }
 }

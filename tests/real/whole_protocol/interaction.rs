@@ -79,10 +79,10 @@ fn a_legacy_client_gets_log_messages_of_its_level_from_legacy_and_modern_servers
         for (tool, answers) in tools.iter().zip(answers.chunks(4)) {
             let logs: Vec<&Value> = answers.iter().flat_map(|answer| answer["logs"].as_array()).flatten().collect();
             let is_of_this_tool = |log: &&Value| log["level"] == "warning";
-            let told: Vec<String> =
+            let message: Vec<String> =
                 logs.into_iter().filter(is_of_this_tool).map(|log| log["data"].to_string()).collect();
-            assert_eq!(told.len(), 1, "{client:?} {tool}: {told:?}");
-            assert!(told[0].contains("\"to be told\""), "{client:?} {tool}: {told:?}");
+            assert_eq!(message.len(), 1, "{client:?} {tool}: {message:?}");
+            assert!(message[0].contains("\"to be told\""), "{client:?} {tool}: {message:?}");
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 
-use crate::real::clients::Era;
+use crate::real::clients::Lifecycle;
 use crate::real::http_servers::{HttpServer, TRANSPORTS};
 use crate::real::parts::Parts;
 use crate::real::sandbox::Sandbox;
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Stop {
     pub(super) key: &'static str,
-    pub(super) era: Era,
+    pub(super) lifecycle: Lifecycle,
     pub(super) kind: Kind,
     /// Its entry in the config of a client, or in ours.
     entry: Value,
@@ -57,21 +57,21 @@ impl Tour {
             let [http, sse] = everything;
             [http, sse, fm].map(|server| server.join().expect("a real server starts"))
         });
-        let local = |kind, era, server: &Server| Stop::new(server.key, kind, era, server.to_value());
+        let local = |kind, lifecycle, server: &Server| Stop::new(server.key, kind, lifecycle, server.to_value());
         let stops = vec![
-            local(Kind::Everything, Era::Legacy, &servers::everything(parts)),
-            Stop::new("everything-http", Kind::Everything, Era::Legacy, everything_http.entry()),
-            Stop::new("everything-sse", Kind::Everything, Era::Legacy, everything_sse.entry()),
-            local(Kind::Filesystem, Era::Legacy, &servers::filesystem(parts, &sandbox.files())),
-            local(Kind::Memory, Era::Legacy, &servers::memory(parts, &sandbox.path("memory.jsonl"))),
-            local(Kind::Thinking, Era::Legacy, &servers::thinking(parts)),
-            local(Kind::Git, Era::Modern, &servers::git(parts, &sandbox.repository())),
-            local(Kind::Time, Era::Modern, &servers::time(parts)),
-            local(Kind::Fetch, Era::Modern, &servers::fetch(parts)),
-            local(Kind::FastMcp, Era::Legacy, &servers::fastmcp(parts, sandbox)),
-            Stop::new("fm-http", Kind::FastMcp, Era::Modern, fm_http.entry()),
-            local(Kind::Notes, Era::Modern, &servers::notes(parts, sandbox)),
-            Stop::new("notes-legacy", Kind::Notes, Era::Legacy, servers::notes(parts, sandbox).to_value()),
+            local(Kind::Everything, Lifecycle::Legacy, &servers::everything(parts)),
+            Stop::new("everything-http", Kind::Everything, Lifecycle::Legacy, everything_http.entry()),
+            Stop::new("everything-sse", Kind::Everything, Lifecycle::Legacy, everything_sse.entry()),
+            local(Kind::Filesystem, Lifecycle::Legacy, &servers::filesystem(parts, &sandbox.files())),
+            local(Kind::Memory, Lifecycle::Legacy, &servers::memory(parts, &sandbox.path("memory.jsonl"))),
+            local(Kind::Thinking, Lifecycle::Legacy, &servers::thinking(parts)),
+            local(Kind::Git, Lifecycle::Modern, &servers::git(parts, &sandbox.repository())),
+            local(Kind::Time, Lifecycle::Modern, &servers::time(parts)),
+            local(Kind::Fetch, Lifecycle::Modern, &servers::fetch(parts)),
+            local(Kind::FastMcp, Lifecycle::Legacy, &servers::fastmcp(parts, sandbox)),
+            Stop::new("fm-http", Kind::FastMcp, Lifecycle::Modern, fm_http.entry()),
+            local(Kind::Notes, Lifecycle::Modern, &servers::notes(parts, sandbox)),
+            Stop::new("notes-legacy", Kind::Notes, Lifecycle::Legacy, servers::notes(parts, sandbox).to_value()),
         ];
         Self { stops, _http_servers: vec![everything_http, everything_sse, fm_http] }
     }
@@ -94,20 +94,20 @@ impl Tour {
 }
 
 impl Stop {
-    fn new(key: &'static str, kind: Kind, era: Era, entry: Value) -> Self {
-        Self { key, era, kind, entry }
+    fn new(key: &'static str, kind: Kind, lifecycle: Lifecycle, entry: Value) -> Self {
+        Self { key, lifecycle, kind, entry }
     }
 
     /// It in our config.
     pub(super) fn behind_us(&self) -> Value {
         let mut entry = self.entry.clone();
-        entry["era"] = if self.era == Era::Modern { "modern".into() } else { "legacy".into() };
+        entry["era"] = if self.lifecycle == Lifecycle::Modern { "modern".into() } else { "legacy".into() };
         entry
     }
 
     /// Whether both must give the same answers: the same server, in the same kind of revision.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        (self.kind, self.era) == (other.kind, other.era)
+        (self.kind, self.lifecycle) == (other.kind, other.lifecycle)
     }
 
     /// It in the config of a client on the tour of this label.

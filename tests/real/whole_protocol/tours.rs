@@ -8,7 +8,7 @@ use testkit::wait_until;
 use super::comparison::{Precision, assert_same, assert_same_items, items, put_together};
 use super::fixture::{Front, WITHOUT_US, World};
 use super::tour::Stop;
-use crate::real::clients::{Client, Era, Mode, Session};
+use crate::real::clients::{Client, Lifecycle, Mode, Session};
 
 /// What is listed before any other step.
 const LISTS: [&str; 4] = ["tools", "resources", "templates", "prompts"];
@@ -62,9 +62,9 @@ impl Seen<'_> {
     /// Checks the negotiated revision, and that every step ended.
     #[track_caller]
     fn check_sessions(&self, sessions: &[Session]) {
-        let revision = match self.mode.era() {
-            Era::Legacy => "2025-11-25",
-            Era::Modern => "2026-07-28",
+        let revision = match self.mode.lifecycle() {
+            Lifecycle::Legacy => "2025-11-25",
+            Lifecycle::Modern => "2026-07-28",
         };
         for session in sessions {
             assert_eq!(session.revision, revision, "{}", self.label);
@@ -110,7 +110,7 @@ impl Seen<'_> {
         // With only one client, a server's request can be assigned.
         let asker = if matches!(self.front, Front::OneByOneHttp | Front::OneByOneSse) { "" } else { stop.key };
         // The direct answers were recorded with the Python client.
-        let is_alike = self.client == Client::Python && self.mode.era() == stop.era;
+        let is_alike = self.client == Client::Python && self.mode.lifecycle() == stop.lifecycle;
         for (step, (seen, expected)) in steps.iter().zip(seen.iter().zip(expected)) {
             let context = format!("{}: {} {step}", self.label, stop.key);
             let mut expected = expected.clone();

@@ -44,10 +44,10 @@ impl Consent {
         // Written at once and without a line end, because the answer is typed after it. If it cannot be written, nobody
         // can answer.
         let question = format!("{} may be destructive. Call it? [y/N] ", described(tool, arguments));
-        progress::hush(true);
+        progress::pause_progress(true);
         io::stderr().write_all(question.as_bytes()).ok();
         let typed = typed_line().await;
-        progress::hush(false);
+        progress::pause_progress(false);
         if typed.is_some_and(|line| is_yes(&line)) {
             return Permission::Given;
         }
@@ -71,15 +71,15 @@ fn described(tool: &str, arguments: &str) -> String {
 
 /// Reads a line from the user. A separate thread reads, so that Ctrl-C need not wait for it.
 async fn typed_line() -> Option<String> {
-    let (tell, heard) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     thread::spawn(move || {
         let mut line = String::new();
         if io::stdin().read_line(&mut line).is_ok() {
             // If the program is exiting, nobody receives the answer.
-            tell.send(line).ok();
+            sender.send(line).ok();
         }
     });
-    heard.await.ok()
+    receiver.await.ok()
 }
 
 fn is_yes(line: &str) -> bool {

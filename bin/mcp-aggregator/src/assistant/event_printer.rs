@@ -31,10 +31,10 @@ impl EventPrinter {
         Self { with_words: false, ..Self::all() }
     }
 
-    pub(crate) fn print_event(&mut self, told: DialogueEvent<'_>) {
-        match told {
+    pub(crate) fn print_event(&mut self, event: DialogueEvent<'_>) {
+        match event {
             DialogueEvent::Words(words) if self.with_words && !words.is_empty() => {
-                progress::hush(true);
+                progress::pause_progress(true);
                 self.print(&if self.is_terminal { escape::multi_line(words) } else { words.into() });
                 self.is_in_line = !words.ends_with('\n');
             }
@@ -57,7 +57,7 @@ impl EventPrinter {
         if std::mem::take(&mut self.is_in_line) {
             self.print("\n");
         }
-        progress::hush(false);
+        progress::pause_progress(false);
     }
 
     fn print(&self, words: &str) {

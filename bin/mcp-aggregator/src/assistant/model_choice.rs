@@ -213,7 +213,7 @@ impl Named {
         };
         Provider::from_environment(variable, Some(&self.model)).map_err(|error| {
             let why = match error {
-                ProviderError::Nowhere => "neither a base URL nor a provider is set".to_owned(),
+                ProviderError::NotConfigured => "neither a base URL nor a provider is set".to_owned(),
                 other => other.to_string(),
             };
             Failure::usage(format!("{}: {why}", self.place))

@@ -235,10 +235,10 @@ mod tests {
     fn more_tools_than_a_model_chooses_from_with_ease_are_reported_with_what_they_cost() {
         let tool = json!({"name": "a.b", "tool_name": "b", "definition_bytes": 218});
         assert_eq!(too_many(&vec![tool.clone(); 128]), None);
-        let told = too_many(&vec![tool.clone(); 400]).unwrap();
+        let warning = too_many(&vec![tool.clone(); 400]).unwrap();
         assert!(
-            told.contains("400 tools") && told.contains("about 22000 tokens") && told.contains("--server"),
-            "{told}"
+            warning.contains("400 tools") && warning.contains("about 22000 tokens") && warning.contains("--server"),
+            "{warning}"
         );
         let listed = vec![doctor::tool_checks::Tool { name: "a.b".to_owned(), size: listed_bytes(&tool, "b") }; 400];
         let findings = doctor::tool_checks::examine(&listed);

@@ -21,12 +21,12 @@ pub(crate) enum ServiceAskError {
 pub(crate) async fn ask_service(
     service: &Client,
     question: &Value,
-    tell: &mut (dyn FnMut(DialogueEvent<'_>) + Send),
+    on_event: &mut (dyn FnMut(DialogueEvent<'_>) + Send),
 ) -> Result<Value, ServiceAskError> {
     let mut ended = None;
     let mut on_event = |kind: &str, data: &Value| match kind {
         "assistant.finished" | "assistant.failed" => ended = Some((kind == "assistant.finished", data.clone())),
-        _ => pass_on(kind, data, tell),
+        _ => pass_on(kind, data, on_event),
     };
     if let Err((code, denial)) = service.stream("/assistant/ask", question, &mut on_event).await {
         return Err(match code.as_deref() {
@@ -47,17 +47,17 @@ pub(crate) async fn ask_service(
     }
 }
 
-fn pass_on(kind: &str, data: &Value, tell: &mut (dyn FnMut(DialogueEvent<'_>) + Send)) {
+fn pass_on(kind: &str, data: &Value, on_event: &mut (dyn FnMut(DialogueEvent<'_>) + Send)) {
     let text = |name: &str| data[name].as_str().unwrap_or_default();
     match kind {
-        "assistant.words" => tell(DialogueEvent::Words(text("text"))),
+        "assistant.words" => on_event(DialogueEvent::Words(text("text"))),
         "assistant.calling" => {
-            tell(DialogueEvent::EndOfWords);
-            tell(DialogueEvent::Calling { tool: text("tool"), arguments: text("arguments") });
+            on_event(DialogueEvent::EndOfWords);
+            on_event(DialogueEvent::Calling { tool: text("tool"), arguments: text("arguments") });
         }
         "assistant.called" => {
             let took = Duration::from_millis(data["took_ms"].as_u64().unwrap_or_default());
-            tell(DialogueEvent::Called { tool: text("tool"), took, problem: data["problem"].as_str() });
+            on_event(DialogueEvent::Called { tool: text("tool"), took, problem: data["problem"].as_str() });
         }
         _ => {}
     }

@@ -23,9 +23,9 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
         .then(|| URL_HINT.to_owned())
         .or_else(|| program_hint(error.kind(), &typed));
     if !is_help && has("--json") {
-        let told = error.render().to_string();
-        let told = told.strip_prefix("error: ").unwrap_or(&told).trim_end();
-        let failure = Failure { hint: hint.clone(), ..Failure::usage(told) };
+        let message = error.render().to_string();
+        let message = message.strip_prefix("error: ").unwrap_or(&message).trim_end();
+        let failure = Failure { hint: hint.clone(), ..Failure::usage(message) };
         // If stdout cannot be written, stderr still has the message.
         output::print_json(&failure.to_json()).unwrap_or_else(output::print_message);
     }
@@ -140,12 +140,16 @@ mod tests {
 
     #[test]
     fn a_missing_separator_before_a_program_is_reported_wherever_options_are() {
-        let told = |rest: &str| Some(format!("write a program after `--`: `mcp-aggregator add mem{rest}`"));
-        assert_eq!(hint(&["mem", "npx", "-y", "foo"]), told(" -- npx -y foo"));
-        assert_eq!(hint(&["--data-dir", "D", "mem", "npx", "-y"]), told(" --data-dir D -- npx -y"));
-        assert_eq!(hint(&["mem", "--lazy", "--data-dir=D", "npx", "-y"]), told(" --lazy --data-dir=D -- npx -y"));
-        assert_eq!(hint(&["--env", "A=${B}", "mem", "npx"]), told(" --env 'A=${B}' -- npx"));
-        assert_eq!(hint(&["--env", "A=hunter2", "mem", "npx"]), told(" --env 'A=***' -- npx"), "no secret is repeated");
+        let reported = |rest: &str| Some(format!("write a program after `--`: `mcp-aggregator add mem{rest}`"));
+        assert_eq!(hint(&["mem", "npx", "-y", "foo"]), reported(" -- npx -y foo"));
+        assert_eq!(hint(&["--data-dir", "D", "mem", "npx", "-y"]), reported(" --data-dir D -- npx -y"));
+        assert_eq!(hint(&["mem", "--lazy", "--data-dir=D", "npx", "-y"]), reported(" --lazy --data-dir=D -- npx -y"));
+        assert_eq!(hint(&["--env", "A=${B}", "mem", "npx"]), reported(" --env 'A=${B}' -- npx"));
+        assert_eq!(
+            hint(&["--env", "A=hunter2", "mem", "npx"]),
+            reported(" --env 'A=***' -- npx"),
+            "no secret is repeated"
+        );
         assert_eq!(hint(&["mem", "https://host", "-y"]), None);
         assert_eq!(hint(&["--bogus", "mem", "npx"]), None);
         assert!(hint(&["mem"]).is_some_and(|hint| hint.contains("--docker IMAGE")));

@@ -7,7 +7,7 @@ use crate::import::jsonc;
 
 /// Why a text cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum EditError {
     /// It is not JSON, with or without comments.
     Unreadable(String),
     /// A value that must be an object is not one.
@@ -16,9 +16,9 @@ pub(crate) enum Unfit {
     Strange,
 }
 
-impl std::error::Error for Unfit {}
+impl std::error::Error for EditError {}
 
-impl std::fmt::Display for Unfit {
+impl std::fmt::Display for EditError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unreadable(why) => write!(out, "it is not valid JSON: {why}"),
@@ -29,7 +29,7 @@ impl std::fmt::Display for Unfit {
 }
 
 /// The members of the object `group`; empty if there is no such object, or no text.
-pub(crate) fn entries(text: &str, group: &str) -> Result<Map<String, Value>, Unfit> {
+pub(crate) fn entries(text: &str, group: &str) -> Result<Map<String, Value>, EditError> {
     if is_blank(text) {
         return Ok(Map::new());
     }
@@ -37,14 +37,14 @@ pub(crate) fn entries(text: &str, group: &str) -> Result<Map<String, Value>, Unf
         Value::Object(mut whole) => match whole.remove(group) {
             None | Some(Value::Null) => Ok(Map::new()),
             Some(Value::Object(entries)) => Ok(entries),
-            Some(_) => Err(Unfit::NoObject(format!("`{group}`"))),
+            Some(_) => Err(EditError::NoObject(format!("`{group}`"))),
         },
-        _ => Err(Unfit::NoObject("the whole".to_owned())),
+        _ => Err(EditError::NoObject("the whole".to_owned())),
     }
 }
 
 /// The text of the member `name` of the object `group`, including comments.
-pub(crate) fn written<'t>(text: &'t str, group: &str, name: &str) -> Result<Option<&'t str>, Unfit> {
+pub(crate) fn written<'t>(text: &'t str, group: &str, name: &str) -> Result<Option<&'t str>, EditError> {
     if is_blank(text) {
         return Ok(None);
     }
@@ -54,17 +54,17 @@ pub(crate) fn written<'t>(text: &'t str, group: &str, name: &str) -> Result<Opti
 }
 
 /// The text with a member of the object `group` as it was written elsewhere, byte for byte.
-pub(crate) fn set_written(text: &str, group: &str, name: &str, written: &str) -> Result<String, Unfit> {
+pub(crate) fn set_written(text: &str, group: &str, name: &str, written: &str) -> Result<String, EditError> {
     // Setting the value first creates missing objects, and shows where the member belongs.
     let text = set(text, group, name, &read(written)?)?;
     let servers = last(&root(&text)?, group).and_then(|member| object_at(&text, member.value.start));
-    let member = servers.as_ref().and_then(|servers| last(servers, name)).ok_or(Unfit::Strange)?;
+    let member = servers.as_ref().and_then(|servers| last(servers, name)).ok_or(EditError::Strange)?;
     let exact = format!("{}{written}{}", &text[..member.value.start], &text[member.value.end..]);
-    if read(&exact)? == read(&text)? { Ok(exact) } else { Err(Unfit::Strange) }
+    if read(&exact)? == read(&text)? { Ok(exact) } else { Err(EditError::Strange) }
 }
 
 /// The text with `value` as the member `name` of the object `group`. Missing objects are created.
-pub(crate) fn set(text: &str, group: &str, name: &str, value: &Value) -> Result<String, Unfit> {
+pub(crate) fn set(text: &str, group: &str, name: &str, value: &Value) -> Result<String, EditError> {
     let layout = Layout::of(text);
     if is_blank(text) {
         let whole = serde_json::json!({ group: { name: value } });
@@ -76,7 +76,7 @@ pub(crate) fn set(text: &str, group: &str, name: &str, value: &Value) -> Result<
         None => insert(text, &root, group, &serde_json::json!({ name: value }), &layout),
         Some(member) => {
             let Some(servers) = object_at(text, member.value.start) else {
-                return Err(Unfit::NoObject(format!("`{group}`")));
+                return Err(EditError::NoObject(format!("`{group}`")));
             };
             match last(&servers, name) {
                 None => insert(text, &servers, name, value, &layout),
@@ -91,30 +91,30 @@ pub(crate) fn set(text: &str, group: &str, name: &str, value: &Value) -> Result<
     };
     let mut wanted = before;
     wanted[group][name] = value.clone();
-    if jsonc::read(&edited).is_ok_and(|edited| edited == wanted) { Ok(edited) } else { Err(Unfit::Strange) }
+    if jsonc::read(&edited).is_ok_and(|edited| edited == wanted) { Ok(edited) } else { Err(EditError::Strange) }
 }
 
 /// The text without the member `name` of the object `group`.
-pub(crate) fn take_out(text: &str, group: &str, name: &str) -> Result<String, Unfit> {
+pub(crate) fn take_out(text: &str, group: &str, name: &str) -> Result<String, EditError> {
     let mut wanted = read(text)?;
     let root = root(text)?;
     let servers = last(&root, group).and_then(|member| object_at(text, member.value.start));
-    let Some(servers) = servers else { return Err(Unfit::NoObject(format!("`{group}`"))) };
+    let Some(servers) = servers else { return Err(EditError::NoObject(format!("`{group}`"))) };
     let Some(place) = servers.members.iter().rposition(|member| member.key == name) else { return Ok(text.to_owned()) };
     let edited = without(text, &servers, place);
     if let Some(group) = wanted[group].as_object_mut() {
         group.shift_remove(name);
     }
-    if jsonc::read(&edited).is_ok_and(|edited| edited == wanted) { Ok(edited) } else { Err(Unfit::Strange) }
+    if jsonc::read(&edited).is_ok_and(|edited| edited == wanted) { Ok(edited) } else { Err(EditError::Strange) }
 }
 
-fn read(text: &str) -> Result<Value, Unfit> {
-    jsonc::read(text).map_err(|error| Unfit::Unreadable(error.to_string()))
+fn read(text: &str) -> Result<Value, EditError> {
+    jsonc::read(text).map_err(|error| EditError::Unreadable(error.to_string()))
 }
 
-fn root(text: &str) -> Result<Object, Unfit> {
+fn root(text: &str) -> Result<Object, EditError> {
     let start = super::scan::skip_blank(text, 0);
-    object_at(text, start).ok_or_else(|| Unfit::NoObject("the whole".to_owned()))
+    object_at(text, start).ok_or_else(|| EditError::NoObject("the whole".to_owned()))
 }
 
 /// Of duplicate members the last one counts, as in every parser we know.
@@ -295,8 +295,8 @@ mod tests {
     #[test]
     fn what_is_no_object_is_left_alone() {
         for (text, why) in [
-            ("[1]", Unfit::NoObject("the whole".to_owned())),
-            (r#"{"mcpServers": []}"#, Unfit::NoObject("`mcpServers`".to_owned())),
+            ("[1]", EditError::NoObject("the whole".to_owned())),
+            (r#"{"mcpServers": []}"#, EditError::NoObject("`mcpServers`".to_owned())),
         ] {
             assert_eq!(set(text, "mcpServers", "all", &json!({})), Err(why));
         }

@@ -52,14 +52,14 @@ impl ClientFile {
 
     /// The path of the backup.
     pub(crate) fn backup(&self) -> PathBuf {
-        self.beside("before")
+        self.sibling("before")
     }
 
     fn written(&self) -> PathBuf {
-        self.beside("by")
+        self.sibling("by")
     }
 
-    fn beside(&self, word: &str) -> PathBuf {
+    fn sibling(&self, word: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(format!(".{word}-mcp-aggregator"));
         name.into()

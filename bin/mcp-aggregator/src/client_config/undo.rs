@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::edit::{self, Unfit, entries};
+use super::edit::{self, EditError, entries};
 use super::merge::merged;
 use crate::import::jsonc;
 use crate::import::plan::is_ours;
@@ -27,19 +27,19 @@ pub(crate) struct Undone {
 
 impl Made {
     /// The names of the entries that we wrote.
-    pub(crate) fn ours(&self, group: &str) -> Result<Vec<String>, Unfit> {
+    pub(crate) fn ours(&self, group: &str) -> Result<Vec<String>, EditError> {
         let before = self.entries_before(group)?;
         let written = entries(&self.written, group)?;
         Ok(written.into_iter().filter(|(name, entry)| before.get(name) != Some(entry)).map(|(name, _)| name).collect())
     }
 
-    fn entries_before(&self, group: &str) -> Result<Map<String, Value>, Unfit> {
+    fn entries_before(&self, group: &str) -> Result<Map<String, Value>, EditError> {
         entries(self.before.as_deref().unwrap_or_default(), group)
     }
 
     /// `now` without our changes. Edits by others stay: an entry of ours that they pointed elsewhere, and a server with
     /// the name of one that we removed.
-    pub(crate) fn undone(&self, now: &str, group: &str) -> Result<Undone, Unfit> {
+    pub(crate) fn undone(&self, now: &str, group: &str) -> Result<Undone, EditError> {
         let (before, written, there) =
             (self.entries_before(group)?, entries(&self.written, group)?, entries(now, group)?);
         let is_still_ours = |name: &String| match (there.get(name), written.get(name)) {
@@ -64,7 +64,7 @@ impl Made {
     }
 
     /// Keeps every line at its position, if that is possible and gives the expected result.
-    fn merged(&self, now: &str, group: &str, wanted: &Map<String, Value>) -> Result<Option<String>, Unfit> {
+    fn merged(&self, now: &str, group: &str, wanted: &Map<String, Value>) -> Result<Option<String>, EditError> {
         let before = self.before.as_deref().unwrap_or_default();
         let Some(text) = merged(&self.written, before, now) else { return Ok(None) };
         let rest = |text: &str| {
@@ -78,7 +78,12 @@ impl Made {
     }
 
     /// Removes or restores one member after another.
-    fn edited<'n>(&self, now: &str, group: &str, mut names: impl Iterator<Item = &'n String>) -> Result<String, Unfit> {
+    fn edited<'n>(
+        &self,
+        now: &str,
+        group: &str,
+        mut names: impl Iterator<Item = &'n String>,
+    ) -> Result<String, EditError> {
         let before = self.before.as_deref().unwrap_or_default();
         names.try_fold(now.to_owned(), |text, name| match edit::written(before, group, name)? {
             Some(written) => edit::set_written(&text, group, name, written),

@@ -222,12 +222,12 @@ async fn explain_existing(service: &Client, name: &str, failure: Failure) -> Fai
 pub(super) async fn decided(service: &Client, added: Value) -> Result<Value, Failure> {
     let path = format!("/servers/{}", encoded(added["id"].as_str().unwrap_or_default()));
     let (mut server, mut began) = (added, Instant::now());
-    let mut told = ProgressPrinter::default();
+    let mut printer = ProgressPrinter::default();
     while server["status"] == "connecting" && began.elapsed() < CONNECT_WAIT {
         tokio::time::sleep(POLL_INTERVAL).await;
         server = service.get(&path).await?;
         // An image may be large.
-        if told.print_progress(&server) {
+        if printer.print_progress(&server) {
             began = Instant::now();
         }
     }

@@ -162,7 +162,7 @@ fn by_config(prepared: &Prepared<'_>, model: &Model, mut loaded: Loaded) -> Resu
     let needed = prepared.wanted.needed(&servers)?;
     loaded.config.servers.retain(|spec| needed.iter().any(|name| name == spec.name.as_str()));
     let separator = crate::cli::shared::usual_separator();
-    let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
+    let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NO_CAPABILITIES)?;
     session::with(loaded, options, async |session| {
         session.all_decided().await?;
         let offered = OfferedTools::by_config(session.fleet(), &servers, &prepared.wanted)?;
@@ -186,17 +186,17 @@ impl Prepared<'_> {
         let bounds = DialogueLimits { rounds: self.arguments.max_rounds.into(), calls: None };
         let executor = CliToolExecutor::new(way, line, &self.consent, offered);
         let mut dialogue = Dialogue::new(assistant::task(document), self.question.as_str(), offered.offers(), bounds);
-        let mut telling = self.telling();
+        let mut printer = self.printer();
         let outcome = {
-            let mut tell = |told: assistant::DialogueEvent<'_>| telling.print_event(told);
+            let mut print_event = |event: assistant::DialogueEvent<'_>| printer.print_event(event);
             let what = format!("asking {}", model.provider().model);
-            let running = Box::pin(dialogue.run(model, &executor, &mut tell));
+            let running = Box::pin(dialogue.run(model, &executor, &mut print_event));
             tokio::select! {
                 outcome = progress::with_spinner(&what, running) => Some(outcome),
                 () = stop => None,
             }
         };
-        telling.end_line();
+        printer.end_line();
         let ended = outcome.as_ref().and_then(|outcome| outcome.as_ref().ok());
         let mut transcript = dialogue.transcript(&model.provider().model, ended);
         let concluded = match outcome {
@@ -212,7 +212,7 @@ impl Prepared<'_> {
     }
 
     /// With JSON, the text is part of it.
-    fn telling(&self) -> EventPrinter {
+    fn printer(&self) -> EventPrinter {
         if self.arguments.json { EventPrinter::calls_only() } else { EventPrinter::all() }
     }
 
@@ -249,16 +249,16 @@ fn wholly_by_service(prepared: &Prepared<'_>, no_model: Failure) -> Result<(), F
     session::block_on(async {
         let Some(service) = prepared.arguments.servers.target.running().await? else { return Err(no_model) };
         let mut signals = session::signals()?;
-        let mut telling = prepared.telling();
+        let mut printer = prepared.printer();
         let body = prepared.for_service();
         let answer = {
-            let mut tell = |told: assistant::DialogueEvent<'_>| telling.print_event(told);
+            let mut print_event = |event: assistant::DialogueEvent<'_>| printer.print_event(event);
             tokio::select! {
-                answer = progress::with_spinner("waiting for the answer", Box::pin(ask_service(&service, &body, &mut tell))) => answer,
+                answer = progress::with_spinner("waiting for the answer", Box::pin(ask_service(&service, &body, &mut print_event))) => answer,
                 () = signals.next() => Err(ServiceAskError::Failed(Failure::interrupted())),
             }
         };
-        telling.end_line();
+        printer.end_line();
         let answer = match answer {
             Ok(answer) => answer,
             Err(ServiceAskError::NoAssistant) => return Err(no_model),

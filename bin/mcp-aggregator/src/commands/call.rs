@@ -230,7 +230,8 @@ fn meant(tool: &str, tools: &[Value]) -> Option<String> {
 fn by_config(arguments: &CallArguments, config: &Path) -> Result<(), Failure> {
     let CallArguments { separator, tool, arguments: typed, .. } = arguments;
     let separator = &separator.separator;
-    let options = session::options("mcp-aggregator", separator.clone(), NamePolicy::Canonical, session::NOTHING)?;
+    let options =
+        session::options("mcp-aggregator", separator.clone(), NamePolicy::Canonical, session::NO_CAPABILITIES)?;
     let mut loaded = config::load(config)?;
     keep_only_needed(&mut loaded, tool, separator)?;
     let input = tool_arguments::read(typed, io::stdin().lock()).map_err(Failure::usage)?;
@@ -276,7 +277,7 @@ fn look_up(session: &Session, tool: &str, config: &Path) -> Result<(), Failure> 
         |server: &&ServerEntry| owners::fits(tool, server.name.as_str(), &session.aggregator.options.separator);
     let mut servers = view.snapshot.servers().iter().filter(is_meant);
     if let Some((server, why)) = servers.find_map(|server| Some((server, server.state.failure()?))) {
-        if matches!(&server.state, ServerState::Down(downtime) if downtime.status == SIGN_IN_REQUIRED) {
+        if matches!(&server.state, ServerState::Unavailable(unavailable) if unavailable.status == SIGN_IN_REQUIRED) {
             let failure = Failure::new(sign_in_sentence(server.name.as_str(), Some(why))).of_kind("SIGN_IN_REQUIRED");
             return Err(failure.of_call(SIGN_IN_REQUIRED, true));
         }
@@ -332,15 +333,15 @@ fn show(answer: &Answer, arguments: &CallArguments) -> Result<(), Failure> {
             let words = for_terminal(&words, io::stderr().is_terminal() && !arguments.raw);
             let failure = Failure::new(format!("`{tool}` failed: {words}"));
             // In the format of REST.
-            let told: Value = serde_json::from_slice(error).unwrap_or_default();
-            let (reason, safe) = (&told["data"]["reason"], &told["data"]["safeToRetry"]);
+            let reported: Value = serde_json::from_slice(error).unwrap_or_default();
+            let (reason, safe) = (&reported["data"]["reason"], &reported["data"]["safeToRetry"]);
             let reason = reason.as_str().unwrap_or("server_error").to_owned();
             let is_safe = *safe == true;
             let failure = match reason.as_str() {
                 TOO_SLOW => failure.with_hint("raise the `timeout` (milliseconds) of the server in the config"),
                 _ => failure,
             };
-            let data = json!({ "error": told });
+            let data = json!({ "error": reported });
             let failure = Failure { data: Some(Box::new(data)), ..failure.of_kind("EXECUTION_FAILED") };
             Err(failure.of_call(&reason, is_safe))
         }

@@ -109,7 +109,7 @@ pub(crate) struct ServerCheck {
 /// Starts every server, waits until each is connected or failed, and returns the results.
 fn start_all(loaded: Loaded, arguments: &CheckArguments) -> Result<(), Failure> {
     stderr_log::init_without_failures(arguments.debug);
-    let options = session::options("mcp-aggregator", Separator::default(), NamePolicy::Auto, session::NOTHING)?;
+    let options = session::options("mcp-aggregator", Separator::default(), NamePolicy::Auto, session::NO_CAPABILITIES)?;
     let warnings = warnings(&loaded.config);
     let disabled: Vec<String> = loaded.config.disabled.iter().map(ToString::to_string).collect();
     let (fleet, mut findings) = session::with(loaded, options, async |session| {

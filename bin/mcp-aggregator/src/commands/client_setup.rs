@@ -13,7 +13,7 @@ use super::list;
 use crate::admission::TOKEN_VARIABLE;
 use crate::client_config::diff::{Side, diff};
 use crate::client_config::duplicates::duplicates;
-use crate::client_config::edit::{self, Unfit};
+use crate::client_config::edit::{self, EditError};
 use crate::client_config::entry::{self, ClientTransport};
 use crate::client_config::file::ClientFile;
 use crate::client_config::mask;
@@ -127,7 +127,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("could not read {}: {error}", path.display()))
 }
 
-fn unfit(path: &Path, why: &Unfit, by_hand: &str) -> Failure {
+fn edit_failure(path: &Path, why: &EditError, by_hand: &str) -> Failure {
     Failure::new(format!("could not change {}: {why}", path.display()))
         .with_hint(format!("nothing was changed; to do it by hand: {by_hand}"))
 }
@@ -189,7 +189,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 /// The servers in the file.
 fn entries_of(file: &ClientFile, text: Option<&str>, group: &str) -> Result<Map<String, Value>, Failure> {
-    edit::entries(text.unwrap_or_default(), group).map_err(|why| unfit(file.path(), &why, "correct it first"))
+    edit::entries(text.unwrap_or_default(), group).map_err(|why| edit_failure(file.path(), &why, "correct it first"))
 }
 
 /// What we wrote, if we did. If the backup is missing, only the entry `name` counts as ours.
@@ -226,7 +226,7 @@ fn connecting(
     alone.map(|text| Change::Write { text, before }).map_err(|why| {
         let whole = json!({ group: { name: entry } }).to_string();
         let shown = mask::masked(&whole, group).unwrap_or_default();
-        unfit(file.path(), &why, &format!("add {shown}"))
+        edit_failure(file.path(), &why, &format!("add {shown}"))
     })
 }
 
@@ -240,7 +240,7 @@ fn kept_before(
     match (made, now) {
         (None, now) => Ok(now.map(str::to_owned)),
         (Some(made), Some(now)) if now != made.written => {
-            Ok(Some(made.undone(now, group).map_err(|why| unfit(file.path(), &why, BY_HAND))?.text))
+            Ok(Some(made.undone(now, group).map_err(|why| edit_failure(file.path(), &why, BY_HAND))?.text))
         }
         (Some(made), _) => Ok(made.before),
     }
@@ -249,9 +249,9 @@ fn kept_before(
 /// Whether an entry is one that we wrote, whatever its target: the service may have moved since.
 fn is_by_us(file: &ClientFile, made: Option<&Made>, group: &str, name: &str, entry: &Value) -> Result<bool, Failure> {
     let Some(made) = made else { return Ok(false) };
-    let unfit = |why| unfit(file.path(), &why, BY_HAND);
-    let is_written = edit::entries(&made.written, group).map_err(unfit)?.get(name) == Some(entry);
-    Ok(is_written && made.ours(group).map_err(unfit)?.iter().any(|ours| ours == name))
+    let edit_failure = |why| edit_failure(file.path(), &why, BY_HAND);
+    let is_written = edit::entries(&made.written, group).map_err(edit_failure)?.get(name) == Some(entry);
+    Ok(is_written && made.ours(group).map_err(edit_failure)?.iter().any(|ours| ours == name))
 }
 
 fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> Result<Change, Failure> {
@@ -260,11 +260,11 @@ fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> 
         return Err(Failure::new(format!("{} was not changed by mcp-aggregator", path.display())));
     };
     let by_hand = format!("remove `{name}` from `{group}`");
-    let unfit = |why| unfit(path, &why, &by_hand);
+    let edit_failure = |why| edit_failure(path, &why, &by_hand);
     let Some(now) = now else {
         return Ok(if made.before.is_some() { Change::GiveBack(made.before) } else { Change::Forget });
     };
-    let undone = made.undone(now, group).map_err(unfit)?;
+    let undone = made.undone(now, group).map_err(edit_failure)?;
     // Without a name, the only entry is meant.
     let is_meant = |ours: &str| ours == name || name == DEFAULT_ENTRY;
     match undone.taken_out.as_slice() {
@@ -273,7 +273,7 @@ fn undoing(client: Client, file: &ClientFile, now: Option<&str>, name: &str) -> 
         [only] if is_meant(only) && now == made.written => Ok(Change::GiveBack(made.before)),
         [only] if is_meant(only) => Ok(Change::Undo(undone)),
         several if several.iter().any(|one| one == name) => {
-            let text = edit::take_out(now, group, name).map_err(unfit)?;
+            let text = edit::take_out(now, group, name).map_err(edit_failure)?;
             let before = kept_before(file, Some(made), Some(now), group)?;
             Ok(Change::TakeOne { name: name.to_owned(), text, before })
         }

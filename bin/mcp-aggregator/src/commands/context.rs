@@ -79,7 +79,7 @@ fn by_config(config: &Path, wanted: &ToolRequest) -> Result<OfferedTools, Failur
     let needed = wanted.needed(&servers)?;
     loaded.config.servers.retain(|spec| needed.iter().any(|name| name == spec.name.as_str()));
     let separator = crate::cli::shared::usual_separator();
-    let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
+    let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NO_CAPABILITIES)?;
     session::with(loaded, options, async |session| {
         session.all_decided().await?;
         OfferedTools::by_config(session.fleet(), &servers, wanted)

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     let early = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(|error| failed(&error))?;
     let signals = early.block_on(async { Signals::respecting_nohup() }).map_err(|error| failed(&error))?;
     let folder = TempDir::with_prefix("mcp-aggregator-demo-").map_err(|error| failed(&error))?;
-    let served = furnish(folder.path()).map_err(|error| failed(&error)).and_then(|config| {
+    let served = install_demo_servers(folder.path()).map_err(|error| failed(&error)).and_then(|config| {
         let typed = as_typed(listen, &config, folder.path())?;
         serve::run_announced(
             typed,
@@ -114,7 +114,7 @@ fn free_address() -> io::Result<SocketAddr> {
 }
 
 /// Writes a config and a note into the folder.
-fn furnish(folder: &Path) -> io::Result<std::path::PathBuf> {
+fn install_demo_servers(folder: &Path) -> io::Result<std::path::PathBuf> {
     let program = std::env::current_exe()?;
     let notes = folder.join("notes");
     fs::create_dir(&notes)?;

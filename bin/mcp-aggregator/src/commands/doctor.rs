@@ -112,8 +112,8 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Diagnosis>, Failu
         findings.extend(environment::room(&arguments.target.storage));
     }
     match servers::ask(&service).await {
-        Ok((told, tools)) => {
-            findings.extend(told);
+        Ok((findings_of_service, tools)) => {
+            findings.extend(findings_of_service);
             // The tools of a config were already checked.
             if arguments.config.is_none() {
                 findings.extend(tool_checks::examine(&tools));
@@ -135,7 +135,7 @@ fn without_answer(arguments: &DoctorArguments, failure: Failure) -> Vec<Diagnosi
 /// Other issues that the service reports. Servers, vectors and the database have findings of their own.
 fn more_issues(health: &Value) -> Vec<Diagnosis> {
     let issues = health["issues"].as_array().into_iter().flatten();
-    let told = issues.filter_map(|issue| {
+    let findings_of_service = issues.filter_map(|issue| {
         let message = issue["message"].as_str().unwrap_or_default();
         match issue["component"].as_str()? {
             "config" => Some(
@@ -159,7 +159,7 @@ fn more_issues(health: &Value) -> Vec<Diagnosis> {
             other => Some(Diagnosis::problem("service", format!("{other}: {message}"))),
         }
     });
-    told.collect()
+    findings_of_service.collect()
 }
 
 /// Checks where the service compares vectors, if a vector store is configured.
@@ -278,9 +278,12 @@ mod tests {
     fn what_the_service_knows_to_be_wrong_is_reported() {
         let health = json!({"issues": [{"component": "config", "message": "mcp.json: bad"}, {"component": "server"},
             {"component": "executions", "message": "POST .."}, {"component": "clock", "message": "is slow"}]});
-        let mut told = more_issues(&health);
-        assert_eq!(told.iter().map(|finding| finding.topic).collect::<Vec<_>>(), ["config", "calls", "service"]);
-        assert_eq!(told.pop().map(|finding| finding.message).as_deref(), Some("clock: is slow"));
-        assert!(told.iter().all(|finding| finding.level == Level::Problem && finding.advice.is_some()));
+        let mut findings_of_service = more_issues(&health);
+        assert_eq!(
+            findings_of_service.iter().map(|finding| finding.topic).collect::<Vec<_>>(),
+            ["config", "calls", "service"]
+        );
+        assert_eq!(findings_of_service.pop().map(|finding| finding.message).as_deref(), Some("clock: is slow"));
+        assert!(findings_of_service.iter().all(|finding| finding.level == Level::Problem && finding.advice.is_some()));
     }
 }

@@ -58,7 +58,7 @@ fn set_enabled(one: &OneServer, on: bool) -> Result<(), Failure> {
                 }
                 progress::with_spinner(&format!("connecting `{}`", one.server), decided(&service, switched)).await
             }
-            Target::Registry(store) => local_registry::switch(&store, &one.server, on).await,
+            Target::Registry(store) => local_registry::set_enabled(&store, &one.server, on).await,
         }
     })?;
     if on && server["status"] == "error" {

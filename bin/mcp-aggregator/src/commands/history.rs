@@ -50,11 +50,11 @@ pub(crate) fn run(arguments: &HistoryArguments) -> Result<(), Failure> {
 fn row(event: &Value) -> [String; 4] {
     let details = &event["details"];
     let states = format!("{} -> {}", text(details, "from"), text(details, "to"));
-    let told = |(name, value): (&String, &Value)| {
+    let detail = |(name, value): (&String, &Value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), |_| moment(details, name));
         if name == "error" { value } else { format!("{name}={value}") }
     };
     let more = details.as_object().into_iter().flatten().filter(|(name, _)| *name != "from" && *name != "to");
-    let more = more.map(told).collect::<Vec<_>>().join(" ");
+    let more = more.map(detail).collect::<Vec<_>>().join(" ");
     [moment(event, "timestamp"), text(event, "event_type"), states, printable(&more)]
 }

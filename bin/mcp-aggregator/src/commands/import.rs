@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &ImportArguments) -> Result<(), Failure> {
         if arguments.dry_run {
             let target = arguments.target.find_existing().await?;
             return match source {
-                Source::Export(export) => foresee(target.as_ref(), &export).await,
+                Source::Export(export) => preview(target.as_ref(), &export).await,
                 Source::Servers(found) => add_all(arguments, target.as_ref(), found).await,
             };
         }
@@ -296,7 +296,7 @@ async fn take_in(arguments: &ImportArguments, target: &Target, export: &Value) -
 }
 
 /// What importing an export would do to servers.
-async fn foresee(target: Option<&Target>, export: &Value) -> Result<(), Failure> {
+async fn preview(target: Option<&Target>, export: &Value) -> Result<(), Failure> {
     let known = known_at(target).await?;
     let servers = export["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let row = |server: &Value| {

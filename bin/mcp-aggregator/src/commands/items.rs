@@ -37,7 +37,7 @@ pub(super) fn with_config<T>(
     work: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let separator = source.separator.separator.clone();
-    let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
+    let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NO_CAPABILITIES)?;
     let mut loaded = config::load(path)?;
     narrow(&mut loaded)?;
     session::with(loaded, options, async |session| {
@@ -124,9 +124,9 @@ pub(super) async fn ask(session: &mut Session, method: &str, params: Vec<u8>) ->
         }
     };
     answered.bytes().map(<[u8]>::to_vec).map_err(|error| {
-        let told: Value = serde_json::from_slice(error).unwrap_or_default();
+        let reported: Value = serde_json::from_slice(error).unwrap_or_default();
         let failure = Failure::new(format!("the server returned an error: {}", result_text::refusal(error)));
-        Failure { data: Some(Box::new(json!({ "error": told }))), ..failure.of_kind("EXECUTION_FAILED") }
+        Failure { data: Some(Box::new(json!({ "error": reported }))), ..failure.of_kind("EXECUTION_FAILED") }
     })
 }
 

@@ -163,7 +163,7 @@ fn by_config(arguments: &RunArguments, text: &str, config: &Path) -> Result<(), 
     let is_needed = |name: &str| arguments.watch || first.steps.iter().any(|step| may_use(step, name));
     loaded.config.servers.retain(|spec| is_needed(spec.name.as_str()));
     let separator = crate::cli::shared::usual_separator();
-    let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NOTHING)?;
+    let options = session::options("mcp-aggregator", separator, NamePolicy::Canonical, session::NO_CAPABILITIES)?;
     let source = ConfigSource { path: config, bytes: &loaded.source };
     let assistant_blocks = assistant_blocks(arguments, Some(source));
     session::with(loaded, options, async |session| {
@@ -258,7 +258,7 @@ async fn carry_out(
         print_message(format_args!("warning: {}: {remark}", arguments.document.display()));
     }
     let options = RunOptions { jobs: arguments.jobs.into(), is_dry: arguments.dry_run };
-    let tell = |progress: notebook::Progress<'_>| {
+    let on_progress = |progress: notebook::Progress<'_>| {
         if let Some(line) = RunPrinter::of(&progress, arguments.dry_run) {
             print_message(line);
         }
@@ -268,7 +268,7 @@ async fn carry_out(
         stop.await;
         is_interrupted.store(true, Ordering::Relaxed);
     };
-    let report = notebook::run(plan, toolbox, options, stop, tell).await;
+    let report = notebook::run(plan, toolbox, options, stop, on_progress).await;
     RunResult { report, is_interrupted: is_interrupted.into_inner() }
 }
 

@@ -177,7 +177,7 @@ pub(crate) struct ServeArguments {
     pub(crate) no_history: bool,
     // Last, because their headings apply to all options after them.
     #[command(flatten)]
-    pub(crate) advisers: SearchModelArguments,
+    pub(crate) search_models: SearchModelArguments,
     #[command(flatten)]
     pub(crate) assistant: AssistantArguments,
 }

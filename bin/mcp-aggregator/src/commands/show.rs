@@ -66,7 +66,7 @@ fn lines(server: &Value) -> Vec<String> {
         ("origin", text(server, "origin")),
         ("status", server_view::status(server)),
         ("progress", text(server, "progress")),
-        ("enabled", switch(server)),
+        ("enabled", enabled_word(server)),
         ("lazy", text(config, "lazy").replace('-', "false")),
         ("connected", moment(server, "connected_at")),
         ("last connected", moment(server, "last_connected_at")),
@@ -116,7 +116,7 @@ fn usage(usage: &Value) -> Vec<(&'static str, String)> {
     vec![("cpu", server_view::cpu(usage).unwrap_or_default()), ("memory", memory.unwrap_or_default())]
 }
 
-fn switch(server: &Value) -> String {
+fn enabled_word(server: &Value) -> String {
     let by_failures = match server["auto_disabled"] == true {
         true => {
             let name = text(server, "name");

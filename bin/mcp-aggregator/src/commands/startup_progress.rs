@@ -29,14 +29,14 @@ impl ProgressPrinter {
 /// Prints the progress of the server at `path` until dropped. Returns only if nothing changes for longer than any
 /// timeout of the service.
 pub(super) async fn print_progress(service: &Client, path: &str) -> Failure {
-    let (mut told, mut heard) = (ProgressPrinter::default(), Instant::now());
-    while heard.elapsed() < REQUEST_TIMEOUT {
+    let (mut printer, mut last_answer) = (ProgressPrinter::default(), Instant::now());
+    while last_answer.elapsed() < REQUEST_TIMEOUT {
         tokio::time::sleep(POLL_INTERVAL).await;
         // The response to the command reports any problem.
         if let Ok(server) = service.get(path).await
-            && told.print_progress(&server)
+            && printer.print_progress(&server)
         {
-            heard = Instant::now();
+            last_answer = Instant::now();
         }
     }
     Failure::new(format!("the service at {} has not answered for {} s", service.url(), REQUEST_TIMEOUT.as_secs()))

@@ -54,13 +54,13 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     if health["status"] == "healthy" {
         return Ok(());
     }
-    let told = issues.iter().fold(String::new(), |told, issue| format!("{told}\n  {issue}"));
+    let issue_lines = issues.iter().fold(String::new(), |issue_lines, issue| format!("{issue_lines}\n  {issue}"));
     let is_stopped = health["issues"].as_array().into_iter().flatten().any(|issue| issue["component"] == "executions");
     let hint = match is_stopped {
         true => "`mcp-aggregator calls allow` allows calls again",
         false => "`mcp-aggregator list` lists all servers",
     };
-    Err(Failure::new(format!("the service reports issues{told}")).with_hint(hint))
+    Err(Failure::new(format!("the service reports issues{issue_lines}")).with_hint(hint))
 }
 
 fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
@@ -73,12 +73,12 @@ fn lines(url: &str, health: &Value, servers_used: &[Value]) -> Vec<String> {
         ("waiting for a sign-in", "sign_in_required_servers"),
     ];
     let parts = parts.map(|(word, key)| (word, number(key)));
-    let told = parts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}, "));
+    let lines = parts.iter().filter(|(_, count)| *count > 0).map(|(word, count)| format!("{count} {word}, "));
     let servers = format!(
         "{} ({} connected, {}{} disconnected, {} failed{})",
         number("total_servers"),
         number("connected_servers"),
-        told.collect::<String>(),
+        lines.collect::<String>(),
         number("disconnected_servers").saturating_sub(parts.iter().map(|(_, count)| count).sum()),
         number("error_servers"),
         match servers_used.iter().filter(|server| server["auto_disabled"] == true).count() {
@@ -126,11 +126,11 @@ fn used_by(servers: &[Value]) -> String {
 
 /// The pending background work on tools; usually none.
 fn waiting(states: &Value) -> String {
-    let told = [("discovered", "without an embedding yet"), ("classifying", "being classified")];
-    let told = told.map(|(state, words)| (states[state].as_u64().unwrap_or_default(), words));
-    let told: Vec<String> =
-        told.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
-    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+    let lines = [("discovered", "without an embedding yet"), ("classifying", "being classified")];
+    let lines = lines.map(|(state, words)| (states[state].as_u64().unwrap_or_default(), words));
+    let lines: Vec<String> =
+        lines.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}")).collect();
+    if lines.is_empty() { String::new() } else { format!(" ({})", lines.join(", ")) }
 }
 
 /// The containers, each with its server.

@@ -46,7 +46,7 @@ Examples:
 )]
 pub(crate) struct ToolsArguments {
     #[command(subcommand)]
-    pub(crate) switch: Option<ToolSwitch>,
+    pub(crate) verb: Option<ToolsVerb>,
     /// A server whose tools to list, or a tool to describe
     #[arg(value_name = "SERVER | TOOL")]
     pub(crate) name: Option<String>,
@@ -66,24 +66,24 @@ pub(crate) struct ToolsArguments {
 
 /// Enables or disables tools.
 #[derive(Debug, Subcommand)]
-pub(crate) enum ToolSwitch {
+pub(crate) enum ToolsVerb {
     /// Enable tools again
     #[command(after_help = "\
 Examples:
   mcp-aggregator tools on github.delete_repository
   mcp-aggregator tools on --server github")]
-    On(SwitchArguments),
+    On(ToolsOnOffArguments),
     /// Disable tools: clients cannot list, find or call them
     #[command(after_help = "\
 Examples:
   mcp-aggregator tools off github.delete_repository github.delete_file
   mcp-aggregator tools off --server github")]
-    Off(SwitchArguments),
+    Off(ToolsOnOffArguments),
 }
 
 /// Which tools to enable or disable.
 #[derive(Debug, Args)]
-pub(crate) struct SwitchArguments {
+pub(crate) struct ToolsOnOffArguments {
     /// The full names of the tools, such as github.search
     #[arg(value_name = "NAME", required_unless_present = "server")]
     pub(crate) names: Vec<String>,
@@ -104,9 +104,9 @@ const MAX_COLUMN_WIDTH: usize = 64;
 
 pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
     stderr_log::init(arguments.debug);
-    match &arguments.switch {
-        Some(ToolSwitch::On(wanted)) => return switch(wanted, true),
-        Some(ToolSwitch::Off(wanted)) => return switch(wanted, false),
+    match &arguments.verb {
+        Some(ToolsVerb::On(wanted)) => return set_enabled(wanted, true),
+        Some(ToolsVerb::Off(wanted)) => return set_enabled(wanted, false),
         None => {}
     }
     match &arguments.config {
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &ToolsArguments) -> Result<(), Failure> {
 }
 
 /// Enables or disables tools through the running service.
-fn switch(wanted: &SwitchArguments, on: bool) -> Result<(), Failure> {
+fn set_enabled(wanted: &ToolsOnOffArguments, on: bool) -> Result<(), Failure> {
     let mut body = json!({ "enabled": on, "names": wanted.names });
     if let Some(server) = &wanted.server {
         body["server_id"] = json!(server);
@@ -213,7 +213,7 @@ fn chosen(mut tools: Vec<Value>, name: &str) -> Result<Chosen<Value>, Failure> {
     }
     let word = |tool: &Value, key: &str| tool[key].as_str().map(str::to_owned);
     let known = tools.iter().flat_map(|tool| [word(tool, "name"), word(tool, "server_name")]).flatten();
-    Err(nobody(name, &known.collect::<BTreeSet<_>>()))
+    Err(unknown_name(name, &known.collect::<BTreeSet<_>>()))
 }
 
 /// The same among the tools of a config.
@@ -226,10 +226,10 @@ fn chosen_in_config(mut tools: Vec<Item>, name: &str, separator: &str) -> Result
     if tools.iter().any(is_of_server) {
         return Ok(Chosen::OfServer(tools.into_iter().filter(is_of_server).collect()));
     }
-    Err(nobody(name, &tools.into_iter().map(|tool| tool.id.to_string()).collect()))
+    Err(unknown_name(name, &tools.into_iter().map(|tool| tool.id.to_string()).collect()))
 }
 
-fn nobody(name: &str, known: &BTreeSet<String>) -> Failure {
+fn unknown_name(name: &str, known: &BTreeSet<String>) -> Failure {
     let failure = Failure::new(format!("there is no tool and no server with tools with the name `{name}`"));
     let like_it = suggestion::among(name, known.iter().map(String::as_str));
     failure
@@ -264,7 +264,8 @@ fn show_item(arguments: &ToolsArguments, config: &Path, tool: &Item) -> Result<(
 /// Starts the servers of a config, and lists their tools.
 fn by_config(arguments: &ToolsArguments, config: &Path) -> Result<(), Failure> {
     let names = &arguments.names;
-    let options = session::options("mcp-aggregator", names.separator.separator.clone(), names.names, session::NOTHING)?;
+    let options =
+        session::options("mcp-aggregator", names.separator.separator.clone(), names.names, session::NO_CAPABILITIES)?;
     let loaded = config::load(config)?;
     let (tools, tally) = session::with(loaded, options, async |session| {
         session.all_decided().await?;

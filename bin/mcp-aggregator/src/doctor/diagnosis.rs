@@ -28,7 +28,7 @@ impl Level {
     const fn colour(self) -> Colour {
         match self {
             Self::Ok => Colour::Good,
-            Self::Warning => Colour::Doubtful,
+            Self::Warning => Colour::Warning,
             Self::Problem => Colour::Bad,
         }
     }

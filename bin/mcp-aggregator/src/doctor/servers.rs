@@ -19,7 +19,7 @@ use crate::tool_cost::listed_bytes;
 use crate::{command_hint, progress, session};
 
 /// A longer start counts as slow: clients and users give up.
-const SLOW: Duration = Duration::from_secs(10);
+const SLOW_START: Duration = Duration::from_secs(10);
 
 /// Whether a server of the config needs a container.
 pub(crate) fn want_containers(loaded: &Loaded) -> bool {
@@ -28,7 +28,8 @@ pub(crate) fn want_containers(loaded: &Loaded) -> bool {
 
 /// Starts every server of a config; returns the findings and all tools.
 pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Diagnosis>, Vec<Tool>), Failure> {
-    let options = session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NOTHING)?;
+    let options =
+        session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NO_CAPABILITIES)?;
     let (fleet, started, tools) = session::with(loaded, options, async |session| {
         let starting = std::sync::Arc::clone(session.fleet());
         let (fleet, started) =
@@ -37,16 +38,16 @@ pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Diagnosis>, Ve
         Ok((fleet, started, tools))
     })?;
     let findings =
-        started.into_iter().enumerate().map(|(slot_index, one)| judged(&fleet, slot_index, &one, config)).collect();
+        started.into_iter().enumerate().map(|(slot_index, one)| diagnosis(&fleet, slot_index, &one, config)).collect();
     let tools = tools.iter().map(|tool| Tool { name: tool.id.to_string(), size: tool.definition.len() }).collect();
     Ok((findings, tools))
 }
 
-fn judged(fleet: &Fleet, slot_index: usize, one: &check::ServerCheck, config: &Path) -> Diagnosis {
+fn diagnosis(fleet: &Fleet, slot_index: usize, one: &check::ServerCheck, config: &Path) -> Diagnosis {
     let (name, seconds) = (&one.server, one.took.as_secs_f64());
     if !one.has_failed() {
         let message = format!("{name} starts in {seconds:.2} s and has {}", tools::counted(one.tools, "tool"));
-        return match one.took > SLOW {
+        return match one.took > SLOW_START {
             true => Diagnosis::warning("server", message)
                 .advise("start it once by hand: the first start with npx or uvx downloads the server"),
             false => Diagnosis::ok("server", message),
@@ -75,7 +76,7 @@ pub(crate) async fn ask(service: &Client) -> Result<(Vec<Diagnosis>, Vec<Tool>),
     let servers = list::servers_of(service).await?;
     let tools = service.get("/tools").await?;
     let tools = tools.as_array().into_iter().flatten().filter(|tool| tool["enabled"] != false).map(tool).collect();
-    Ok((servers.iter().map(|server| told(server, service.url())).collect(), tools))
+    Ok((servers.iter().map(|server| diagnosis_of(server, service.url())).collect(), tools))
 }
 
 /// A tool with its full name instead of its own.
@@ -84,7 +85,7 @@ fn tool(tool: &Value) -> Tool {
     Tool { name: text("name").to_owned(), size: listed_bytes(tool, text("original_name")) }
 }
 
-fn told(server: &Value, service: &str) -> Diagnosis {
+fn diagnosis_of(server: &Value, service: &str) -> Diagnosis {
     let name = server["name"].as_str().unwrap_or("?");
     let status_text = crate::server_view::status_text(server);
     let why = server["error_message"].as_str().unwrap_or_default();

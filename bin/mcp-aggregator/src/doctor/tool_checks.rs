@@ -22,7 +22,7 @@ const CLIENT_LIMITS: [(&str, usize); 3] = [("Cursor", 40), ("Windsurf", 100), ("
 /// A tenth of a common context window.
 const MANY_TOKENS: usize = 20_000;
 /// The maximum number of names in a finding.
-const SHOWN: usize = 3;
+const MAX_NAMED_TOOLS: usize = 3;
 /// How much of a name is displayed.
 const MAX_SHOWN_LEN: usize = 72;
 
@@ -99,8 +99,8 @@ fn shown(tool: &Tool) -> String {
 
 /// The first few names, and the number of the others.
 fn some(tools: &[&Tool]) -> String {
-    let first: Vec<String> = tools.iter().take(SHOWN).map(|tool| format!("`{}`", shown(tool))).collect();
-    match tools.len().saturating_sub(SHOWN) {
+    let first: Vec<String> = tools.iter().take(MAX_NAMED_TOOLS).map(|tool| format!("`{}`", shown(tool))).collect();
+    match tools.len().saturating_sub(MAX_NAMED_TOOLS) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),
     }

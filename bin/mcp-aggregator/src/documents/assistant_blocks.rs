@@ -55,8 +55,8 @@ impl AssistantBlocks {
             "path": self.document.to_string_lossy(),
         });
         body["text"] = json!(self.document_now()?);
-        let mut telling = EventPrinter::calls_only();
-        let answer = ask_service(service, &body, &mut |told| telling.print_event(told)).await;
+        let mut printer = EventPrinter::calls_only();
+        let answer = ask_service(service, &body, &mut |event| printer.print_event(event)).await;
         let answer = answer.map_err(|unasked| match unasked {
             // An existing answer is kept, as in a run without an assistant.
             ServiceAskError::NoAssistant => Failure::stopped(self.missing().unwrap_or("there is no assistant")),
@@ -92,8 +92,8 @@ impl AssistantBlocks {
         let task = assistant::task(Some((text.as_str(), question.line)));
         let executor = CliToolExecutor::new(way, question.line, &self.consent, offered);
         let mut dialogue = Dialogue::new(task, question.words.as_str(), offered.offers(), DialogueLimits::default());
-        let mut telling = EventPrinter::calls_only();
-        let outcome = dialogue.run(model, &executor, &mut |told| telling.print_event(told)).await;
+        let mut printer = EventPrinter::calls_only();
+        let outcome = dialogue.run(model, &executor, &mut |event| printer.print_event(event)).await;
         let outcome = outcome.map_err(|failure| Failure::new(failure.to_string()))?;
         match outcome.ended {
             DialogueEnd::Answered => {

@@ -51,7 +51,7 @@ async fn connect(fleet: &Arc<Fleet>, index: usize, spec: &ServerSpec) {
     fleet.settled(index).await;
     let waits = matches!(
         &fleet.view().snapshot.servers()[index].state,
-        ServerState::Down(downtime) if downtime.status == SIGN_IN_REQUIRED
+        ServerState::Unavailable(unavailable) if unavailable.status == SIGN_IN_REQUIRED
     );
     if waits {
         fleet.restart(index, spec.clone()).await;
@@ -95,8 +95,12 @@ mod tests {
             secrets: Secrets::default(),
             grant_key: Some("key".to_owned()),
         };
-        let options =
-            session::options("test", crate::cli::shared::usual_separator(), NamePolicy::Canonical, session::NOTHING);
+        let options = session::options(
+            "test",
+            crate::cli::shared::usual_separator(),
+            NamePolicy::Canonical,
+            session::NO_CAPABILITIES,
+        );
         let (tried, mut attempts) = mpsc::unbounded_channel();
         let config = Config { servers: vec![spec.clone()], ..Config::default() };
         let chain = Chain::enter(None, std::path::Path::new("mcp.json")).unwrap();

@@ -17,7 +17,7 @@ const POLL_INTERVAL_WITH_EVENTS: Duration = Duration::from_secs(5);
 /// The refresh interval without an event stream.
 const POLL_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_secs(1);
 /// The pause before an event stream is opened again.
-const PAUSE: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// Listens to a service until it is dropped.
 pub(crate) struct EventFeed {
@@ -72,7 +72,7 @@ async fn listen(service: Client, shared: Arc<Shared>) {
             // The end of a stream is a reason to refresh, too.
             shared.event_arrived.notify_one();
         }
-        sleep(PAUSE).await;
+        sleep(RECONNECT_DELAY).await;
     }
 }
 

@@ -54,11 +54,11 @@ pub(crate) struct Size {
 type Line = (String, Option<Colour>);
 
 /// The lines around the two lists: title, numbers, blank, header; blank, header; blank, keys.
-const FURNITURE: usize = 8;
+const FIXED_ROWS: usize = 8;
 
 /// The whole view, at most as large as the terminal. `error` is why the snapshot is outdated.
 pub(crate) fn frame(snapshot: &Snapshot, choice: &Choice, error: Option<&str>, size: Size) -> Vec<Line> {
-    let room = size.height.saturating_sub(FURNITURE).max(2);
+    let room = size.height.saturating_sub(FIXED_ROWS).max(2);
     let servers = sorted(&snapshot.servers, choice.sort);
     // Servers get the lines they need, but a third is left for calls.
     let for_servers = (servers.len() + 1).min(room - room / 3);
@@ -177,7 +177,7 @@ fn colour_of(server: &Server) -> Colour {
     match server.status.as_str() {
         "connected" => Colour::Good,
         "error" => Colour::Bad,
-        _ => Colour::Doubtful,
+        _ => Colour::Warning,
     }
 }
 
@@ -197,7 +197,7 @@ fn call_lines(snapshot: &Snapshot, server: Option<&str>, room: usize) -> Vec<Lin
     let rows: Vec<_> = [header].into_iter().chain(calls.iter().map(row)).collect();
     let colour = |call: &&Call| match call.status.as_str() {
         "error" | "timeout" => Some(Colour::Bad),
-        "cancelled" => Some(Colour::Doubtful),
+        "cancelled" => Some(Colour::Warning),
         _ => None,
     };
     let colours = std::iter::once(None).chain(calls.iter().map(colour));

@@ -79,14 +79,14 @@ fn a_json_rpc_error_is_exit_status_1() {
     let output = run("call", &one(), &["one.raw_error", &arguments]);
     expect(&output, 1);
     assert_eq!(output.stdout, "");
-    let told = "error: `one.raw_error` failed: bad path (code -32602)\n  data: {\"n\":1.0}\n";
-    assert_eq!(output.stderr, told);
+    let reported = "error: `one.raw_error` failed: bad path (code -32602)\n  data: {\"n\":1.0}\n";
+    assert_eq!(output.stderr, reported);
     let output = run("call", &one(), &["one.raw_error", &arguments, "--json"]);
     expect(&output, 1);
     assert_eq!(output.stderr.lines().last(), Some(error));
-    let told = json(&output);
+    let reported = json(&output);
     assert_eq!(
-        (&told["error"]["code"], &told["error"]["data"]["error"]["code"]),
+        (&reported["error"]["code"], &reported["error"]["data"]["error"]["code"]),
         (&json!("EXECUTION_FAILED"), &json!(-32602))
     );
 }

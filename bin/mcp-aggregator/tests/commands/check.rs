@@ -88,11 +88,11 @@ fn a_wrong_config_is_reported_with_all_its_problems() {
     for verb in [&["--json"][..], &["--start", "--json"]] {
         let output = run("check", &config, verb);
         expect(&output, 1);
-        let told = json(&output);
-        assert_eq!((&told["ok"], &told["error"]["code"]), (&json!(false), &json!("INVALID_SCHEMA")));
-        assert_eq!(told["error"]["data"]["problems"][1]["path"], "$.mcpServers.b.command");
+        let reply = json(&output);
+        assert_eq!((&reply["ok"], &reply["error"]["code"]), (&json!(false), &json!("INVALID_SCHEMA")));
+        assert_eq!(reply["error"]["data"]["problems"][1]["path"], "$.mcpServers.b.command");
         // Every verb says the same of it.
-        assert_eq!(json(&run("tools", &config, &["--json"]))["error"], told["error"]);
+        assert_eq!(json(&run("tools", &config, &["--json"]))["error"], reply["error"]);
     }
 }
 
@@ -122,10 +122,10 @@ fn servers_that_work_are_started_counted_and_stopped() {
     assert_eq!(rows[3], ["off", "disabled", "-", "-"]);
     assert_eq!(output.stderr, "all 2 servers work\n");
 
-    let told = json(&run("check", &config, &["--start", "--json"]));
-    assert_eq!(told["ok"], true);
-    assert_eq!((&told["servers"][1]["state"], &told["servers"][1]["tools"]), (&json!("running"), &json!(20)));
-    assert!(told["servers"][1]["start_ms"].is_u64());
+    let reply = json(&run("check", &config, &["--start", "--json"]));
+    assert_eq!(reply["ok"], true);
+    assert_eq!((&reply["servers"][1]["state"], &reply["servers"][1]["tools"]), (&json!("running"), &json!(20)));
+    assert!(reply["servers"][1]["start_ms"].is_u64());
 }
 
 #[test]
@@ -164,11 +164,11 @@ fn failed_servers_are_reported_with_reason_stderr_and_a_hint() {
         .env(slow_reader_timeout.0, slow_reader_timeout.1)
         .output();
     expect(&output, 1);
-    let told = json(&output);
-    assert_eq!(told["ok"], false);
-    assert_eq!(told["servers"][1]["state"], "failed");
-    assert!(told["servers"][1]["stderr"].as_array().unwrap().contains(&json!("no database here")));
-    assert!(told["servers"][2]["hint"].as_str().unwrap().contains("install"));
+    let reply = json(&output);
+    assert_eq!(reply["ok"], false);
+    assert_eq!(reply["servers"][1]["state"], "failed");
+    assert!(reply["servers"][1]["stderr"].as_array().unwrap().contains(&json!("no database here")));
+    assert!(reply["servers"][2]["hint"].as_str().unwrap().contains("install"));
 }
 
 #[test]

@@ -42,12 +42,12 @@ fn a_duplicate_server_of_a_client_is_reported_replaced_on_demand_and_restored() 
     let servers = user.servers();
     let add = ["client", "add", "cursor", "--stdio", "--config", &servers];
 
-    let told = user.run(&[&add[..], &["--dry-run"]].concat());
-    expect(&told, 0);
-    assert!(told.stderr.contains("also has `mine`") && told.stderr.contains("--replace"), "{}", told.stderr);
-    let told = user.run(&add);
-    expect(&told, 0);
-    assert!(told.stderr.contains("also has `mine`") && !told.stderr.contains("`other`"), "{}", told.stderr);
+    let output = user.run(&[&add[..], &["--dry-run"]].concat());
+    expect(&output, 0);
+    assert!(output.stderr.contains("also has `mine`") && output.stderr.contains("--replace"), "{}", output.stderr);
+    let output = user.run(&add);
+    expect(&output, 0);
+    assert!(output.stderr.contains("also has `mine`") && !output.stderr.contains("`other`"), "{}", output.stderr);
     assert_eq!(names(&file), ["mine", "other", "all"]);
 
     let replaced = user.run(&[&add[..], &["--replace", "--json"]].concat());

@@ -122,8 +122,8 @@ fn a_project_has_its_own_file_and_a_created_one_is_removed_by_undo() {
     let connect = ["connect", "vscode", "--project", "--stdio", "--config", &servers, "--json"];
     let output = user.run(&connect);
     expect(&output, 0);
-    let told: Value = serde_json::from_str(&output.stdout).unwrap();
-    assert_eq!((&told["changed"], &told["backup"]), (&json!(true), &Value::Null));
+    let reply: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((&reply["changed"], &reply["backup"]), (&json!(true), &Value::Null));
     let file = user.file(".vscode/mcp.json");
     let written: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(written["servers"]["all"]["type"], "stdio");

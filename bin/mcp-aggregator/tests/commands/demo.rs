@@ -51,8 +51,8 @@ impl Demo {
 
 #[test]
 fn the_commands_that_demo_prints_work() {
-    let told = testkit::run(PROGRAM, [""; 0]).stderr;
-    assert!(told.contains("mcp-aggregator demo "), "{told}");
+    let reported = testkit::run(PROGRAM, [""; 0]).stderr;
+    assert!(reported.contains("mcp-aggregator demo "), "{reported}");
     let mut demo = Demo::start();
     demo.ready();
     let said = demo.driver.stderr_text();
@@ -190,13 +190,13 @@ fn a_call_that_is_named_is_not_taken_for_all_calls() {
 fn a_tool_is_explained_with_a_command_that_calls_it_and_a_server_has_its_tools_listed() {
     let mut demo = Demo::start();
     demo.ready();
-    let told = demo.run(&["tools", "calc.evaluate"]);
-    expect(&told, 0);
-    let call = told.stdout.lines().last().unwrap();
+    let output = demo.run(&["tools", "calc.evaluate"]);
+    expect(&output, 0);
+    let call = output.stdout.lines().last().unwrap();
     assert_eq!(call, format!("mcp-aggregator call --url {} calc.evaluate expression=TEXT", demo.url));
-    assert!(told.stdout.contains("expression  string"), "{}", told.stdout);
+    assert!(output.stdout.contains("expression  string"), "{}", output.stdout);
     for name in ["calc__evaluate", "evaluate"] {
-        assert_eq!(demo.run(&["tools", name]).stdout, told.stdout, "{name}");
+        assert_eq!(demo.run(&["tools", name]).stdout, output.stdout, "{name}");
     }
     let listed = demo.run(&["tools", "notes"]);
     expect(&listed, 0);

@@ -81,8 +81,8 @@ fn a_server_that_fails_is_reported_with_why() {
     assert!(!output.stdout.contains("hunter2"));
     assert_eq!(guarded.requests().len(), 1);
 
-    let told = json(&run("check", &config, &["--start", "--json"]));
-    assert_eq!((&told["ok"], &told["servers"][0]["state"]), (&json!(false), &json!("failed")));
+    let reply = json(&run("check", &config, &["--start", "--json"]));
+    assert_eq!((&reply["ok"], &reply["servers"][0]["state"]), (&json!(false), &json!("failed")));
 }
 
 #[test]

@@ -134,8 +134,8 @@ fn a_token_that_is_taken_out_of_the_file_opens_no_more_and_a_new_one_does() {
     assert_eq!(statuses(), ["200", "401", "200"]);
     // Not only in the log: who was to be kept out may still come in.
     let health = || served.ask("GET /api/v1/aggregator/health HTTP/1.1\r\nAuthorization: Bearer ann-0123456789abcdef");
-    let told = health();
-    assert!(told.contains("\"degraded\"") && told.contains("\"tokens\""), "{told}");
+    let reply = health();
+    assert!(reply.contains("\"degraded\"") && reply.contains("\"tokens\""), "{reply}");
     std::fs::write(&tokens, "ann:ann-0123456789abcdef\n").unwrap();
     wait_until("all is well again", || health().contains("\"healthy\"").then_some(()));
     assert_eq!(statuses(), ["200", "401", "401"]);
@@ -212,10 +212,12 @@ fn a_config_that_becomes_invalid_is_reported_everywhere_and_the_last_valid_one_s
     let commented = format!("// what we use\n{whole}");
     std::fs::write(config.path(), &commented).unwrap();
     std::fs::write(config.path(), format!("{commented} broken")).unwrap();
-    let told = wait_until("what is wrong is told", || Some(health()).filter(|told| !told.contains(r#""status":"ok""#)));
+    let reported = wait_until("what is wrong is told", || {
+        Some(health()).filter(|reported| !reported.contains(r#""status":"ok""#))
+    });
     let name = config.path().file_name().unwrap().to_str().unwrap();
-    assert!(told.contains(r#""status":"degraded""#) && told.contains(name), "{told}");
-    assert!(!told.contains(config.folder().to_str().unwrap()), "folders are nobody's business: {told}");
+    assert!(reported.contains(r#""status":"degraded""#) && reported.contains(name), "{reported}");
+    assert!(!reported.contains(config.folder().to_str().unwrap()), "folders are nobody's business: {reported}");
     let path = config.path().to_str().unwrap();
     let output = status("status");
     expect(&output, 1);

@@ -150,11 +150,14 @@ fn help_matches_its_snapshot() {
 #[test]
 fn tables_without_a_service_read_as_they_did() {
     let home = home();
-    let told = |commands: &[&[&str]]| {
+    let reported = |commands: &[&[&str]]| {
         commands.iter().map(|arguments| said(home.path(), arguments)).collect::<Vec<_>>().join("\n")
     };
-    compare("tables", &told(&[&["check", "--config", "mcp.json"], &["list"], &["import", "mcp.json", "--dry-run"]]));
-    compare("doctor", &told(&[&["doctor", "--config", "mcp.json", "--no-start", "--listen", "0"]]));
+    compare(
+        "tables",
+        &reported(&[&["check", "--config", "mcp.json"], &["list"], &["import", "mcp.json", "--dry-run"]]),
+    );
+    compare("doctor", &reported(&[&["doctor", "--config", "mcp.json", "--no-start", "--listen", "0"]]));
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn tables_of_a_service_read_as_they_did() {
         servers.as_array()?.iter().all(|server| server["usage"]["cpu_percent"].is_number()).then_some(())
     });
     let home = home();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for arguments in [
         &["list"][..],
         &["show", "calc"],
@@ -193,9 +196,9 @@ fn tables_of_a_service_read_as_they_did() {
     ] {
         let arguments = [arguments, &["--url", &demo.url]].concat();
         // Nothing is cut: how long paths are is the machine's affair.
-        told.push(lasting(&said_on(1000, home.path(), &arguments), &demo.url));
+        reported.push(lasting(&said_on(1000, home.path(), &arguments), &demo.url));
     }
-    compare("service", &told.join("\n"));
+    compare("service", &reported.join("\n"));
     demo.stop();
 }
 
@@ -219,9 +222,9 @@ fn errors_read_as_they_did() {
         &["show", "nobody", "--json"],
         &["show", "--json"],
     ];
-    let told: Vec<String> = commands.iter().map(|arguments| said(home.path(), arguments)).collect();
-    assert!(!told.concat().contains("'hunter2'"), "a secret is not repeated");
-    compare("errors", &told.join("\n"));
+    let reported: Vec<String> = commands.iter().map(|arguments| said(home.path(), arguments)).collect();
+    assert!(!reported.concat().contains("'hunter2'"), "a secret is not repeated");
+    compare("errors", &reported.join("\n"));
 }
 
 #[test]

@@ -46,11 +46,11 @@ fn a_variable_that_is_not_set_fails_only_the_server_that_needs_it() {
     let answer = client.call("one.echo", json!({"text": "hello"}));
     assert_eq!(answer["result"]["content"][0]["text"], "hello");
     let answer = client.call("needy.echo", json!({}));
-    let told = answer["error"].to_string();
-    assert!(told.contains("MCP_TEST_NEVER_SET is not set"), "{told}");
+    let message = answer["error"].to_string();
+    assert!(message.contains("MCP_TEST_NEVER_SET is not set"), "{message}");
     client.close_stdin();
     assert!(client.wait_exit().success());
-    let told = client.stderr_text();
-    assert!(told.contains("server `needy`") && told.contains("MCP_TEST_NEVER_SET is not set"), "{told}");
-    assert!(told.contains("${NAME:-default}"), "a hint: {told}");
+    let message = client.stderr_text();
+    assert!(message.contains("server `needy`") && message.contains("MCP_TEST_NEVER_SET is not set"), "{message}");
+    assert!(message.contains("${NAME:-default}"), "a hint: {message}");
 }

@@ -127,9 +127,9 @@ fn a_service_prints_its_address_as_one_line_of_json() {
     for verb in ["serve", "demo"] {
         let launch = Launch::program(PROGRAM).args([verb, "--listen", "0", "--json"]);
         let mut driver = launch.env("HOME", home.path()).env_remove("MCP_AGGREGATOR_TOKEN").start();
-        let told: Value = serde_json::from_slice(&driver.next_line()).unwrap();
-        assert!(told["url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{told}");
-        assert_eq!((&told["has_tokens"], told["pid"].is_u64()), (&Value::Bool(false), true));
+        let reply: Value = serde_json::from_slice(&driver.next_line()).unwrap();
+        assert!(reply["url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{reply}");
+        assert_eq!((&reply["has_tokens"], reply["pid"].is_u64()), (&Value::Bool(false), true));
         driver.signal(Signal::TERM);
         assert_eq!(driver.wait_exit().code(), Some(0));
     }

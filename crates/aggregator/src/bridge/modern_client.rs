@@ -36,7 +36,7 @@ const EXCLUSIVE_TIMEOUT_DIVISOR: u32 = 10;
 const COALESCE_DELAY: Duration = Duration::from_millis(5);
 
 /// The id of the call at its connection; the client's own request ids change with every retry.
-const KNOWN_AS: &[u8] = b"0";
+const PARKED_CALL_ID: &[u8] = b"0";
 
 /// A call at a legacy server, and the client's request that waits for it, if there is one.
 pub(super) struct ModernClientCall {
@@ -189,7 +189,7 @@ impl ModernClientCall {
     pub(super) fn cancel(&self, notice: &Bytes, id_at: Span) {
         let translated = meta::to_legacy(notice, &scanned(notice).params);
         let id_at = scanned(&translated).params.request_id.unwrap_or(id_at);
-        if !self.connection.cancel(self.number, KNOWN_AS, &translated, id_at) {
+        if !self.connection.cancel(self.number, PARKED_CALL_ID, &translated, id_at) {
             self.over(None);
         }
     }
@@ -204,11 +204,12 @@ impl ModernClientCall {
     fn forward(self: Arc<Self>) {
         let envelope = scanned_request(&self.request);
         let progress = envelope.params.wanted_progress;
-        let request = Request { line: &self.request, id: envelope.id, known_as: KNOWN_AS, renamed: None, progress };
+        let request =
+            Request { line: &self.request, id: envelope.id, known_as: PARKED_CALL_ID, renamed: None, progress };
         let handler = Arc::clone(&self) as Arc<dyn ResponseHandler>;
         match self.connection.forward(request, &handler) {
             Ok(number) => self.sent_as.store(number, Ordering::Relaxed),
-            Err(error) => self.on_failure(KNOWN_AS, &error),
+            Err(error) => self.on_failure(PARKED_CALL_ID, &error),
         }
         self.connection.flush();
     }

@@ -12,12 +12,12 @@ use super::slots::ServerSlot;
 pub(super) struct DisabledTools {
     off: BTreeSet<String>,
     /// The offer in the current view, if tools were removed from it.
-    last: Option<Sifted>,
+    last: Option<FilteredOffer>,
 }
 
 /// What a server offers, and what remains of it without the disabled tools.
 #[derive(Debug)]
-pub(super) struct Sifted {
+pub(super) struct FilteredOffer {
     whole: Arc<Offer>,
     enabled_offer: Arc<Offer>,
 }
@@ -35,7 +35,7 @@ impl ServerSlot {
     }
 
     /// Removes disabled tools from what a server offers. The result must be kept when the view is published.
-    pub(super) fn remove_disabled(&self, server: &mut ServerEntry) -> Option<Sifted> {
+    pub(super) fn remove_disabled(&self, server: &mut ServerEntry) -> Option<FilteredOffer> {
         let disabled_tools = self.disabled_tools.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = match &disabled_tools.last {
             Some(last) if Arc::ptr_eq(&last.enabled_offer, &server.offer) => Arc::clone(&last.whole),
@@ -43,11 +43,11 @@ impl ServerSlot {
         };
         server.offer = enabled_offer(&whole, &disabled_tools.off);
         // Without disabled tools nothing is kept: most servers have none.
-        (!Arc::ptr_eq(&whole, &server.offer)).then(|| Sifted { whole, enabled_offer: Arc::clone(&server.offer) })
+        (!Arc::ptr_eq(&whole, &server.offer)).then(|| FilteredOffer { whole, enabled_offer: Arc::clone(&server.offer) })
     }
 
     /// Keeps the complete offer, for tools that are enabled again.
-    pub(super) fn keep(&self, last: Option<Sifted>) {
+    pub(super) fn keep(&self, last: Option<FilteredOffer>) {
         self.disabled_tools.lock().unwrap_or_else(PoisonError::into_inner).last = last;
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use catalog::{Downtime, Offer, SIGN_IN_REQUIRED, ServerState};
+use catalog::{Offer, SIGN_IN_REQUIRED, ServerState, Unavailable};
 use protocol::reply::code;
 use protocol::{Envelope, Lifecycle};
 use upstream::{
@@ -87,13 +87,13 @@ impl UpstreamObserver for Fleet {
             *slot = None;
             if stays_on_offer && server.state.offers() {
                 // The supervisor decides what happens next; until then calls wait.
-                server.state = ServerState::Waking;
+                server.state = ServerState::Starting;
                 return;
             }
             server.state = match &**ending {
                 Ending::Stopped => ServerState::Stopped,
                 Ending::Failed { cause: Cause::SignInRequired { why, command }, .. } => {
-                    ServerState::Down(waits_for_sign_in(why, command))
+                    ServerState::Unavailable(waits_for_sign_in(why, command))
                 }
                 Ending::Failed { phase: phase @ (Phase::Startup | Phase::Initialization), cause } => {
                     ServerState::Failed(format!("{phase}: {cause}").into())
@@ -127,9 +127,9 @@ impl UpstreamObserver for Fleet {
 }
 
 /// The state of a server until a person signs in to it.
-fn waits_for_sign_in(why: &str, command: &str) -> Arc<Downtime> {
+fn waits_for_sign_in(why: &str, command: &str) -> Arc<Unavailable> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Arc::new(Downtime {
+    Arc::new(Unavailable {
         status: SIGN_IN_REQUIRED,
         why: Some(why.into()),
         command: Some(command.into()),

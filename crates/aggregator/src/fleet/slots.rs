@@ -72,7 +72,7 @@ pub(crate) struct ServerSlot {
     pub(crate) waiting: StartupQueue,
     /// Serialises changes of subscriptions.
     pub(crate) subscribing: tokio::sync::Mutex<()>,
-    /// A dormant server is needed.
+    /// A server that is asleep is needed.
     needed: Notify,
     current: Mutex<CurrentRun>,
     /// A run has ended completely.
@@ -205,7 +205,7 @@ impl Fleet {
         for entry in entries {
             let index = self.slots.add();
             debug_assert_eq!(index, servers.len(), "a place and its server have the same number");
-            if entry.state.is_on_its_way() {
+            if entry.state.is_starting_or_asleep() {
                 self.slots.at(index).waiting.close();
             }
             servers.push(entry);
@@ -272,7 +272,7 @@ impl Fleet {
             loop_detector: Arc::clone(&self.loop_detector),
             watchdog: Arc::clone(&self.watchdog),
             limits: Arc::clone(&self.options.server_limits),
-            cleans_up_leftovers: self.options.is_growing,
+            cleans_up_leftovers: self.options.servers_can_change,
         };
         let (observer, remote) = (Arc::clone(self) as Arc<dyn UpstreamObserver>, self.remote.clone());
         let end_guard = EndGuard { fleet: Arc::clone(self), index };
@@ -402,7 +402,7 @@ impl Fleet {
 
 fn mark_starting(server: &mut ServerEntry, known: Option<&Arc<Offer>>) {
     match known {
-        Some(offer) => (server.state, server.offer) = (ServerState::Waking, Arc::clone(offer)),
+        Some(offer) => (server.state, server.offer) = (ServerState::Starting, Arc::clone(offer)),
         None => server.state = ServerState::Initializing,
     }
 }

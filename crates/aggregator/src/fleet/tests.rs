@@ -20,7 +20,7 @@ fn fleet() -> Arc<Fleet> {
         names: NamePolicy::Canonical,
         start_timeout: Duration::from_secs(60),
         withheld: &[],
-        is_growing: true,
+        servers_can_change: true,
         method_set: MethodSet::EVERYTHING,
         answer_timeout: Duration::from_secs(60),
         surface: Surface::Full,
@@ -121,8 +121,8 @@ fn changes(many: usize) -> [(&'static str, Change, ServerState, usize); 8] {
         ),
         (
             "retire",
-            |fleet, index| Box::pin(async move { drop(fleet.retire(index, ServerState::Dormant, None).await) }),
-            ServerState::Dormant,
+            |fleet, index| Box::pin(async move { drop(fleet.retire(index, ServerState::Asleep, None).await) }),
+            ServerState::Asleep,
             0,
         ),
         (
@@ -130,13 +130,13 @@ fn changes(many: usize) -> [(&'static str, Change, ServerState, usize); 8] {
             |fleet, index| {
                 Box::pin(async move { fleet.set_disabled_tools(index, BTreeSet::from(["t1".to_owned()])).await })
             },
-            ServerState::Dormant,
+            ServerState::Asleep,
             many - 1,
         ),
         (
             "rename",
             |fleet, index| Box::pin(async move { fleet.rename(index, &name("renamed")).await }),
-            ServerState::Dormant,
+            ServerState::Asleep,
             many,
         ),
         ("remove", |fleet, index| Box::pin(async move { fleet.remove(index).await }), ServerState::Removed, 0),
@@ -150,7 +150,7 @@ fn names_of_a_large_offer_are_changed_beside_calls() {
         let fleet = fleet();
         for tools in [3, 2_000] {
             for (what, change, state, left) in changes(tools) {
-                let index = fleet.register(name(&format!("{what}{tools}")), ServerState::Dormant, offer(tools));
+                let index = fleet.register(name(&format!("{what}{tools}")), ServerState::Asleep, offer(tools));
                 // The only other thread is blocked until it is released, so nothing can run there yet.
                 let (go_on, wait) = std::sync::mpsc::channel::<()>();
                 let occupied = tokio::task::spawn_blocking(move || wait.recv());
@@ -176,7 +176,7 @@ fn tools_of_a_large_offer_are_enabled_again_beside_calls() {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let fleet = fleet();
-        let index = fleet.register(name("s"), ServerState::Dormant, offer(2_000));
+        let index = fleet.register(name("s"), ServerState::Asleep, offer(2_000));
         // So few remain that what is listed is small.
         fleet.set_disabled_tools(index, (1..2_000).map(|number| format!("t{number}")).collect()).await;
         assert_eq!(listed(&fleet, index).1, 1);
@@ -205,10 +205,10 @@ fn a_small_server_is_changed_beside_calls_while_many_names_are_contested() {
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let fleet = fleet();
-        let small = fleet.register(name("small"), ServerState::Dormant, with_resources(0..1));
+        let small = fleet.register(name("small"), ServerState::Asleep, with_resources(0..1));
         for other in ["one", "other"] {
             let index = fleet.register(name(other), ServerState::Stopped, offer(0));
-            fleet.set_state(index, ServerState::Dormant, Some(with_resources(0..2_000))).await;
+            fleet.set_state(index, ServerState::Asleep, Some(with_resources(0..2_000))).await;
         }
         assert_eq!(fleet.view().snapshot.contested(), 2_000);
         let (go_on, wait) = std::sync::mpsc::channel::<()>();
@@ -226,7 +226,7 @@ fn a_small_server_is_changed_beside_calls_while_many_names_are_contested() {
 #[tokio::test]
 async fn conflicts_are_looked_at_again_only_if_they_change() {
     let fleet = fleet();
-    let set = async |index, uris| fleet.set_state(index, ServerState::Dormant, Some(with_resources(uris))).await;
+    let set = async |index, uris| fleet.set_state(index, ServerState::Asleep, Some(with_resources(uris))).await;
     let indexes = ["one", "other", "third"].map(|other| fleet.register(name(other), ServerState::Stopped, offer(0)));
     set(indexes[0], 0..300).await;
     set(indexes[1], 0..300).await;
@@ -251,7 +251,7 @@ async fn removed_servers_are_limited_because_they_keep_their_slots() {
     let nothing = offer(0);
     let entry = |state| ServerEntry { name: name("s"), state, offer: Arc::clone(&nothing) };
     fleet.register_as(vec![entry(ServerState::Removed); 9_999]);
-    fleet.register_as(vec![entry(ServerState::Dormant); 100]);
+    fleet.register_as(vec![entry(ServerState::Asleep); 100]);
     assert_eq!(fleet.refusal_of_registration(), None, "servers that are there do not count");
     fleet.remove(9_999).await;
     assert!(fleet.refusal_of_registration().is_some_and(|why| why.contains("restart it")));

@@ -26,9 +26,9 @@ const MAX_RESULTS: usize = 50;
 const MAX_SUGGESTIONS: usize = 3;
 const MIN_SUGGESTION_SCORE: f32 = 0.05;
 /// Results this far below the best score are not relevant, but only next in the index.
-const FADING: f32 = 0.4;
+const SCORE_CUTOFF_RATIO: f32 = 0.4;
 /// If even the best score is lower than this, the response mentions it.
-const FITTING: f32 = 0.25;
+const MIN_FITTING_SCORE: f32 = 0.25;
 
 /// Handles a tool call: of a meta tool, if this client has them, or of a server's tool.
 pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope) {
@@ -143,13 +143,13 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &Reques
     later(aggregator, meta_call, tool_query, move |view, meta_call, findings| {
         let Findings { tools: mut found, note } = findings;
         let best = found.first().map_or(0.0, |best| best.score);
-        found.retain(|hit| hit.score >= best * FADING);
+        found.retain(|hit| hit.score >= best * SCORE_CUTOFF_RATIO);
         if let Some(connected) = meta_call.client.connected().filter(|_| learns) {
             connected.searches.add(&query, &found);
         }
         let routes = render::usable(view, &meta_call.client, &found);
         let among = render::among(view, &meta_call.client, server);
-        let mut text = render::findings(view, &meta_call.client, &query, &routes, among, best >= FITTING);
+        let mut text = render::findings(view, &meta_call.client, &query, &routes, among, best >= MIN_FITTING_SCORE);
         if let Some(note) = note {
             text = format!("{}\n\n{note}", text.trim_end());
         }

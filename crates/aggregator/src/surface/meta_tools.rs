@@ -14,7 +14,7 @@ pub(super) const DESCRIBE: &str = "describe_tool";
 pub(super) const CALL: &str = "call_tool";
 
 /// How many of the largest servers and skills are named; of the rest, only the number.
-const NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 
 /// Whether a name is that of a meta tool.
 pub(super) fn is_own(name: &str) -> bool {
@@ -105,9 +105,9 @@ fn counted(count: usize, noun: &str) -> String {
 /// `name (count)` of the first ones, and the number of the rest.
 fn enumeration(counted: &[(String, usize)]) -> String {
     let mut parts: Vec<String> =
-        counted.iter().take(NAMED).map(|(name, count)| format!("{} ({count})", one_line(name, 40))).collect();
-    if counted.len() > NAMED {
-        parts.push(format!("{} more", counted.len() - NAMED));
+        counted.iter().take(MAX_NAMED).map(|(name, count)| format!("{} ({count})", one_line(name, 40))).collect();
+    if counted.len() > MAX_NAMED {
+        parts.push(format!("{} more", counted.len() - MAX_NAMED));
     }
     parts.join(", ")
 }

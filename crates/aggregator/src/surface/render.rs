@@ -11,12 +11,12 @@ use crate::client::Client;
 use crate::fleet::View;
 
 /// The budget of a search result, in tokens of about four bytes each.
-const BUDGET: usize = 2000;
+const MAX_RESULT_TOKENS: usize = 2000;
 const BYTES_PER_TOKEN: usize = 4;
 /// The budget of a complete definition, in tokens as well: few hand-written ones are longer.
-const DEFINITION: usize = 8000;
+const MAX_DEFINITION_TOKENS: usize = 8000;
 /// Characters of a description shown beside a name.
-const DESCRIPTION: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 200;
 
 /// Every tool this client could use.
 pub(super) fn routes<'v>(view: &'v View, client: &Client) -> Box<dyn Iterator<Item = Route> + 'v> {
@@ -80,7 +80,7 @@ pub(super) fn findings(
     let mut rendered = 0;
     for &route in routes {
         let entry = entry(view, client, route);
-        if rendered > 0 && text.len() + entry.len() > BUDGET * BYTES_PER_TOKEN {
+        if rendered > 0 && text.len() + entry.len() > MAX_RESULT_TOKENS * BYTES_PER_TOKEN {
             break;
         }
         text += &entry;
@@ -100,7 +100,7 @@ fn entry(view: &View, client: &Client, route: Route) -> String {
     let whole = Span { start: 0, end: definition.len() };
     let description = member(definition, whole, "description").and_then(|span| text::decode(span.of(definition)));
     let mut entry = name(view, client, route) + &signature(definition) + "\n";
-    let description = one_line(description.as_deref().unwrap_or_default(), DESCRIPTION);
+    let description = one_line(description.as_deref().unwrap_or_default(), MAX_DESCRIPTION_CHARS);
     if !description.is_empty() {
         entry += &format!("    {description}\n");
     }
@@ -112,7 +112,7 @@ pub(super) fn definition(view: &View, client: &Client, lifecycle: Lifecycle, rou
     let mut definition = Vec::new();
     view.snapshot.write_tool(client.scope(), client.style(), lifecycle, route, &mut definition);
     let definition = String::from_utf8_lossy(&definition);
-    let most = DEFINITION * BYTES_PER_TOKEN;
+    let most = MAX_DEFINITION_TOKENS * BYTES_PER_TOKEN;
     match definition.len().checked_sub(most) {
         None | Some(0) => definition.into_owned(),
         Some(more) => {

@@ -6,11 +6,11 @@ use protocol::scan::{Span, member, members};
 use protocol::text;
 
 /// How many parameters are shown; the definition has the rest.
-const PARAMETERS: usize = 12;
+const MAX_PARAMETERS: usize = 12;
 /// How many levels of nested lists are shown.
-const LISTS: usize = 4;
+const MAX_LIST_DEPTH: usize = 4;
 /// How many of a parameter's possible values are shown.
-const VALUES: usize = 6;
+const MAX_VALUES: usize = 6;
 
 /// The parameters of a tool with this definition, required ones first.
 pub(super) fn signature(definition: &[u8]) -> String {
@@ -30,14 +30,14 @@ pub(super) fn signature(definition: &[u8]) -> String {
     parameters.sort_by_key(|(is_required, ..)| !is_required);
     let mut parts: Vec<String> = parameters
         .iter()
-        .take(PARAMETERS)
+        .take(MAX_PARAMETERS)
         .map(|(is_required, name, value)| {
             let mark = if *is_required { "" } else { "?" };
-            format!("{}{mark}: {}", super::meta_tools::one_line(name, 60), type_of(definition, *value, LISTS))
+            format!("{}{mark}: {}", super::meta_tools::one_line(name, 60), type_of(definition, *value, MAX_LIST_DEPTH))
         })
         .collect();
-    if parameters.len() > PARAMETERS {
-        parts.push(format!("… {} more", parameters.len() - PARAMETERS));
+    if parameters.len() > MAX_PARAMETERS {
+        parts.push(format!("… {} more", parameters.len() - MAX_PARAMETERS));
     }
     format!("({})", parts.join(", "))
 }
@@ -46,8 +46,8 @@ pub(super) fn signature(definition: &[u8]) -> String {
 fn type_of(text: &[u8], schema: Span, lists: usize) -> String {
     let values = elements(text, member(text, schema, "enum"));
     if !values.is_empty() {
-        let mut parts: Vec<String> = values.iter().take(VALUES).map(|&value| token(text, value)).collect();
-        if values.len() > VALUES {
+        let mut parts: Vec<String> = values.iter().take(MAX_VALUES).map(|&value| token(text, value)).collect();
+        if values.len() > MAX_VALUES {
             parts.push("…".to_owned());
         }
         return parts.join("|");
@@ -59,7 +59,7 @@ fn type_of(text: &[u8], schema: Span, lists: usize) -> String {
     };
     let mut seen = HashSet::new();
     // Each type once: in a list that repeats a type, each occurrence would be expanded completely.
-    let kinds: Vec<_> = kinds.into_iter().filter(|kind| seen.insert(kind.clone())).take(VALUES).collect();
+    let kinds: Vec<_> = kinds.into_iter().filter(|kind| seen.insert(kind.clone())).take(MAX_VALUES).collect();
     let one = |kind: &String| match kind.as_str() {
         "array" if lists > 0 => {
             let of = member(text, schema, "items").map_or("any".to_owned(), |items| type_of(text, items, lists - 1));

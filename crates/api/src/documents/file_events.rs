@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{not_found, run_blocking};
-use crate::sse_job::{EventSender, MOST_UNREAD, SseJob};
+use crate::sse_job::{EventSender, MAX_UNREAD, SseJob};
 
 /// How often a file is checked while its page is open.
-const PERIOD: Duration = Duration::from_millis(700);
+const FILE_POLL_INTERVAL: Duration = Duration::from_millis(700);
 
 /// Sends `document.changed` each time the file changes, until nobody listens or `closing` becomes true.
 pub(crate) async fn change_events(
@@ -24,7 +24,7 @@ pub(crate) async fn change_events(
     // A client that follows a missing document gets the error at once.
     let looked = (Arc::clone(&folder), path.clone());
     let first = run_blocking(move || looked.0.stamp(&looked.1).map_err(|error| not_found(&looked.1, &error))).await?;
-    Ok(SseJob::of(MOST_UNREAD, |event_sender| async move {
+    Ok(SseJob::of(MAX_UNREAD, |event_sender| async move {
         tokio::select! {
             // The sender is dropped only when the program ends.
             _ = closing.wait_for(|is_closing| *is_closing) => {}
@@ -35,7 +35,7 @@ pub(crate) async fn change_events(
 
 async fn watch_file(folder: &Arc<Folder>, path: &str, first: Stamp, event_sender: &EventSender) {
     let mut last = Some(first);
-    let mut looks = interval(PERIOD);
+    let mut looks = interval(FILE_POLL_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         looks.tick().await;

@@ -28,7 +28,7 @@ use crate::sse_job::SseJob;
 /// How to get fewer tools.
 const HINT: &str = "pass `servers` or `skills` to get fewer tools";
 /// How many tools a remark names.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let format = || {
@@ -244,8 +244,8 @@ fn too_slow(why: &dyn fmt::Display) -> Error {
 
 /// A remark about tools whose parameters a model does not get completely.
 fn cut_remark(cut: &[String]) -> Option<String> {
-    let some = cut.iter().take(MOST_NAMED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let more = if cut.len() > MOST_NAMED { format!(" and {} more", cut.len() - MOST_NAMED) } else { String::new() };
+    let some = cut.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let more = if cut.len() > MAX_NAMED { format!(" and {} more", cut.len() - MAX_NAMED) } else { String::new() };
     (!cut.is_empty()).then(|| {
         format!("the schemas of {some}{more} are too large for this format, so some of their parameters are left out")
     })

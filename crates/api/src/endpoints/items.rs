@@ -11,7 +11,7 @@ use crate::schema::Schema;
 use crate::schemas;
 
 /// Errors of endpoints that send a request to a server.
-const ASKING: &[&str] = &["SERVER_UNAVAILABLE", "EXECUTION_FAILED", "EXECUTION_TIMEOUT"];
+const UPSTREAM_REQUEST_ERRORS: &[&str] = &["SERVER_UNAVAILABLE", "EXECUTION_FAILED", "EXECUTION_TIMEOUT"];
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let of_server = || Schema::storable_text().about("Only those of this server, by id or name.");
@@ -29,7 +29,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(schemas::prompt_request())
             .answers(200, "The result.", Schema::any_object())
             .fails(&["PROMPT_NOT_FOUND", "PROMPT_AMBIGUOUS"])
-            .fails(ASKING),
+            .fails(UPSTREAM_REQUEST_ERRORS),
         Endpoint::get("/resources", "List resources", |request| Box::pin(resources(request)))
             .optional_query("server_id", of_server())
             .parts("The resources of connected servers.", Schema::named("Resource"))
@@ -48,7 +48,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(schemas::resource_request())
             .answers(200, "The result.", Schema::any_object())
             .fails(&["RESOURCE_NOT_FOUND", "SERVER_NOT_FOUND"])
-            .fails(ASKING),
+            .fails(UPSTREAM_REQUEST_ERRORS),
     ]
 }
 

@@ -7,8 +7,8 @@ use super::{moment, string_enum};
 use crate::schema::{Schema, TextPattern};
 
 /// The maximum length of a description.
-const DESCRIPTION: usize = 10_000;
-const ADDRESS: usize = 8_000;
+const MAX_DESCRIPTION_LEN: usize = 10_000;
+const MAX_ADDRESS_LEN: usize = 8_000;
 
 /// The name of a server.
 pub(super) fn name() -> Schema {
@@ -87,7 +87,7 @@ fn address() -> Schema {
         fits: |text| (is_address(text) || text.starts_with('$')) && !text.contains('\0'),
         message: "a URL starts with http:// or https://",
     };
-    Schema::matching(pattern, ADDRESS)
+    Schema::matching(pattern, MAX_ADDRESS_LEN)
 }
 
 fn is_address(text: &str) -> bool {
@@ -105,7 +105,7 @@ fn health_check_url() -> Schema {
         fits: |text| is_address(text) && !text.contains('\0'),
         message: "a URL starts with http:// or https://",
     };
-    Schema::matching(pattern, ADDRESS)
+    Schema::matching(pattern, MAX_ADDRESS_LEN)
         .or_null()
         .about("A URL for health checks with GET, instead of a request to the server itself.")
 }
@@ -116,7 +116,7 @@ pub(crate) fn registration() -> Schema {
         .with("name", name().about("Unique."))
         .with_optional(
             "description",
-            Schema::storable_text().at_most(DESCRIPTION).or_null().about("What the server is for."),
+            Schema::storable_text().at_most(MAX_DESCRIPTION_LEN).or_null().about("What the server is for."),
         )
         .with("transport_type", transport())
         .with_optional("deployment_type", deployment())
@@ -153,7 +153,7 @@ pub(crate) fn test_request() -> Schema {
 pub(crate) fn update() -> Schema {
     Schema::object()
         .with_optional("name", name().about("Renaming the server renames its tools."))
-        .with_optional("description", Schema::storable_text().at_most(DESCRIPTION).or_null())
+        .with_optional("description", Schema::storable_text().at_most(MAX_DESCRIPTION_LEN).or_null())
         .with_optional("transport_type", transport())
         .with_optional("deployment_type", deployment())
         .with_optional("connection_config", connection_config())
@@ -255,7 +255,7 @@ pub(crate) fn sign_in_request() -> Schema {
     Schema::object()
         .with_optional(
             "redirect_uri",
-            Schema::matching(pattern, ADDRESS).about(
+            Schema::matching(pattern, MAX_ADDRESS_LEN).about(
                 "The loopback address of a command that waits for the redirect and passes its query on to \
                  `/oauth/callback`, where the browser cannot reach the service.",
             ),

@@ -8,7 +8,7 @@ use super::{moment, string_enum};
 use crate::schema::{Schema, TextPattern};
 
 /// The maximum length of a query.
-const QUERY: usize = 8_000;
+const MAX_QUERY_LEN: usize = 8_000;
 
 pub(super) fn tool() -> Schema {
     Schema::object()
@@ -65,7 +65,9 @@ pub(crate) fn search() -> Schema {
     Schema::object()
         .with(
             "query",
-            Schema::matching(query, QUERY).about("What you want to do, in plain words.").such_as("create an issue"),
+            Schema::matching(query, MAX_QUERY_LEN)
+                .about("What you want to do, in plain words.")
+                .such_as("create an issue"),
         )
         // Typed clients send null for absent values.
         .with_optional(

@@ -128,7 +128,7 @@ impl Check<'_> {
                 continue;
             };
             self.refuse_repeated_keys(&path, members);
-            if self.is_disabled(&path, members) {
+            if self.read_disabled(&path, members) {
                 // Checked anyway, so that enabling it later does not fail.
                 let variables = Variables::LeaveAlone;
                 self.server(name.clone(), &Entry::of_server(path, members, variables));

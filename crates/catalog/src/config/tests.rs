@@ -410,7 +410,7 @@ mod whatever_the_input {
         &[b"", b"\"", b"{", b"}", b"$", b"${", b"[", b",", b"1", b"null", b"\\u0000", b"\xff", b"\n", "é".as_bytes()];
 
     /// Parses with a secret in every variable and searches the error for it. The fuzz target does the same.
-    fn parse_without_telling_secrets(bytes: &[u8]) {
+    fn parse_without_printing_secrets(bytes: &[u8]) {
         // Derived from the input, so the input cannot contain it.
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
@@ -429,11 +429,11 @@ mod whatever_the_input {
     }
 
     #[test]
-    fn every_file_of_the_fuzz_corpus_is_read_without_telling_secrets() {
+    fn every_file_of_the_fuzz_corpus_is_read_without_printing_secrets() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config");
         let mut count = 0;
         for file in std::fs::read_dir(corpus).expect("the corpus is part of the repository") {
-            parse_without_telling_secrets(&std::fs::read(file.unwrap().path()).unwrap());
+            parse_without_printing_secrets(&std::fs::read(file.unwrap().path()).unwrap());
             count += 1;
         }
         assert!(count >= 12, "only {count} files");
@@ -442,7 +442,7 @@ mod whatever_the_input {
     proptest! {
         #[test]
         fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            parse_without_telling_secrets(&bytes);
+            parse_without_printing_secrets(&bytes);
         }
 
         #[test]
@@ -454,7 +454,7 @@ mod whatever_the_input {
                 let at = at.min(bytes.len() - 1);
                 bytes.splice(at..=at, replacement.iter().copied());
             }
-            parse_without_telling_secrets(&bytes);
+            parse_without_printing_secrets(&bytes);
         }
 
         #[test]

@@ -46,11 +46,11 @@ pub(super) fn means_a_secret(name: &str) -> bool {
     {
         return false;
     }
-    has_telling_part(name) || words.iter().any(|word| WORDS.contains(&word.as_str()))
+    has_secretive_part(name) || words.iter().any(|word| WORDS.contains(&word.as_str()))
 }
 
 /// The same for keys of a config, where only the most obvious names count.
-pub(super) fn has_telling_part(name: &str) -> bool {
+pub(super) fn has_secretive_part(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     PARTS.iter().any(|part| name.contains(part))
 }

@@ -7,7 +7,7 @@
 const MAX_LENGTH: usize = 64;
 
 /// Separates server and tool. The server part of a plain alias must not contain it.
-const JOINT: &str = "__";
+const NAME_SEPARATOR: &str = "__";
 
 /// How much of the server's name stays readable next to a long tool name.
 const SERVER_KEEPS: usize = 16;
@@ -17,7 +17,7 @@ const SERVER_KEEPS: usize = 16;
 /// Always matches `^[a-zA-Z0-9_-]{1,64}$`.
 pub fn safe_alias(server: &str, tool: &str) -> String {
     if is_plain(server, tool) {
-        return [server, JOINT, tool].concat();
+        return [server, NAME_SEPARATOR, tool].concat();
     }
     let hash = fnv1a(server, tool);
     // Folding both halves keeps the influence of all bits.
@@ -38,9 +38,9 @@ fn is_plain(server: &str, tool: &str) -> bool {
     let safe = |name: &str| name.chars().all(is_safe);
     safe(server)
         && safe(tool)
-        && !server.contains(JOINT)
+        && !server.contains(NAME_SEPARATOR)
         && !server.ends_with('_')
-        && server.len() + JOINT.len() + tool.len() <= MAX_LENGTH
+        && server.len() + NAME_SEPARATOR.len() + tool.len() <= MAX_LENGTH
 }
 
 fn is_safe(character: char) -> bool {
@@ -51,11 +51,11 @@ fn is_safe(character: char) -> bool {
 fn with_hash(server: &str, tool: &str, hash: &str) -> String {
     let room = MAX_LENGTH - "_".len() - hash.len();
     let tool = sanitised(tool);
-    let server_room = (room - JOINT.len()).saturating_sub(tool.len()).max(SERVER_KEEPS);
+    let server_room = (room - NAME_SEPARATOR.len()).saturating_sub(tool.len()).max(SERVER_KEEPS);
     // Sanitised text is ASCII: it can be truncated anywhere.
     let mut alias = sanitised(server);
     alias.truncate(server_room);
-    alias.push_str(JOINT);
+    alias.push_str(NAME_SEPARATOR);
     alias.push_str(&tool);
     alias.truncate(room);
     alias.push('_');

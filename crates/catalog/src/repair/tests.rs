@@ -21,9 +21,9 @@ fn shown(kind: Kind, definition: &str) -> (Option<[String; 2]>, Vec<String>) {
 
 #[track_caller]
 fn becomes(kind: Kind, definition: &str, expected: &str, flaws: &[&str]) {
-    let (shown, told) = shown(kind, definition);
+    let (shown, reported) = shown(kind, definition);
     assert_eq!(shown, Some([expected.to_owned(), expected.to_owned()]), "{definition}");
-    assert_eq!(told, flaws, "{definition}");
+    assert_eq!(reported, flaws, "{definition}");
 }
 
 #[track_caller]

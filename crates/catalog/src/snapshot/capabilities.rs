@@ -29,7 +29,7 @@ impl Snapshot {
     /// A client asks once, at its start. While servers are starting, their capabilities are unknown, so everything we
     /// can serve is announced: an empty list is harmless, a list that is never requested is not.
     fn merged_capabilities(&self, scope: Scope, lifecycle: Lifecycle) -> Vec<u8> {
-        let is_open = self.is_growing || !self.is_settled_in(scope);
+        let is_open = self.servers_can_change || !self.is_settled_in(scope);
         let any =
             |path: &[&str]| self.running(scope).any(|(_, server)| server.offer.for_lifecycle(lifecycle).has_at(path));
         let list_changed = || reply::object([("listChanged", b"true".to_vec())]);

@@ -64,8 +64,8 @@ impl Snapshot {
     /// Why an item is not available from the server at that index.
     pub fn why_not_from(&self, server: usize) -> Missing {
         match self.servers[server].state {
-            ServerState::Initializing | ServerState::Waking | ServerState::Dormant => Missing::Starting(server),
-            ServerState::Failed(_) | ServerState::Stopped | ServerState::Down(_) => Missing::Down(server),
+            ServerState::Initializing | ServerState::Starting | ServerState::Asleep => Missing::Starting(server),
+            ServerState::Failed(_) | ServerState::Stopped | ServerState::Unavailable(_) => Missing::Down(server),
             ServerState::Running => Missing::UnknownItem(server),
             ServerState::Removed => Missing::UnknownServer,
         }

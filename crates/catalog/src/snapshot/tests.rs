@@ -202,7 +202,7 @@ fn names_that_are_the_same_are_not_made_again() {
     before.make_names();
     assert_eq!(before.unnamed(), 0);
 
-    let stopped = ServerEntry { state: ServerState::Waking, ..two.clone() };
+    let stopped = ServerEntry { state: ServerState::Starting, ..two.clone() };
     let after = snapshot(vec![one.clone(), stopped]).following(&before);
     assert_eq!(after.unnamed(), 0, "the state of a server changes no name");
     assert!(after.resolve(Scope::All, Kind::Tool, "two:c").is_some());

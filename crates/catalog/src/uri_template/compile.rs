@@ -6,7 +6,7 @@ use super::{Class, Step, symbols};
 const LONGEST_TEMPLATE: usize = 2048;
 
 /// Each variable is a few steps that may be active at the same time.
-const MOST_VARIABLES: usize = 64;
+const MAX_VARIABLES: usize = 64;
 
 /// A longer prefix (`{var:100}`) counts as unlimited.
 const LONGEST_PREFIX: usize = 32;
@@ -17,7 +17,7 @@ pub(super) fn template(text: &str) -> Option<Vec<Step>> {
         return None;
     }
     let mut program = Program::default();
-    let mut variables_left = MOST_VARIABLES;
+    let mut variables_left = MAX_VARIABLES;
     let mut rest = text;
     while let Some(at) = rest.find(['{', '}']) {
         let (literal, expression) = rest.split_at(at);

@@ -12,11 +12,11 @@ function open() {
   const cancel = document.getElementById('cancel');
   const client = new Client(`/mcp/${encodeURIComponent(server)}`);
   const anyway = make('button', { id: 'anyway', formNoValidate: true, className: 'quiet small', textContent: 'Run anyway', hidden: true });
-  const tell = (text) => { problem.textContent = text; anyway.hidden = true; };
+  const report = (text) => { problem.textContent = text; anyway.hidden = true; };
 
   // The form and the JSON text show the same arguments; the one edited last counts.
   const form = whole(read('schema') ?? {}, () => {
-    try { raw.value = indented(form.get()); tell(''); } catch (error) { tell(error.message); }
+    try { raw.value = indented(form.get()); report(''); } catch (error) { report(error.message); }
   });
   // The arguments as written, if they are an object.
   const written = () => {
@@ -27,12 +27,12 @@ function open() {
   };
   // While the text is not valid JSON, the form is inert: it would overwrite what it cannot read.
   const fields = document.getElementById('fields');
-  const wrongText = lacking('raw', 'arguments');
+  const wrongText = makeRequiredHint('raw', 'arguments');
   wrongText.at(raw);
   raw.after(wrongText.box);
   raw.setAttribute('aria-describedby', wrongText.box.id);
   const take = () => {
-    tell('');
+    report('');
     wrongText.show('');
     try { form.set(written()); fields.inert = false; } catch (error) { fields.inert = true; wrongText.show(error.message); }
   };
@@ -57,18 +57,18 @@ function open() {
   cancel.addEventListener('click', () => {
     cancel.disabled = true;
     giveUp.abort();
-    if (current !== null) client.cancel(current).catch((error) => tell(error.message));
+    if (current !== null) client.cancel(current).catch((error) => report(error.message));
   });
 
   // If required fields are empty, each field shows it, and the call is not made. A button makes it anyway, to see the
   // server's response. Repeating an earlier call is not checked.
   problem.after(anyway);
   const isWhole = () => {
-    const lacks = fields.inert ? [] : form.lacks();
-    if (!lacks.length) return true;
-    tell(lacks.length > 1 ? `${lacks[0].why}, and ${lacks.length - 1} more` : lacks[0].why);
+    const missing = fields.inert ? [] : form.missing();
+    if (!missing.length) return true;
+    report(missing.length > 1 ? `${missing[0].why}, and ${missing.length - 1} more` : missing[0].why);
     anyway.hidden = false;
-    lacks[0].focus();
+    missing[0].focus();
     return false;
   };
 
@@ -79,14 +79,14 @@ function open() {
     const text = raw.value;
     let args;
     try { args = written(); } catch (error) { wrongText.show(error.message); raw.focus(); return; }
-    tell('');
+    report('');
     busy(true);
     giveUp = new AbortController();
     const { signal } = giveUp;
     Object.assign(cancel, { hidden: false, disabled: false });
-    const heard = hearing(server, question, client, tell);
-    heard.say(client.session ? 'Running …' : `Waiting until ${visible(server)} is ready …`);
-    outcome.replaceChildren(...heard.parts);
+    const progress = runProgress(server, question, client, report);
+    progress.say(client.session ? 'Running …' : `Waiting until ${visible(server)} is ready …`);
+    outcome.replaceChildren(...progress.parts);
     // With one column, the result appears far below the button.
     const place = look();
     const began = performance.now();
@@ -95,11 +95,11 @@ function open() {
     let sent = null;
     let state = 'failed';
     try {
-      const answer = await client.call(tool, args, heard.hear, (id, request) => {
+      const answer = await client.call(tool, args, progress.onMessage, (id, request) => {
         sent = request;
         current = id;
         ready = performance.now();
-        heard.say('Running …');
+        progress.say('Running …');
       }, signal);
       const took = performance.now() - began;
       const result = answer.message.result;
@@ -113,7 +113,7 @@ function open() {
       if (result?.structuredContent !== undefined) box.append(make('details', {}, make('summary', { textContent: 'Structured content' }), block(indented(inside(inside(answer.text, 'result'), 'structuredContent')))));
       const opened = hadSession ? '' : `connecting ${milliseconds(ready - began)} · `;
       const times = make('p', { className: 'muted', id: 'times', textContent: `${opened}${milliseconds(took)} in the browser` });
-      box.append(times, ...heard.kept(), ...said(sent, answer.text, args));
+      box.append(times, ...progress.messages(), ...said(sent, answer.text, args));
       outcome.replaceChildren(box);
       // Do not scroll if the user has scrolled in the meantime.
       if (scrollY === place) look();
@@ -121,7 +121,7 @@ function open() {
     } catch (error) {
       state = signal.aborted ? 'cancelled' : 'failed';
       const why = signal.aborted ? make('p', {}, badge('idle', 'cancelled'), sent ? '' : ' before the call,', ` after ${milliseconds(performance.now() - began)}`) : make('pre', { className: 'error', textContent: visible(error.message) });
-      outcome.replaceChildren(why, ...heard.kept(), ...(sent ? said(sent, '', args) : [connecting()].filter(Boolean)));
+      outcome.replaceChildren(why, ...progress.messages(), ...(sent ? said(sent, '', args) : [connecting()].filter(Boolean)));
       client.leave();
     } finally {
       current = null;
@@ -139,12 +139,12 @@ function open() {
     event.preventDefault();
     const asking = event.target;
     asking.querySelectorAll('button').forEach((button) => { button.disabled = true; });
-    tell('Connecting …');
+    report('Connecting …');
     try {
       const response = await fetch(asking.action, { method: 'POST', body: new URLSearchParams(new FormData(asking)) });
       const flash = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('.flash, .error');
-      tell(visible(flash?.textContent.trim() ?? ''));
-    } catch (error) { tell(error.message); }
+      report(visible(flash?.textContent.trim() ?? ''));
+    } catch (error) { report(error.message); }
     asking.querySelectorAll('button').forEach((button) => { button.disabled = false; });
     refresh();
   }

@@ -62,7 +62,7 @@ class Client {
   }
 
   // `signal` cancels a call that has not been sent yet.
-  async call(name, args, hear, begun, signal) {
+  async call(name, args, onMessage, begun, signal) {
     if (!this.session) await this.connect(signal);
     signal.throwIfAborted();
     // The id is unique, so that the recorded execution of this call can be found.
@@ -73,7 +73,7 @@ class Client {
     let answer = null;
     await this.messages(await this.sent(request, signal), (message, text) => {
       if (message.id === id && !message.method) answer = { message, text };
-      else hear(message);
+      else onMessage(message);
     });
     if (!answer) throw new Error('the connection ended without a response');
     return answer;

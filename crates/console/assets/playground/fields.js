@@ -58,7 +58,7 @@ function writing({ id, usual, said, name, strict }) {
     const old = made.input;
     use(make('textarea', { id, rows: 3, required: old.required, value }));
     old.replaceWith(made.input);
-    made.heard?.(made.input);
+    made.attachInput?.(made.input);
   };
   const growAndType = (event, text) => {
     event.preventDefault();

@@ -3,7 +3,7 @@
 // Every field gets its place: { name, required, strict, root, depth, room, changed, isBare }.
 // A strict field is validated by the browser; a bare one has its name in the frame around it;
 // `room` is how many fields the form may still create by itself. A field is { box, has, get, set, lacks }: `get` returns its value as JSON or undefined, `has` whether it was set,
-// `set` shows a value, `lacks` marks the empty required fields and returns them.
+// `set` shows a value, `missing` marks the empty required fields and returns them.
 
 // The depth to which required and optional members get fields immediately; deeper fields are created on request.
 const deepest = { required: 5, optional: 1 };
@@ -62,15 +62,15 @@ function simple(said, choices, place) {
   const example = Array.isArray(said.examples) && said.examples.length ? visible(`such as ${plain(said.examples[0])}`).slice(0, 80) : '';
   const usual = said.default === undefined || said.default === null ? example : visible(`default: ${title ?? plain(said.default)}`);
   const made = fitting({ id, said, name: calledIn(said, place), required, strict, hint, usual, root }, choices);
-  const kept = keeping(id);
-  const lack = lacking(id, calledIn(said, place));
+  const jsonHint = makeJsonHint(id);
+  const requiredHint = makeRequiredHint(id, calledIn(said, place));
   let given;
   let isTouched = false;
-  const touch = () => { isTouched = true; kept.show(undefined); lack.show(''); changed(); };
-  const hear = (input) => { input.addEventListener('input', touch); input.setAttribute('aria-describedby', `${kept.box.id} ${lack.box.id}`); lack.at(input); };
+  const touch = () => { isTouched = true; jsonHint.show(undefined); requiredHint.show(''); changed(); };
+  const attachInput = (input) => { input.addEventListener('input', touch); input.setAttribute('aria-describedby', `${jsonHint.box.id} ${requiredHint.box.id}`); requiredHint.at(input); };
   made.input.required = Boolean(strict && required);
-  made.heard = hear;
-  hear(made.input);
+  made.attachInput = attachInput;
+  attachInput(made.input);
   // An unticked check box is an answer; constants and `null` need none.
   const unsaid = () => {
     if (required && (made.isFixed || strict && made.isWhole)) return made.read();
@@ -85,15 +85,15 @@ function simple(said, choices, place) {
     given = text;
     isTouched = false;
     made.show(text);
-    lack.show('');
-    kept.show(text === undefined || isNothing(said, text) || shows(made, text) ? undefined : text);
+    requiredHint.show('');
+    jsonHint.show(text === undefined || isNothing(said, text) || shows(made, text) ? undefined : text);
   };
-  const lacks = () => { try { return lack.ask(required && get(true) === undefined); } catch { return []; } };
+  const missing = () => { try { return requiredHint.ask(required && get(true) === undefined); } catch { return []; } };
   // The answer to a server request starts with the server's defaults, which count if nothing is changed.
   if (strict && said.default !== undefined) set(JSON.stringify(said.default));
   const label = make('label', { htmlFor: id }, isBare ? 'value' : calledIn(said, place), ' ', make('span', { className: 'hint', textContent: hint }));
-  if (made.isWhole) made.input.append(kept.box, lack.box);
-  return { box: made.isWhole ? made.input : make('div', { className: 'field' }, label, made.input, kept.box, lack.box), has, get, set, lacks };
+  if (made.isWhole) made.input.append(jsonHint.box, requiredHint.box);
+  return { box: made.isWhole ? made.input : make('div', { className: 'field' }, label, made.input, jsonHint.box, requiredHint.box), has, get, set, missing };
 }
 
 // Whether a field shows its value. Very long values are not compared.
@@ -108,12 +108,12 @@ function group(said, place) {
   const { name, required, changed } = place;
   const must = Array.isArray(said.required) ? said.required : [];
   let odd;
-  const kept = keeping(`field-${counter += 1}`);
-  const touch = () => { odd = undefined; kept.show(undefined); changed(); };
+  const jsonHint = makeJsonHint(`field-${counter += 1}`);
+  const touch = () => { odd = undefined; jsonHint.show(undefined); changed(); };
   const known = Object.entries(isObject(said.properties) ? said.properties : {});
   const members = new Map(known.map(([key, member]) => [key, field(member, { ...place, name: key, required: must.includes(key), changed: touch, isBare: false })]));
   const rest = isObject(said.additionalProperties) && Object.keys(said.additionalProperties).length ? rows({ additionalProperties: said.additionalProperties }, { ...place, name: name ? `${name}: others` : 'others', required: false, changed: touch, isBare: false }) : null;
-  const box = framed(said, place, kept.box, ...[...members.values(), rest].filter(Boolean).map((member) => member.box));
+  const box = framed(said, place, jsonHint.box, ...[...members.values(), rest].filter(Boolean).map((member) => member.box));
   let given = null;
   const all = () => [...members.values(), rest].filter(Boolean);
   const has = () => odd !== undefined || given !== null || all().some((member) => member.has());
@@ -129,14 +129,14 @@ function group(said, place) {
   const set = (text) => {
     const isObjectGiven = text !== undefined && isObjectText(text);
     odd = isObjectGiven ? undefined : text;
-    kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
+    jsonHint.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
     // Of two members with the same name, the last counts.
     given = isObjectGiven ? new Map(membersOf(text)) : null;
     members.forEach((member, key) => member.set(given?.get(key)));
     rest?.show(given === null ? undefined : [...given].filter(([key]) => !members.has(key)));
   };
-  const lacks = () => (odd === undefined && get(true) !== undefined ? all().flatMap((member) => member.lacks()) : []);
-  return { box, has, get, set, lacks };
+  const missing = () => (odd === undefined && get(true) !== undefined ? all().flatMap((member) => member.missing()) : []);
+  return { box, has, get, set, missing };
 }
 
 const objectOf = (entries) => `{${entries.filter(([, value]) => value !== undefined).map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',')}}`;
@@ -152,11 +152,11 @@ function framed(said, place, ...parts) {
 function later(create, place, said) {
   const { name, required } = place;
   const id = `field-${counter += 1}`;
-  const lack = lacking(id, name);
+  const requiredHint = makeRequiredHint(id, name);
   let inner = null;
   const button = make('button', { type: 'button', className: 'quiet small', textContent: 'Fill in', ariaLabel: `Fill in ${visible(name)}` });
-  const box = make('div', { className: 'field' }, make('b', { textContent: visible(name) }), ' ', button, ' ', make('span', { className: 'hint', textContent: hintOf(said, place) }), lack.box);
-  lack.at(button);
+  const box = make('div', { className: 'field' }, make('b', { textContent: visible(name) }), ' ', button, ' ', make('span', { className: 'hint', textContent: hintOf(said, place) }), requiredHint.box);
+  requiredHint.at(button);
   const open = () => {
     inner = create({ ...place, depth: 0, room: { left: mostFields } });
     box.replaceChildren(inner.box);
@@ -166,8 +166,8 @@ function later(create, place, said) {
     if (text !== undefined && !inner) open();
     inner?.set(text);
   };
-  const lacks = () => (inner ? inner.lacks() : lack.ask(required));
-  return { box, set, lacks, has: () => Boolean(inner?.has()), get: (isNew) => inner?.get(isNew) };
+  const missing = () => (inner ? inner.missing() : requiredHint.ask(required));
+  return { box, set, missing, has: () => Boolean(inner?.has()), get: (isNew) => inner?.get(isNew) };
 }
 
 // Whether the value is `null`, and may be.

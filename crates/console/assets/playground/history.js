@@ -2,17 +2,17 @@
 
 // Another user may sign in next in the same tab.
 const runs = `runs of ${document.querySelector('.principal')?.textContent ?? ''}`;
-const kept = () => { try { return JSON.parse(sessionStorage.getItem(runs) ?? '[]'); } catch { return []; } };
+const storedRuns = () => { try { return JSON.parse(sessionStorage.getItem(runs) ?? '[]'); } catch { return []; } };
 
 function remember(entry) {
-  const all = [{ ...entry, at: Date.now() }, ...kept()].slice(0, 20);
+  const all = [{ ...entry, at: Date.now() }, ...storedRuns()].slice(0, 20);
   try { sessionStorage.setItem(runs, JSON.stringify(all)); } catch { /* there is no room for it, and it is no loss */ }
   list();
 }
 
 function list() {
   const section = document.getElementById('history');
-  const all = kept();
+  const all = storedRuns();
   if (!section || !all.length) return;
   section.hidden = false;
   section.querySelector('tbody').replaceChildren(...all.map((entry) => {

@@ -3,8 +3,8 @@
 'use strict';
 
 // - json: JSON as written; schema, limits: interpret schemas; fields: one for each plain value; forms: combine fields
-// - lists, maps, unions: values whose parts are added, named or chosen; lacking: notes at a field
-// - client: MCP; hearing: progress and log of a run; showing, media: results; question: server requests; bench: all of it together; history: earlier calls
+// - lists, maps, unions: values whose parts are added, named or chosen; field_hints: notes at a field
+// - client: MCP; run_progress: progress and log of a run; result_view, media: results; question: server requests; bench: all of it together; history: earlier calls
 
 const bench = document.getElementById('bench');
 const make = (tag, properties = {}, ...children) => {

@@ -16,15 +16,15 @@ function entry(content, remove) {
 // A container for items, with a button that adds one.
 function gathered(said, place, again) {
   const id = `field-${counter += 1}`;
-  const kept = keeping(id);
-  const lack = lacking(id, place.name, ': add one');
+  const jsonHint = makeJsonHint(id);
+  const requiredHint = makeRequiredHint(id, place.name, ': add one');
   const inside = make('div');
   const add = make('button', { type: 'button', className: 'quiet small', textContent: 'Add one', ariaLabel: `Add one to ${visible(place.name)}` });
-  const box = framed(said, place, inside, make('p', {}, add, ' ', kept.box, lack.box));
-  lack.at(add);
-  add.setAttribute('aria-describedby', `${kept.box.id} ${lack.box.id}`);
+  const box = framed(said, place, inside, make('p', {}, add, ' ', jsonHint.box, requiredHint.box));
+  requiredHint.at(add);
+  add.setAttribute('aria-describedby', `${jsonHint.box.id} ${requiredHint.box.id}`);
   add.addEventListener('click', again);
-  return { box, inside, add, kept, lack };
+  return { box, inside, add, jsonHint, requiredHint };
 }
 
 function series(said, place) {
@@ -33,7 +33,7 @@ function series(said, place) {
   // The current value: a list, which may be empty, or something that is not a list or too long.
   let odd;
   let isThere = false;
-  const touch = () => { odd = undefined; isThere = true; kept.show(undefined); lack.show(''); changed(); };
+  const touch = () => { odd = undefined; isThere = true; jsonHint.show(undefined); requiredHint.show(''); changed(); };
   const called = (at) => visible(`${name || 'item'} ${at + 1}`);
   const number = () => items.forEach((item, at) => item.call(called(at)));
   const put = () => {
@@ -50,7 +50,7 @@ function series(said, place) {
     return item;
   };
   const cut = (count) => items.splice(count).forEach((item) => item.box.remove());
-  const { box, inside, add, kept, lack } = gathered(said, place, () => {
+  const { box, inside, add, jsonHint, requiredHint } = gathered(said, place, () => {
     const item = put();
     number();
     touch();
@@ -72,15 +72,15 @@ function series(said, place) {
     cut(isShown ? texts.length : 0);
     if (isShown) texts.forEach((item, at) => (items[at] ?? put()).member.set(item));
     number();
-    lack.show('');
-    kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
+    requiredHint.show('');
+    jsonHint.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
   };
-  const lacks = () => {
+  const missing = () => {
     const least = isThere && typeof said.minItems === 'number' && items.length < said.minItems;
-    const own = least ? lack.ask(true, `${visible(name)}: at least ${said.minItems}`) : lack.ask(required && get(true) === undefined);
-    return [...own, ...(odd === undefined ? items.flatMap((item) => item.member.lacks()) : [])];
+    const own = least ? requiredHint.ask(true, `${visible(name)}: at least ${said.minItems}`) : requiredHint.ask(required && get(true) === undefined);
+    return [...own, ...(odd === undefined ? items.flatMap((item) => item.member.missing()) : [])];
   };
-  return { box, has, get, set, lacks };
+  return { box, has, get, set, missing };
 }
 
 // A tuple: each position has its own schema.
@@ -88,10 +88,10 @@ function tuple(said, place) {
   const { name, required, changed } = place;
   let odd;
   let more = [];
-  const kept = keeping(`field-${counter += 1}`);
-  const touch = () => { odd = undefined; kept.show(undefined); changed(); };
+  const jsonHint = makeJsonHint(`field-${counter += 1}`);
+  const touch = () => { odd = undefined; jsonHint.show(undefined); changed(); };
   const members = said.prefixItems.slice(0, mostItems).map((item, at) => field(item, { ...place, name: `${name} ${at + 1}`, required: true, changed: touch, isBare: false }));
-  const box = framed(said, place, kept.box, ...members.map((member) => member.box));
+  const box = framed(said, place, jsonHint.box, ...members.map((member) => member.box));
   const has = () => odd !== undefined || more.length > 0 || members.some((member) => member.has());
   const get = () => {
     if (odd !== undefined) return odd;
@@ -104,10 +104,10 @@ function tuple(said, place) {
     const isList = text?.startsWith('[');
     const texts = isList ? itemsOf(text) : [];
     odd = isList ? undefined : text;
-    kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
+    jsonHint.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
     more = texts.slice(members.length);
     members.forEach((member, at) => member.set(texts[at]));
   };
-  const lacks = () => (required || has() && odd === undefined ? members.flatMap((member) => member.lacks()) : []);
-  return { box, has, get, set, lacks };
+  const missing = () => (required || has() && odd === undefined ? members.flatMap((member) => member.missing()) : []);
+  return { box, has, get, set, missing };
 }

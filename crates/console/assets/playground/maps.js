@@ -5,12 +5,12 @@ function rows(said, place) {
   const { name, changed } = place;
   const schema = isObject(said.additionalProperties) ? said.additionalProperties : Object.values(isObject(said.patternProperties) ? said.patternProperties : {})[0] ?? {};
   let items = [];
-  const touch = () => { lack.show(''); changed(); };
+  const touch = () => { requiredHint.show(''); changed(); };
   const number = () => items.forEach((item, at) => item.call(visible(`${name || 'entry'} ${at + 1}`)));
   const put = () => {
     const id = `field-${counter += 1}`;
     const key = make('input', { id, type: 'text', autocomplete: 'off', spellcheck: false });
-    const unnamed = lacking(id, 'its name');
+    const unnamed = makeRequiredHint(id, 'its name');
     unnamed.at(key);
     key.setAttribute('aria-describedby', unnamed.box.id);
     const member = field(schema, { ...place, name: 'value', required: true, changed: touch, depth: 0, room: { left: mostFields }, isBare: false });
@@ -27,7 +27,7 @@ function rows(said, place) {
     inside.append(item.box);
     return item;
   };
-  const { box, inside, add, kept, lack } = gathered(said, place, () => {
+  const { box, inside, add, jsonHint, requiredHint } = gathered(said, place, () => {
     const item = put();
     number();
     touch();
@@ -44,14 +44,14 @@ function rows(said, place) {
       item.member.set(value);
     });
     number();
-    lack.show('');
+    requiredHint.show('');
   };
-  const lacks = () => items.flatMap((item) => {
+  const missing = () => items.flatMap((item) => {
     const isTwice = items.some((other) => other !== item && other.isNamed && item.isNamed && other.key.value === item.key.value);
     const own = isTwice ? item.unnamed.ask(true, `${visible(item.key.value)} occurs twice`) : item.unnamed.ask(!item.isNamed);
-    return [...own, ...item.member.lacks()];
+    return [...own, ...item.member.missing()];
   });
-  return { box, add, kept, lack, entries, show, lacks, has: () => items.length > 0 };
+  return { box, add, jsonHint, requiredHint, entries, show, missing, has: () => items.length > 0 };
 }
 
 // An object that consists of such rows.
@@ -59,7 +59,7 @@ function map(said, place) {
   const { required } = place;
   let odd;
   let isThere = false;
-  const all = rows(said, { ...place, changed: () => { odd = undefined; isThere = true; all.kept.show(undefined); place.changed(); } });
+  const all = rows(said, { ...place, changed: () => { odd = undefined; isThere = true; all.jsonHint.show(undefined); place.changed(); } });
   const has = () => odd !== undefined || isThere;
   const get = (isNew) => {
     if (odd !== undefined) return odd;
@@ -74,8 +74,8 @@ function map(said, place) {
     odd = isShown ? undefined : text;
     all.add.hidden = pairs !== null && !isShown;
     all.show(isShown ? pairs : []);
-    all.kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
+    all.jsonHint.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
   };
-  const lacks = () => [...all.lack.ask(required && get(true) === undefined), ...(odd === undefined ? all.lacks() : [])];
-  return { box: all.box, has, get, set, lacks };
+  const missing = () => [...all.requiredHint.ask(required && get(true) === undefined), ...(odd === undefined ? all.missing() : [])];
+  return { box: all.box, has, get, set, missing };
 }

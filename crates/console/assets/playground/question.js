@@ -1,14 +1,14 @@
 // A request of a server to the user: its message, and a form for the answer, or an address to open.
 
-function asked(server, message, answer, tell) {
+function questionForm(server, message, answer, report) {
   const { message: text, requestedSchema: schema, mode, url } = isObject(message.params) ? message.params : {};
   const isElsewhere = mode === 'url';
   const answers = isElsewhere ? null : whole(isObject(schema) ? schema : {}, () => {}, true);
   const reply = (action) => {
-    const [first] = action === 'accept' ? answers?.lacks() ?? [] : [];
-    if (first) { tell(first.why); first.focus(); return; }
+    const [first] = action === 'accept' ? answers?.missing() ?? [] : [];
+    if (first) { report(first.why); first.focus(); return; }
     let content;
-    try { content = action === 'accept' && answers ? `,"content":${answers.get()}` : ''; } catch (error) { tell(error.message); return; }
+    try { content = action === 'accept' && answers ? `,"content":${answers.get()}` : ''; } catch (error) { report(error.message); return; }
     box.remove();
     // As written: numbers are not parsed and encoded again.
     answer(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":{"action":"${action}"${content}}}`);

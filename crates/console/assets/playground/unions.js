@@ -3,19 +3,19 @@
 function union(said, branches, place) {
   const { name, required, changed } = place;
   const id = `field-${counter += 1}`;
-  const kept = keeping(id);
-  const lack = lacking(id, name || 'what it is');
+  const jsonHint = makeJsonHint(id);
+  const requiredHint = makeRequiredHint(id, name || 'what it is');
   const select = make('select', { id }, make('option', { value: '', textContent: required && !said.canBeNull ? 'please choose' : '–' }));
   branches.forEach(({ title }, at) => select.append(make('option', { value: String(at), textContent: visible(title) })));
-  select.setAttribute('aria-describedby', `${kept.box.id} ${lack.box.id}`);
-  lack.at(select);
+  select.setAttribute('aria-describedby', `${jsonHint.box.id} ${requiredHint.box.id}`);
+  requiredHint.at(select);
   const inside = make('div', { className: 'branch' });
   const label = make('label', { htmlFor: id }, visible(place.isBare ? 'what it is' : name), ' ', make('span', { className: 'hint', textContent: hintOf(said, place) }));
-  const box = make('div', { className: 'field' }, label, select, kept.box, lack.box, inside);
+  const box = make('div', { className: 'field' }, label, select, jsonHint.box, requiredHint.box, inside);
   // Values entered for one type are kept while another is chosen.
   const made = new Map();
   let odd;
-  const touch = () => { odd = undefined; kept.show(undefined); lack.show(''); changed(); };
+  const touch = () => { odd = undefined; jsonHint.show(undefined); requiredHint.show(''); changed(); };
   const chosen = () => {
     if (select.value === '') return null;
     const at = Number(select.value);
@@ -33,11 +33,11 @@ function union(said, branches, place) {
     select.value = at < 0 ? '' : String(at);
     turn();
     if (at >= 0) chosen().set(text);
-    lack.show('');
-    kept.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
+    requiredHint.show('');
+    jsonHint.show(odd !== undefined && isNothing(said, odd) ? undefined : odd);
   };
-  const lacks = () => [...lack.ask(required && odd === undefined && select.value === '' && !said.canBeNull), ...(odd === undefined ? chosen()?.lacks() ?? [] : [])];
-  return { box, has, get, set, lacks };
+  const missing = () => [...requiredHint.ask(required && odd === undefined && select.value === '' && !said.canBeNull), ...(odd === undefined ? chosen()?.missing() ?? [] : [])];
+  return { box, has, get, set, missing };
 }
 
 // The type that matches a value best; if two match equally, the one already chosen.

@@ -20,7 +20,7 @@ use crate::{Documents, display};
 pub(crate) use run::run;
 
 /// How much of a document is shown.
-const SHOWN: usize = 100_000;
+const MAX_SHOWN_BYTES: usize = 100_000;
 /// How much of a line is shown: an image that is embedded as text can be a megabyte long.
 const MAX_LINE_LEN: usize = 4_000;
 /// How many documents a page lists.
@@ -104,9 +104,9 @@ fn address_of(path: &str) -> String {
 async fn one(request: &PageRequest<'_>, documents: &Documents, path: &str) -> Result<PageResponse, Error> {
     let (document, outline) = (documents.open)(path.to_owned()).await?;
     let own_path = path.to_owned();
-    let drawn = notebook::off_runtime(move || Drawn::of(&own_path, &document, &outline)).await;
-    let Drawn { cut, shown, column, all, version, is_anything } =
-        drawn.map_err(|error| Error::Internal { what: format!("failed to display a document: {error}") })?;
+    let rendered = notebook::off_runtime(move || RenderedDocument::of(&own_path, &document, &outline)).await;
+    let RenderedDocument { cut, shown, column, all, version, is_anything } =
+        rendered.map_err(|error| Error::Internal { what: format!("failed to display a document: {error}") })?;
     let body = html!(
         r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" form="runner" name="blocks" value="{all:#}"{off}>Run all</button></div></div>
 <p class="muted"><a href="/documents">Documents</a> · <code>{path}</code> · results are written into the file, as <code>mcp-aggregator run</code> does</p>
@@ -128,7 +128,7 @@ async fn one(request: &PageRequest<'_>, documents: &Documents, path: &str) -> Re
 }
 
 /// A rendered document.
-struct Drawn {
+struct RenderedDocument {
     /// A notice if it is longer than what is shown.
     cut: Option<Html>,
     shown: Html,
@@ -141,11 +141,11 @@ struct Drawn {
     is_anything: bool,
 }
 
-impl Drawn {
+impl RenderedDocument {
     fn of(path: &str, document: &Document, outline: &Outline) -> Self {
         let (text, is_cut) = beginning(document.text());
         let anchors = map::anchors(outline);
-        let insets = markdown::Insets {
+        let parts = markdown::DocumentParts {
             headings: map::headings(outline),
             fences: map::fences(outline),
             picture: &|target| picture_address(path, target),
@@ -154,7 +154,7 @@ impl Drawn {
                 None => beside(path, target),
             },
         };
-        let shown = markdown::shown(&text, &insets);
+        let shown = markdown::shown(&text, &parts);
         let cut = is_cut.then(|| {
             html!(r#"<p class="flash warn">The document is too long, or has very long lines, so only a part is shown. You can run all blocks from the outline.</p>"#)
         });
@@ -168,12 +168,12 @@ impl Drawn {
 /// to lines.
 fn beginning(text: &str) -> (Cow<'_, str>, bool) {
     let is_long = |line: &str| line.len() > MAX_LINE_LEN;
-    if text.len() <= SHOWN && !text.lines().any(is_long) {
+    if text.len() <= MAX_SHOWN_BYTES && !text.lines().any(is_long) {
         return (Cow::Borrowed(text), false);
     }
     let mut shown = String::new();
     for line in text.split_inclusive('\n') {
-        if shown.len() + line.len().min(MAX_LINE_LEN) > SHOWN {
+        if shown.len() + line.len().min(MAX_LINE_LEN) > MAX_SHOWN_BYTES {
             break;
         }
         match is_long(line) {
@@ -272,9 +272,9 @@ mod tests {
 
     #[test]
     fn a_long_document_is_cut_between_lines() {
-        let text = "0123456789é\n".repeat(SHOWN / 5);
+        let text = "0123456789é\n".repeat(MAX_SHOWN_BYTES / 5);
         let (shown, is_cut) = beginning(&text);
-        assert!(is_cut && shown.len() <= SHOWN && shown.ends_with('\n') && !shown.is_empty());
+        assert!(is_cut && shown.len() <= MAX_SHOWN_BYTES && shown.ends_with('\n') && !shown.is_empty());
         assert_eq!(beginning("short"), (Cow::Borrowed("short"), false));
     }
 

@@ -22,11 +22,11 @@ pub(crate) use export::{export_csv, export_json};
 /// Calls per page.
 const PAGE: u32 = 50;
 /// How many tools are suggested.
-const SUGGESTED: u32 = 500;
+const MAX_SUGGESTED: u32 = 500;
 /// How many alternatives are listed if nothing matches.
-const INSTEAD: usize = 10;
+const MAX_ALTERNATIVES: usize = 10;
 /// How much of arguments and results is shown.
-const SHOWN: usize = 20_000;
+const MAX_SHOWN_CHARS: usize = 20_000;
 /// The confirmation before all calls are stopped.
 const STOP_ALL: &str = "Cancel all calls and refuse new ones until you allow them again?";
 
@@ -171,7 +171,7 @@ async fn filters(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> Resul
 /// Distinct names of tools that contain a text.
 async fn tool_names(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>, part: &str) -> Result<Vec<String>, Error> {
     let server = Some(asked.server).filter(|server| !server.is_empty());
-    let tools = match request.service().tools_page(server, Part::first(SUGGESTED)).await {
+    let tools = match request.service().tools_page(server, Part::first(MAX_SUGGESTED)).await {
         Err(Error::Call(CallError::ServerNotFound { .. })) => return Ok(Vec::new()),
         page => page?.1.items,
     };
@@ -195,7 +195,12 @@ async fn nothing_fits(request: &PageRequest<'_>, asked: &ExecutionQuery<'_>) -> 
     }
     let others = match asked.tool {
         "" => Vec::new(),
-        part => tool_names(request, asked, part).await?.into_iter().filter(|name| name != part).take(INSTEAD).collect(),
+        part => tool_names(request, asked, part)
+            .await?
+            .into_iter()
+            .filter(|name| name != part)
+            .take(MAX_ALTERNATIVES)
+            .collect(),
     };
     let links: Html = others
         .iter()
@@ -321,7 +326,7 @@ fn kept(title: &str, text: Option<&RawJson>, bytes: Option<u64>) -> Option<Html>
         ));
     };
     let text = pretty(text.get());
-    let cut = text.char_indices().nth(SHOWN).map(|(at, _)| at);
+    let cut = text.char_indices().nth(MAX_SHOWN_CHARS).map(|(at, _)| at);
     let more = cut.map(|_| html!(r#"<p class="muted">The rest is in the export.</p>"#));
     let shown = cut.map_or(text.as_str(), |at| &text[..at]);
     Some(html!(

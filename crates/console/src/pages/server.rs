@@ -20,7 +20,7 @@ const HISTORY: u32 = 25;
 /// How many of its tools are shown; the others are on the tools page.
 const TOOLS: u32 = 50;
 /// How many tools of a tested server are listed.
-const LISTED: usize = 200;
+const MAX_LISTED: usize = 200;
 
 /// The page.
 pub(crate) async fn show(request: &PageRequest<'_>, name: &str) -> Result<PageResponse, Error> {
@@ -31,7 +31,7 @@ pub(crate) async fn show(request: &PageRequest<'_>, name: &str) -> Result<PageRe
     let (_, tools) = service.tools_page(Some(name), Part::first(TOOLS)).await?;
     let record = &server.record;
     let body = html!(
-        r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{missing}{trouble}</div>
+        r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{missing}{problem_banner}</div>
 <div class="columns"><div>
 <section aria-labelledby="facts-title"><h2 id="facts-title">Summary</h2><div class="card" id="facts" data-live="server. tools. execution.">{facts}</div></section>
 <section aria-labelledby="tools-title"><h2 id="tools-title">Tools</h2><div id="tools" data-live="tools. server.">{tools}</div></section>
@@ -48,7 +48,7 @@ pub(crate) async fn show(request: &PageRequest<'_>, name: &str) -> Result<PageRe
         missing = record.connection_config.is_masked().then(|| {
             html!(r#"<p class="flash warn">The server cannot be started: {}.</p>"#, service::SECRETS_ARE_MISSING)
         }),
-        trouble = trouble(&server, &health),
+        problem_banner = problem_banner(&server, &health),
         facts = facts(request, &server, &health),
         tools = tool_list(&server, &tools.items, tools.total),
         config = edit::section(request, &server, None),
@@ -107,7 +107,7 @@ fn removal(name: &str) -> String {
     format!("Remove {name} with its tools and its history?")
 }
 
-fn trouble(server: &ServerView, health: &ServerHealth) -> Html {
+fn problem_banner(server: &ServerView, health: &ServerHealth) -> Html {
     let record = &server.record;
     let error = record.error_message.as_deref().map(|why| {
         let title = match record.status {
@@ -343,8 +343,8 @@ pub(crate) fn report_with_tools(report: &TestReport) -> String {
         Some(about) if !about.is_empty() => format!("\n{}: {about}", clip(name, 80)),
         _ => format!("\n{}", clip(name, 80)),
     });
-    let shown: String = lines.take(LISTED).collect();
-    let more = report.tools.len().saturating_sub(LISTED);
+    let shown: String = lines.take(MAX_LISTED).collect();
+    let more = report.tools.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!("\n… and {more} more") } else { String::new() };
     format!("The test succeeded in {span}: {}{shown}{more}", display::several(report.tools.len() as u64, "tool"))
 }

@@ -86,8 +86,9 @@ impl Failure {
     /// We responded in the server's place.
     fn ours(line: &[u8], error: Span) -> Self {
         let data = member(line, error, "data");
-        let told = |name| data.and_then(|data| member(line, data, name)).and_then(|value| text::decode(value.of(line)));
-        let reason = told("reason").unwrap_or_default();
+        let text_of =
+            |name| data.and_then(|data| member(line, data, name)).and_then(|value| text::decode(value.of(line)));
+        let reason = text_of("reason").unwrap_or_default();
         let is_absent =
             matches!(&*reason, "server_unavailable" | "server_failed" | "server_starting" | SIGN_IN_REQUIRED);
         let ended = Ended::unanswered(registry::ExecutionStatus::Error, message_of(line, error));

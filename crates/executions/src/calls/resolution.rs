@@ -38,7 +38,7 @@ pub(super) enum Miss {
     /// The server in that slot will be ready soon.
     Starting(usize),
     /// The server in that slot is unavailable.
-    Down(usize),
+    Unavailable(usize),
     /// Several servers have it.
     Several(Vec<String>),
 }
@@ -107,7 +107,7 @@ impl Executions {
             Some(slot_index) => missing_at(snapshot, slot_index),
             None => match snapshot.why_missing(Scope::All, Kind::Tool, name, NameStyle::Canonical) {
                 Missing::Starting(slot_index) => Miss::Starting(slot_index),
-                Missing::Down(slot_index) => Miss::Down(slot_index),
+                Missing::Down(slot_index) => Miss::Unavailable(slot_index),
                 Missing::NoPrefix | Missing::UnknownServer | Missing::UnknownItem(_) => Miss::NoTool,
             },
         };
@@ -140,7 +140,7 @@ impl Executions {
         match miss {
             Miss::NoServer(key) => Error::ServerNotFound { key },
             Miss::NoTool => Error::ToolNotFound { name },
-            Miss::Starting(slot_index) | Miss::Down(slot_index) => self.unavailable(slot_index),
+            Miss::Starting(slot_index) | Miss::Unavailable(slot_index) => self.unavailable(slot_index),
             Miss::Several(candidates) => Error::ToolAmbiguous { name, candidates },
         }
     }
@@ -164,9 +164,9 @@ fn by_own_name(snapshot: &Snapshot, name: &str) -> Result<Route, Miss> {
 fn missing_at(snapshot: &Snapshot, slot_index: usize) -> Miss {
     match snapshot.servers()[slot_index].state {
         // Its offer is known, and the tool is not in it.
-        ServerState::Running | ServerState::Dormant => Miss::NoTool,
-        ServerState::Initializing | ServerState::Waking => Miss::Starting(slot_index),
-        ServerState::Failed(_) | ServerState::Stopped | ServerState::Down(_) => Miss::Down(slot_index),
+        ServerState::Running | ServerState::Asleep => Miss::NoTool,
+        ServerState::Initializing | ServerState::Starting => Miss::Starting(slot_index),
+        ServerState::Failed(_) | ServerState::Stopped | ServerState::Unavailable(_) => Miss::Unavailable(slot_index),
         ServerState::Removed => Miss::NoServer(snapshot.servers()[slot_index].name.as_str().to_owned()),
     }
 }

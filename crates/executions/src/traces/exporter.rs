@@ -21,7 +21,7 @@ const BATCH_SIZE: usize = 512;
 const MAX_PENDING: usize = 8192;
 const MAX_PENDING_BYTES: usize = 16 << 20;
 /// The delays between attempts while the collector is unreachable.
-const PAUSES: [Duration; 5] = [
+const RETRY_DELAYS: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
     Duration::from_secs(5),
@@ -148,7 +148,7 @@ impl Exporter {
             if !unsent.may_pass || *closing.borrow() {
                 return false;
             }
-            let pause = PAUSES[failures.min(PAUSES.len() - 1)];
+            let pause = RETRY_DELAYS[failures.min(RETRY_DELAYS.len() - 1)];
             let wanted = unsent.pause.map_or(pause, |wanted| wanted.clamp(pause, MAX_PAUSE));
             tokio::select! {
                 () = sleep(wanted) => {}

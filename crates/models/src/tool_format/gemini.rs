@@ -235,9 +235,9 @@ fn add_values(result: &mut Map<String, Value>, schema: &Map<String, Value>) {
         result.insert("enum".to_owned(), values.into());
         return;
     }
-    let told = values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+    let choices = values.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
     let before = result.get("description").and_then(Value::as_str).map(|text| format!("{text} ")).unwrap_or_default();
-    result.insert("description".to_owned(), format!("{before}One of: {told}.").into());
+    result.insert("description".to_owned(), format!("{before}One of: {choices}.").into());
 }
 
 #[cfg(test)]

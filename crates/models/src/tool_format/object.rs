@@ -144,11 +144,11 @@ mod tests {
             "c": {"type": "object", "properties": {"d": {"anyOf": [{"type": "array"}]}}, "default": {"type": "array"}},
             "e": {"type": "array", "items": {"type": "string"}},
         }});
-        let told = plain(&schema)["properties"].clone();
-        assert_eq!((&told["a"]["items"], &told["b"]["items"]), (&json!({}), &json!({})));
-        assert_eq!(told["c"]["properties"]["d"]["anyOf"][0]["items"], json!({}));
-        assert_eq!(told["c"]["default"], json!({"type": "array"}), "that is no schema");
-        assert_eq!(told["e"], schema["properties"]["e"]);
+        let converted = plain(&schema)["properties"].clone();
+        assert_eq!((&converted["a"]["items"], &converted["b"]["items"]), (&json!({}), &json!({})));
+        assert_eq!(converted["c"]["properties"]["d"]["anyOf"][0]["items"], json!({}));
+        assert_eq!(converted["c"]["default"], json!({"type": "array"}), "that is no schema");
+        assert_eq!(converted["e"], schema["properties"]["e"]);
     }
 
     #[test]
@@ -156,9 +156,9 @@ mod tests {
         let schema = json!({"type": "object", "properties": {
             "$filter": {"type": "string"}, "top": {"type": "object", "properties": {"a b": {}, "a.b": {}}},
         }, "required": ["$filter", "top"]});
-        let told = with_usual_names(plain(&schema));
+        let converted = with_usual_names(plain(&schema));
         let expected = json!({"top": {"type": "object", "properties": {"a.b": {}}}});
-        assert_eq!((&told["properties"], &told["required"]), (&expected, &json!(["top"])));
+        assert_eq!((&converted["properties"], &converted["required"]), (&expected, &json!(["top"])));
         assert_eq!(plain(&schema)["required"], schema["required"]);
     }
 

@@ -176,7 +176,7 @@ fn says_the_same(texts: &[&str], structured: &RawValue) -> bool {
     let Ok(structured) = serde_json::from_str::<Value>(structured.get()) else { return false };
     let only = structured.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
     let means = |text: &str, value: &Value| {
-        value.as_str() == Some(text) || serde_json::from_str::<Value>(text).is_ok_and(|told| told == *value)
+        value.as_str() == Some(text) || serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value)
     };
     let is_one_by_one = |value: &Value| {
         let elements = value.as_array().filter(|elements| !elements.is_empty() && elements.len() == texts.len());

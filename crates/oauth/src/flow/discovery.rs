@@ -39,7 +39,7 @@ pub(crate) struct Discovery<'a> {
     resource: Option<ResourceMetadata>,
     tried: Vec<String>,
     /// The first answer that may be different later. Without a better one, it is why there is no metadata.
-    trouble: Option<FlowError>,
+    temporary_error: Option<FlowError>,
 }
 
 enum LookingFor {
@@ -80,7 +80,8 @@ impl<'a> Discovery<'a> {
             addresses.push_front(named);
         }
         let looking_for = LookingFor::Resource { addresses, is_named };
-        let mut discovery = Self { protected, server, looking_for, resource: None, tried: Vec::new(), trouble: None };
+        let mut discovery =
+            Self { protected, server, looking_for, resource: None, tried: Vec::new(), temporary_error: None };
         let next = discovery.next()?;
         Ok((discovery, next))
     }
@@ -111,8 +112,8 @@ impl<'a> Discovery<'a> {
         if let Some(address) = addresses.front() {
             return Ok(Next::Send(get(address, self.protected.network)));
         }
-        if let Some(trouble) = self.trouble.take() {
-            return Err(trouble);
+        if let Some(temporary_error) = self.temporary_error.take() {
+            return Err(temporary_error);
         }
         let tried = self.tried.join(", ");
         match expected {
@@ -178,7 +179,7 @@ impl<'a> Discovery<'a> {
                 let problem = format!("no resource metadata came back ({})", error.problem);
                 return Err(FlowError { problem, ..error });
             }
-            self.note_trouble(step, address, &response);
+            self.note_temporary_error(step, address, &response);
             return self.next();
         };
         if !found.covers(&self.server) && !self.is_expected_resource(&found.resource) {
@@ -190,15 +191,15 @@ impl<'a> Discovery<'a> {
             let hint = "correct the URL of the server, or set `oauth.resource` if the other resource is right";
             return Err(FlowError::new(step, problem).at(address.as_str()).hint(hint));
         }
-        (self.resource, self.trouble) = (Some(found), None);
+        (self.resource, self.temporary_error) = (Some(found), None);
         self.look_for_server()?;
         self.next()
     }
 
-    fn note_trouble(&mut self, step: Step, address: &Url, response: &HttpResponse) {
+    fn note_temporary_error(&mut self, step: Step, address: &Url, response: &HttpResponse) {
         let error = FlowError::response(step, address.as_str(), response);
-        if error.kind == FlowErrorKind::Temporary && self.trouble.is_none() {
-            self.trouble = Some(error);
+        if error.kind == FlowErrorKind::Temporary && self.temporary_error.is_none() {
+            self.temporary_error = Some(error);
         }
     }
 
@@ -215,7 +216,7 @@ impl<'a> Discovery<'a> {
         let fail = |problem: String| FlowError::new(step, problem).at(address.as_str());
         let response = response.map_err(|error| FlowError::fetch(step, address.as_str(), &error))?;
         let Some(members) = metadata::object(&response.body).filter(|_| response.is_success()) else {
-            self.note_trouble(step, address, &response);
+            self.note_temporary_error(step, address, &response);
             self.tried.push(address.to_string());
             return self.next();
         };

@@ -32,7 +32,7 @@ async fn the_credentials_of_a_client_stay_at_its_authorization_server() {
     let error = source.after_unauthorized(Some(&header), &["Bearer".into()]).await.unwrap_err();
     assert!(matches!(error, TokenError::Failed(_)), "{error:?}");
     assert!(error.to_string().contains(ISSUER) && error.to_string().contains("evil.example"), "{error}");
-    assert!(process.provider.asked(EVIL_TOKEN).is_empty());
+    assert!(process.provider.requests_to(EVIL_TOKEN).is_empty());
     // The user says that it is right.
     let settings = OAuthSettings { issuer: Some("https://evil.example".into()), ..robot() };
     let source = process.oauth.source(Protected { settings, ..process.protected.clone() });
@@ -44,7 +44,7 @@ async fn the_credentials_of_a_client_stay_at_its_authorization_server() {
     let source = process.oauth.source(process.protected.clone());
     source.prepare().await;
     source.after_unauthorized(None, &["Bearer".into()]).await.unwrap();
-    assert!(process.provider.asked(EVIL_TOKEN).is_empty());
+    assert!(process.provider.requests_to(EVIL_TOKEN).is_empty());
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn a_configured_secret_is_sent_for_the_configured_client_only() {
     assert_eq!(process.grant().await.sign_in_required, None, "the settings may be put back");
     assert_eq!(process.provider.token_requests().len(), 2);
     process.oauth.logout(&process.protected).await.unwrap();
-    assert!(process.provider.asked("POST https://as.example/revoke").is_empty());
+    assert!(process.provider.requests_to("POST https://as.example/revoke").is_empty());
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn two_servers_of_one_provider_have_clients_of_their_own() {
     let second = client(&process.oauth.begin(&other_site, REDIRECT).await.unwrap());
     assert_ne!(first, second);
     assert_eq!(client(&process.begin().await), first, "an attempt that was not finished leaves its registration");
-    assert_eq!(process.provider.asked(REGISTER).len(), 2);
+    assert_eq!(process.provider.requests_to(REGISTER).len(), 2);
     let moved = Protected { url: "https://mcp.example/a/mcp/b".into(), ..process.protected.clone() };
     let document = json!({"resource": SERVER, "authorization_servers": [ISSUER]}).to_string();
     process.provider.always("POST https://mcp.example/a/mcp/b", Ok(challenge("Bearer")));
@@ -166,12 +166,12 @@ async fn what_a_server_said_counts_for_its_address_and_until_a_logout() {
     process.provider.always("GET https://mcp.example/.well-known/oauth-protected-resource", Ok(answer(200, document)));
     let attempt = process.oauth.begin(&moved, REDIRECT).await.unwrap();
     assert_eq!(parameter(&attempt.authorization_url, "scope").as_deref(), Some("new"));
-    assert!(process.provider.asked("GET https://old.example/meta").is_empty());
+    assert!(process.provider.requests_to("GET https://old.example/meta").is_empty());
     // A logout.
     process.oauth.logout(&process.protected).await.unwrap();
     let attempt = process.begin().await;
     assert_eq!(parameter(&attempt.authorization_url, "scope").as_deref(), Some("read"));
-    assert!(process.provider.asked("GET https://old.example/meta").is_empty());
+    assert!(process.provider.requests_to("GET https://old.example/meta").is_empty());
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn the_scopes_of_one_call_do_not_replace_those_of_the_server() {
     let (version, _) = crate::GrantStore::load(&*process.store, "key").await.unwrap().unwrap();
     crate::GrantStore::replace(&*process.store, "key", Some(version), None).await.unwrap();
     assert_eq!(scope(process.begin().await).as_deref(), Some("read list"));
-    assert!(!process.provider.asked(RESOURCE_METADATA).is_empty());
+    assert!(!process.provider.requests_to(RESOURCE_METADATA).is_empty());
 }
 
 #[tokio::test]

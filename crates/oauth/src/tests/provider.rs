@@ -39,7 +39,7 @@ struct Script {
     answers: HashMap<String, VecDeque<Answer>>,
     /// Members that replace those of the metadata of the authorization server; null removes one.
     metadata: HashMap<String, Value>,
-    requests: Vec<Asked>,
+    requests: Vec<ReceivedRequest>,
     issued: u64,
     is_slow: bool,
 }
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Script {
 
 /// A request that the provider got.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) line: String,
     pub(super) headers: HashMap<&'static str, String>,
     pub(super) body: String,
@@ -60,7 +60,7 @@ pub(super) struct Asked {
     pub(super) redirects: Redirects,
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// A form parameter.
     pub(super) fn form(&self, name: &str) -> Option<String> {
         form_urlencoded::parse(self.body.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
@@ -115,8 +115,8 @@ impl Provider {
         self.script.lock().unwrap().is_slow = true;
     }
 
-    pub(super) fn asked(&self, line: &str) -> Vec<Asked> {
-        self.script.lock().unwrap().requests.iter().filter(|asked| asked.line == line).cloned().collect()
+    pub(super) fn requests_to(&self, line: &str) -> Vec<ReceivedRequest> {
+        self.script.lock().unwrap().requests.iter().filter(|request| request.line == line).cloned().collect()
     }
 
     /// The server now names the authorization server `https://evil.example`.
@@ -128,12 +128,12 @@ impl Provider {
         self.always("POST https://evil.example/token", Ok(answer(200, r#"{"access_token":"evil"}"#)));
     }
 
-    pub(super) fn all_asked(&self) -> Vec<Asked> {
+    pub(super) fn all_asked(&self) -> Vec<ReceivedRequest> {
         self.script.lock().unwrap().requests.clone()
     }
 
-    pub(super) fn token_requests(&self) -> Vec<Asked> {
-        self.asked("POST https://as.example/token")
+    pub(super) fn token_requests(&self) -> Vec<ReceivedRequest> {
+        self.requests_to("POST https://as.example/token")
     }
 }
 
@@ -188,7 +188,7 @@ impl Fetch for Provider {
         Box::pin(async move {
             let method = if request.method == Method::Get { "GET" } else { "POST" };
             let line = format!("{method} {}", request.url);
-            let asked = Asked {
+            let request = ReceivedRequest {
                 line: line.clone(),
                 headers: request.headers.iter().map(|(name, value)| (*name, value.reveal().to_owned())).collect(),
                 body: String::from_utf8(request.body.to_vec()).unwrap(),
@@ -197,7 +197,7 @@ impl Fetch for Provider {
             };
             let is_slow = {
                 let mut script = self.script.lock().unwrap();
-                script.requests.push(asked);
+                script.requests.push(request);
                 script.is_slow && line.ends_with("/token")
             };
             if is_slow && timeout(request.timeout, self.go_on.notified()).await.is_err() {

@@ -156,8 +156,8 @@ mod tests {
             let expected = r#"{"a": 1,"resultType":"complete","ttlMs":0,"cacheScope":"private" }"#;
             assert_eq!(modern(r#"{"a": 1 }"#, method).unwrap(), expected);
         }
-        let told = r#"{"ttlMs":7,"cacheScope":"public","resultType":"complete"}"#;
-        assert_eq!(modern(told, "tools/list"), None);
+        let result = r#"{"ttlMs":7,"cacheScope":"public","resultType":"complete"}"#;
+        assert_eq!(modern(result, "tools/list"), None);
         assert_eq!(modern(r#"{"resultType":"input_required"}"#, "resources/read"), None);
         assert_eq!(modern("[]", "tools/list"), None);
     }

@@ -7,14 +7,14 @@ use crate::bridge::change::Change;
 use crate::envelope::Params;
 use crate::scan::member;
 
-const WISH: &str = "task";
+const TASK_MEMBER: &str = "task";
 
 /// The parameters of a call without the request for a task; `None` if there is none.
 pub fn without_task_member(line: &Bytes, params: &Params) -> Option<Bytes> {
     let params = params.span?;
-    member(line, params, WISH)?;
+    member(line, params, TASK_MEMBER)?;
     let mut change = Change::new(line);
-    change.remove_member(params, WISH);
+    change.remove_member(params, TASK_MEMBER);
     Some(change.apply())
 }
 

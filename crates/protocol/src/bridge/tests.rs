@@ -134,16 +134,16 @@ proptest! {
     #[test]
     fn a_change_leaves_the_other_members_in_their_order_and_spelling(
         text in object(value()),
-        deeds in prop::collection::vec((name_to_change(), prop::option::of(value())), 0..8),
+        operations in prop::collection::vec((name_to_change(), prop::option::of(value())), 0..8),
     ) {
         let line = Bytes::from(text);
         let object = whole(&line);
         let mut expected = BTreeMap::new();
-        for (name, _) in &deeds {
+        for (name, _) in &operations {
             expected.insert(*name, member(&line, object, name).map(|value| value.of(&line)));
         }
         let mut change = Change::new(&line);
-        for (name, value) in &deeds {
+        for (name, value) in &operations {
             let value = value.as_ref().map(|value| value.as_bytes());
             let before = expected.insert(name, value);
             match value {
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_crosses_with_everything_it_carried(line in request()) {
+    fn a_request_is_translated_with_everything_it_carries(line in request()) {
         let line = Bytes::from(line);
         let Ok(envelope) = Envelope::scan(&line) else { return Ok(()) };
         let client_meta = meta::ClientMeta {
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn a_result_crosses_with_everything_it_carried(
+    fn a_result_is_translated_with_everything_it_carries(
         text in prop_oneof![4 => object(value()), 1 => value()],
         method in prop::sample::select(vec!["tools/call", "tools/list", "resources/read", "ping"]),
     ) {
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn an_error_crosses_with_everything_it_carried(text in object(value())) {
+    fn an_error_is_translated_with_everything_it_carries(text in object(value())) {
         let line = Bytes::from(text);
         let span = whole(&line);
         for translate in [error::to_legacy, error::to_modern] {

@@ -56,7 +56,7 @@ const BRING_UP_TO_DATE: &str = "DO UPDATE SET server_id = excluded.server_id, st
 const WIDTH: usize = 21;
 
 /// How many executions one statement inserts, to share its fixed cost.
-const TOGETHER: usize = 32;
+const ROWS_PER_INSERT: usize = 32;
 
 /// The statements that record executions; they are long, and built once.
 struct RecordStatements {
@@ -70,7 +70,7 @@ impl RecordStatements {
         Self {
             bring_up_to_date: format!("{} ({key}) {BRING_UP_TO_DATE}", addition(1)),
             add: format!("{} ({key}) DO NOTHING", addition(1)),
-            add_together: format!("{} ({key}) DO NOTHING", addition(TOGETHER)),
+            add_together: format!("{} ({key}) DO NOTHING", addition(ROWS_PER_INSERT)),
         }
     }
 }
@@ -125,9 +125,9 @@ impl Store {
         let sql: &RecordStatements = if session.is_postgres() { &IN_POSTGRES } else { &IN_SQLITE };
         let part = |of, from, together, runs| Part { batch: Arc::clone(batch), of, from, together, runs };
         session.execute_rows(&sql.bring_up_to_date, part(|batch| &batch.known, 0, 1, batch.known.len())).await?;
-        let (full, rest) = (batch.fresh.len() / TOGETHER, batch.fresh.len() % TOGETHER);
-        session.execute_rows(&sql.add_together, part(|batch| &batch.fresh, 0, TOGETHER, full)).await?;
-        session.execute_rows(&sql.add, part(|batch| &batch.fresh, full * TOGETHER, 1, rest)).await?;
+        let (full, rest) = (batch.fresh.len() / ROWS_PER_INSERT, batch.fresh.len() % ROWS_PER_INSERT);
+        session.execute_rows(&sql.add_together, part(|batch| &batch.fresh, 0, ROWS_PER_INSERT, full)).await?;
+        session.execute_rows(&sql.add, part(|batch| &batch.fresh, full * ROWS_PER_INSERT, 1, rest)).await?;
         session.commit().await
     }
 }

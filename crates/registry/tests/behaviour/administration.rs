@@ -21,7 +21,7 @@ on_both! {
     an_export_keeps_the_order_of_servers,
     an_export_without_secrets_has_none,
     an_import_is_all_or_nothing,
-    an_import_keeps_or_replaces_as_it_is_told,
+    an_import_keeps_or_replaces_as_requested,
 }
 
 async fn settings_are_set_together_and_taken_back_by_null(RegistryFixture { store, .. }: RegistryFixture) {
@@ -202,7 +202,7 @@ async fn an_import_is_all_or_nothing(fixture: RegistryFixture) {
     }
 }
 
-async fn an_import_keeps_or_replaces_as_it_is_told(fixture: RegistryFixture) {
+async fn an_import_keeps_or_replaces_as_requested(fixture: RegistryFixture) {
     let id = fill(&fixture).await;
     let exported = fixture.store.export(Secrets::Revealed).await.unwrap();
     let patch = ServerPatch {

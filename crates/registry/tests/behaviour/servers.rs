@@ -20,7 +20,7 @@ on_both! {
     a_removed_server_takes_everything_of_its_own_with_it,
     a_state_and_its_history_are_written_together,
     a_server_that_comes_up_is_connected_since_then,
-    switching_a_server_on_forgets_its_failures,
+    enabling_a_server_resets_its_failures,
     another_program_has_not_worked_yet_but_an_edited_server_has,
     after_an_end_that_nobody_noted_nothing_is_connected,
     histories_are_cut_by_age_and_by_number,
@@ -210,7 +210,7 @@ async fn a_server_that_comes_up_is_connected_since_then(RegistryFixture { store,
     assert_eq!(store.server(one.id).await.unwrap().last_health_check, Some(looked));
 }
 
-async fn switching_a_server_on_forgets_its_failures(RegistryFixture { store, .. }: RegistryFixture) {
+async fn enabling_a_server_resets_its_failures(RegistryFixture { store, .. }: RegistryFixture) {
     let one = registered(&store, "one").await;
     let gave_up = StatusChange {
         error_message: Some("too often".to_owned()),

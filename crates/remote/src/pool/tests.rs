@@ -29,12 +29,12 @@ enum Seen {
 async fn server(actions: Vec<Action>) -> (Arc<Pool>, mpsc::UnboundedReceiver<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: Uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-    let (tell, seen) = mpsc::unbounded_channel();
+    let (sender, seen) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         let actions = Arc::new(Mutex::new(actions.into_iter()));
         while let Ok((socket, _)) = listener.accept().await {
-            tell.send(Seen::Connected).unwrap();
-            tokio::spawn(serve(socket, Arc::clone(&actions), tell.clone()));
+            sender.send(Seen::Connected).unwrap();
+            tokio::spawn(serve(socket, Arc::clone(&actions), sender.clone()));
         }
     });
     (Arc::new(Pool::new(&url).unwrap()), seen)
@@ -43,7 +43,7 @@ async fn server(actions: Vec<Action>) -> (Arc<Pool>, mpsc::UnboundedReceiver<See
 async fn serve(
     mut socket: TcpStream,
     actions: Arc<Mutex<std::vec::IntoIter<Action>>>,
-    tell: mpsc::UnboundedSender<Seen>,
+    sender: mpsc::UnboundedSender<Seen>,
 ) {
     let mut read = Vec::new();
     while socket.read_buf(&mut read).await.is_ok_and(|length| length > 0) {
@@ -51,7 +51,7 @@ async fn serve(
             continue;
         }
         read.clear();
-        tell.send(Seen::Request).unwrap();
+        sender.send(Seen::Request).unwrap();
         let action = actions.lock().unwrap().next().expect("no request is unexpected");
         let answer = match action {
             Action::Answer | Action::AnswerAndClose => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld",
@@ -64,7 +64,7 @@ async fn serve(
         }
     }
     drop(socket);
-    tell.send(Seen::Closed).unwrap();
+    sender.send(Seen::Closed).unwrap();
 }
 
 /// On a paused clock, time advances only when nothing else can happen.

@@ -1,7 +1,7 @@
 //! Applies the weights of a layer to every piece of a text.
 
 use crate::columns::{Columns, Inputs, Kernel};
-use crate::matrix::{Rows, TOGETHER};
+use crate::matrix::{ROWS_AT_ONCE, Rows};
 
 /// A matrix that every text is multiplied with, and what is added to what comes out.
 pub(crate) struct Linear {
@@ -43,7 +43,7 @@ impl Linear {
         let outputs = self.bias.len();
         let mut result = vec![0.0; inputs.count() * outputs];
         let mut lines = Vec::new();
-        for (first, bias) in (0..outputs).step_by(TOGETHER).zip(self.bias.as_chunks::<TOGETHER>().0) {
+        for (first, bias) in (0..outputs).step_by(ROWS_AT_ONCE).zip(self.bias.as_chunks::<ROWS_AT_ONCE>().0) {
             rows.products(first, inputs, &mut lines);
             for (line, row) in lines.iter().zip(result.chunks_exact_mut(outputs)) {
                 for (place, (product, bias)) in row[first..].iter_mut().zip(line.iter().zip(bias)) {

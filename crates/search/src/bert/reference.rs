@@ -12,8 +12,8 @@ pub(super) fn attend(query: &[f32], key: &[f32], value: &[f32], width: usize, re
         soften(&mut weights);
         sum.fill(0.0);
         for (weight, value) in weights.iter().zip(value.chunks_exact(width)) {
-            for (sum, told) in sum.iter_mut().zip(value) {
-                *sum += weight * told;
+            for (sum, number) in sum.iter_mut().zip(value) {
+                *sum += weight * number;
             }
         }
     }

@@ -9,10 +9,10 @@ use super::{DEPTH, Stripe, quantised, scale_of};
 /// Vectors that are multiplied side by side.
 pub(crate) const LANES: usize = 16;
 /// Inputs that are multiplied while a stripe is in a register: as many as hide the latency of the instruction.
-pub(super) const TOGETHER: usize = 8;
+pub(super) const TILE_INPUTS: usize = 8;
 
 /// Four numbers of each of some inputs.
-pub(super) type Tile = [[i8; DEPTH]; TOGETHER];
+pub(super) type Tile = [[i8; DEPTH]; TILE_INPUTS];
 
 /// Sums for the sixteen vectors of a block.
 type Sums = [i32; LANES];
@@ -109,7 +109,7 @@ impl Kernel {
 
     /// For each input of a tile the sums of its products with the vectors of a block, which is as deep as the tile.
     pub(super) fn sum(self, block: &[Stripe], tile: &[Tile], sums: &mut [Sums]) {
-        debug_assert!(block.len() == tile.len() && sums.len() <= TOGETHER);
+        debug_assert!(block.len() == tile.len() && sums.len() <= TILE_INPUTS);
         match self.0 {
             Instructions::Portable => portable::sum(block, tile, sums),
             #[cfg(target_arch = "x86_64")]
@@ -248,7 +248,7 @@ mod avx512 {
         __m512i, _mm512_dpbusd_epi32, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_storeu_si512,
     };
 
-    use super::{Stripe, Sums, TOGETHER, Tile};
+    use super::{Stripe, Sums, TILE_INPUTS, Tile};
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     pub(super) fn sum(block: &[Stripe], tile: &[Tile], sums: &mut [Sums]) {
@@ -260,7 +260,7 @@ mod avx512 {
             5 => sum_of::<5>(block, tile, sums),
             6 => sum_of::<6>(block, tile, sums),
             7 => sum_of::<7>(block, tile, sums),
-            _ => sum_of::<TOGETHER>(block, tile, sums),
+            _ => sum_of::<TILE_INPUTS>(block, tile, sums),
         }
     }
 
@@ -451,7 +451,7 @@ mod tests {
         for (depth, count) in [(1, 1), (3, 2), (96, 7), (97, 8), (384, 5)] {
             let block: Vec<Stripe> = (0..depth).map(|_| std::array::from_fn(|_| random(&mut seed) as u8)).collect();
             let number = |_| (random(&mut seed) as u8).cast_signed();
-            let mut numbers = (0..depth * DEPTH * TOGETHER).map(number);
+            let mut numbers = (0..depth * DEPTH * TILE_INPUTS).map(number);
             let mut four = || std::array::from_fn(|_| numbers.next().expect("there are enough"));
             let tile: Vec<Tile> = (0..depth).map(|_| std::array::from_fn(|_| four())).collect();
             drop(numbers);
@@ -481,7 +481,7 @@ mod tests {
     fn the_largest_numbers_do_not_overflow() {
         for kernel in Kernel::all() {
             let mut sums = vec![[0; LANES]; 1];
-            kernel.sum(&vec![[255; 64]; 8192], &vec![[[-128; DEPTH]; TOGETHER]; 8192], &mut sums);
+            kernel.sum(&vec![[255; 64]; 8192], &vec![[[-128; DEPTH]; TILE_INPUTS]; 8192], &mut sums);
             assert_eq!(sums, [[-128 * 255 * 8192 * 4; LANES]], "{kernel:?}");
         }
     }

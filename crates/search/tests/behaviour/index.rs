@@ -265,9 +265,9 @@ fn a_tool_that_lists_anything_is_offered_for_a_thing() {
 
 #[test]
 fn what_a_server_says_counts_by_words_alone() {
-    let told = "Remembers what users tell it. Use it to recall preferences.";
+    let reported = "Remembers what users tell it. Use it to recall preferences.";
     let tools = [
-        Document { about_server: told.into(), ..document("memory", "read_graph", "Read the knowledge graph") },
+        Document { about_server: reported.into(), ..document("memory", "read_graph", "Read the knowledge graph") },
         document("time", "now", "The time"),
     ];
     let found = by_words(&tools).search(&Query::new("recall preferences of users"), TEN, |_| true);
@@ -353,9 +353,9 @@ fn a_text_that_was_given_up_is_not_asked_for_again_until_it_changes() {
     index.give_up(&0, hash);
     assert!(index.has_given_up(&0));
     assert_eq!(index.missing_vectors(10).len(), 1);
-    let mut told = document("a", "one", "first");
-    told.about_server.push_str("more");
-    index.insert(0, told);
+    let mut reported = document("a", "one", "first");
+    reported.about_server.push_str("more");
+    index.insert(0, reported);
     assert!(index.has_given_up(&0), "its text is the same");
     index.insert(0, document("a", "one", "another"));
     assert_eq!((index.has_given_up(&0), index.missing_vectors(10).len()), (false, 2));

@@ -74,7 +74,8 @@ mod by_the_book {
                 let weights: Vec<f64> = key.iter().map(|other| near(other).exp()).collect();
                 let all: f64 = weights.iter().sum();
                 for i in part.clone() {
-                    context[row][i] = weights.iter().zip(&value).map(|(weight, told)| weight / all * told[i]).sum();
+                    context[row][i] =
+                        weights.iter().zip(&value).map(|(weight, reported)| weight / all * reported[i]).sum();
                 }
             }
         }
@@ -176,9 +177,9 @@ fn a_tokenizer_file_gives_the_same_pieces_as_a_vocabulary() {
     let model = TinyModel::new();
     let numbers: BTreeMap<&str, usize> = model.vocabulary.iter().enumerate().map(|(id, piece)| (*piece, id)).collect();
     let tokenizer = |lowercase: bool| {
-        let told = json!({"normalizer": {"type": "BertNormalizer", "lowercase": lowercase, "strip_accents": null},
+        let reported = json!({"normalizer": {"type": "BertNormalizer", "lowercase": lowercase, "strip_accents": null},
             "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "vocab": numbers}});
-        let mut files = with("tokenizer.json", told.to_string());
+        let mut files = with("tokenizer.json", reported.to_string());
         files.remove("vocab.txt");
         files
     };

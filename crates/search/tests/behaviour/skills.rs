@@ -72,7 +72,7 @@ fn a_tool_that_fits_nowhere_has_no_primary_skill() {
 fn members_of_a_skill_affect_search_but_not_classification() {
     let mut classifier = Classifier::new(&builtin_skills(), MiniLm::shared()).unwrap();
     let odd = vector("gitlab_mr_approve", "Approves an MR");
-    let told = classifier.classify(&odd);
+    let reported = classifier.classify(&odd);
     let score = |classifier: &Classifier| {
         let found = classifier.find(&embedded("approve the mr in gitlab"), TEN);
         found.iter().find(|hit| hit.key == "source-control").map_or(0.0, |hit| hit.score)
@@ -80,7 +80,7 @@ fn members_of_a_skill_affect_search_but_not_classification() {
     let before = score(&classifier);
     classifier.recompute(std::iter::repeat_n(("source-control", odd.as_slice()), 1000));
     assert!(score(&classifier) > before);
-    assert_eq!(classifier.classify(&odd), told, "what a tool is for does not depend on what was told before");
+    assert_eq!(classifier.classify(&odd), reported, "what a tool is for does not depend on what was told before");
     classifier.recompute(std::iter::empty());
     assert_eq!(score(&classifier), before);
 }

@@ -47,7 +47,7 @@ fn what_is_not_in_the_vector_store_is_compared_locally() {
     let documents: Vec<Document> = quality::tools().into_iter().map(|(_, document)| document).collect();
     let index = by_meaning(&documents);
     let query = embedded("show me what is inside config.yaml");
-    let told = StoredScores { near: std::collections::HashMap::new(), is_kept: &|_| false };
-    let hits = index.search_with_scores(&query, TEN, |_| true, &told);
+    let reported = StoredScores { near: std::collections::HashMap::new(), is_kept: &|_| false };
+    let hits = index.search_with_scores(&query, TEN, |_| true, &reported);
     assert_eq!(keys(&hits), keys(&index.search(&query, TEN, |_| true)));
 }

@@ -56,7 +56,7 @@ impl Supervisor {
             Err(why) => return self.stop_retrying(&why),
         };
         self.publisher.set(ServerStatus::Connecting);
-        let mut handle = self.context.fleet.begin(self.handle.place, spec, known).await;
+        let mut handle = self.context.fleet.begin(self.handle.slot_index, spec, known).await;
         let end_reason = match self.wait_until_running(&mut handle).await {
             Ok(offer) => self.serve(&mut handle, &offer).await,
             Err(end_reason) => end_reason,
@@ -118,7 +118,7 @@ impl Supervisor {
         self.publisher.current.health.failures = 0;
         self.publisher.mark_connected(offer);
         self.reply_to_waiting(Ok(()));
-        let connection = self.context.fleet.view().connections[self.handle.place].clone();
+        let connection = self.context.fleet.view().connections[self.handle.slot_index].clone();
         // It may have ended at the same moment.
         let Some(connection) = connection else { return EndReason::Lost { ending: None, is_stable: false } };
         let mut monitor = Monitor::start(Arc::clone(&self.context), connection);
@@ -147,10 +147,10 @@ impl Supervisor {
                     Command::Connect(reply) => drop(reply.send(Ok(()))),
                     Command::End(end) => return self.end(handle, &monitor.connection, end).await,
                     Command::Update(update) => if self.update_config(update).await {
-                        return self.retire(handle, ServerState::Waking, EndReason::Reconnect).await;
+                        return self.retire(handle, ServerState::Starting, EndReason::Reconnect).await;
                     },
                     // The session belongs to whoever signed in before.
-                    Command::SignedIn => return self.retire(handle, ServerState::Waking, EndReason::Reconnect).await,
+                    Command::SignedIn => return self.retire(handle, ServerState::Starting, EndReason::Reconnect).await,
                     Command::SignedOut(why) => return self.end_signed_out(handle, why).await,
                     Command::Refresh => monitor.connection.note_change(&Kind::ALL),
                     Command::Stop => return EndReason::Stopping,
@@ -161,7 +161,7 @@ impl Supervisor {
                         self.publisher.failures = 0;
                         self.publisher.note_worked();
                         // If it is lost now it is reconnected at once, and calls wait.
-                        self.context.fleet.keep_offer(self.handle.place, true);
+                        self.context.fleet.keep_offer(self.handle.slot_index, true);
                     }
                     MonitorEvent::Check => monitor.begin_check(self.health_check_url()),
                     MonitorEvent::Suspected => monitor.begin_ping(),
@@ -173,7 +173,7 @@ impl Supervisor {
                         }
                     }
                     MonitorEvent::IdleCheck => if monitor.check_idle() {
-                        return self.retire(handle, ServerState::Dormant, EndReason::Idle).await;
+                        return self.retire(handle, ServerState::Asleep, EndReason::Idle).await;
                     },
                 },
             }
@@ -192,7 +192,7 @@ impl Supervisor {
         let condition = health.note(check_result);
         // Calls at a server that was unreachable for so long will not finish.
         let is_given_up = is_unreachable && health.failures > MAX_UNREACHABLE_CHECKS;
-        self.context.executions.count_health_check(self.handle.place, condition == Condition::Healthy);
+        self.context.executions.count_health_check(self.handle.slot_index, condition == Condition::Healthy);
         if condition == Condition::Healthy {
             self.unhealthy_connections = 0;
         }
@@ -211,7 +211,7 @@ impl Supervisor {
 
     /// Ends it: no new calls are sent, and running ones may finish.
     async fn end(&mut self, handle: &mut UpstreamHandle, connection: &Connection, end: End) -> EndReason {
-        self.context.fleet.keep_offer(self.handle.place, false);
+        self.context.fleet.keep_offer(self.handle.slot_index, false);
         self.publisher.withdraw_offer_as(&ServerStatus::Disconnected).await;
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         let mut ends = vec![end];
@@ -253,7 +253,7 @@ impl Supervisor {
 
     /// Ends it because somebody signed out: what runs there runs for a user who does not want that any more.
     async fn end_signed_out(&self, handle: &UpstreamHandle, why: String) -> EndReason {
-        self.context.fleet.keep_offer(self.handle.place, false);
+        self.context.fleet.keep_offer(self.handle.slot_index, false);
         self.publisher.withdraw_offer_as(&ServerStatus::SignInRequired { why: why.clone() }).await;
         self.cancel_calls();
         handle.stop(Stop::Gently);
@@ -264,7 +264,7 @@ impl Supervisor {
     fn cancel_calls(&self) {
         let name = &self.publisher.record().name;
         let why = format!("server `{name}` is being disconnected");
-        let cancelled = self.context.executions.cancel_all_at(self.handle.place, &why);
+        let cancelled = self.context.executions.cancel_all_at(self.handle.slot_index, &why);
         if cancelled > 0 {
             tracing::warn!(server = %name, cancelled, "cancelled calls because their server is being disconnected");
         }
@@ -273,9 +273,9 @@ impl Supervisor {
     /// Takes it out of use, lets it finish its calls, and ends it: for this reason, unless a better one comes up. Its
     /// offer stays listed, and new calls wait.
     async fn retire(&mut self, handle: &mut UpstreamHandle, state: ServerState, reason: EndReason) -> EndReason {
-        let (fleet, place) = (&self.context.fleet, self.handle.place);
-        fleet.keep_offer(place, true);
-        let connection = fleet.retire(place, state, self.publisher.known.clone()).await;
+        let (fleet, slot_index) = (&self.context.fleet, self.handle.slot_index);
+        fleet.keep_offer(slot_index, true);
+        let connection = fleet.retire(slot_index, state, self.publisher.known.clone()).await;
         let is_busy = || connection.as_ref().is_some_and(|connection| connection.open_calls() > 0);
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         let (mut end_reason, mut ends) = (reason, Vec::<End>::new());
@@ -362,7 +362,7 @@ impl Supervisor {
     async fn after_loss(&mut self, why: &str, is_stable: bool) -> Step {
         if is_stable {
             // A lazy server that is not needed right now is started on demand.
-            if self.publisher.current.is_lazy && !self.context.fleet.is_awaited(self.handle.place) {
+            if self.publisher.current.is_lazy && !self.context.fleet.is_awaited(self.handle.slot_index) {
                 self.publisher.set(ServerStatus::Failed { why: why.to_owned() });
                 return Step::Sleep;
             }

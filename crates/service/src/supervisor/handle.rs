@@ -63,7 +63,7 @@ pub(crate) struct ConfigUpdate {
 /// The handle of a server's supervisor.
 pub(crate) struct SupervisorHandle {
     pub(crate) id: ServerId,
-    pub(crate) place: usize,
+    pub(crate) slot_index: usize,
     /// Serialises changes by administrators.
     pub(crate) changing: tokio::sync::Mutex<()>,
     commands: mpsc::Sender<Command>,
@@ -93,11 +93,11 @@ pub(crate) struct CurrentState {
 
 impl SupervisorHandle {
     /// The handle of a supervisor that is about to run, and the receiver of its commands.
-    pub(super) fn new(place: usize, current: CurrentState) -> (Arc<Self>, mpsc::Receiver<Command>) {
+    pub(super) fn new(slot_index: usize, current: CurrentState) -> (Arc<Self>, mpsc::Receiver<Command>) {
         let (sender, commands) = mpsc::channel(COMMAND_QUEUE);
         let handle = Self {
             id: current.record.id,
-            place,
+            slot_index,
             changing: tokio::sync::Mutex::default(),
             commands: sender,
             current: watch::Sender::new(Arc::new(current)),

@@ -68,7 +68,7 @@ struct Failed {
 enum Severity {
     /// The health address does not report the server as healthy, but the server itself works: no reason to disconnect
     /// it.
-    Doubtful,
+    Warning,
     /// A check failed. If that happens too often, the server is disconnected.
     Failed,
     /// It is unreachable: another check would show the same.
@@ -125,13 +125,13 @@ impl HealthCheck {
         };
         let why = format!("health_check_url: {what}");
         if self.connection.activity() > self.activity_before {
-            return Err(Failed::new(Severity::Doubtful, format!("{why}; but the server answers calls")));
+            return Err(Failed::new(Severity::Warning, format!("{why}; but the server answers calls")));
         }
         if is_about_health {
             return Err(Failed::new(Severity::Failed, why));
         }
         self.ask().await?;
-        Err(Failed::new(Severity::Doubtful, format!("{why}; but the server answers")))
+        Err(Failed::new(Severity::Warning, format!("{why}; but the server answers")))
     }
 
     /// Any response will do, an error as well.
@@ -168,12 +168,12 @@ impl HealthRecord {
             }
             Err(Failed { why, severity }) => {
                 self.failures = self.failures.saturating_add(1);
-                self.warning = (severity == Severity::Doubtful).then(|| why.clone());
+                self.warning = (severity == Severity::Warning).then(|| why.clone());
                 match self.failures {
                     _ if severity == Severity::Gone => Condition::Unresponsive(why),
                     ..DEGRADED_AFTER => Condition::Unconfirmed,
                     DEGRADED_AFTER..UNRESPONSIVE_AFTER => Condition::Degraded(why),
-                    _ if severity == Severity::Doubtful => Condition::Degraded(why),
+                    _ if severity == Severity::Warning => Condition::Degraded(why),
                     _ => Condition::Unresponsive(why),
                 }
             }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn a_working_server_degrades_but_is_not_reconnected_because_of_its_health_address() {
         let mut health = HealthRecord::default();
-        let odd = || seen_as(Err(Failed::new(Severity::Doubtful, "404")));
+        let odd = || seen_as(Err(Failed::new(Severity::Warning, "404")));
         assert_eq!(health.note(odd()), Condition::Unconfirmed);
         for _ in 0..10 {
             assert_eq!(health.note(odd()), Condition::Degraded("404".to_owned()));

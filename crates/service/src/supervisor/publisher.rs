@@ -119,8 +119,8 @@ impl StatusPublisher {
     }
 
     async fn withdraw_offer_since(&self, status: &ServerStatus, since: Timestamp) {
-        let state = ServerState::Down(Arc::new(status.downtime(since)));
-        self.context.fleet.set_state(self.handle.place, state, None).await;
+        let state = ServerState::Unavailable(Arc::new(status.unavailable(since)));
+        self.context.fleet.set_state(self.handle.slot_index, state, None).await;
     }
 
     /// It is connected, with this offer. The tools are visible as soon as the status is.
@@ -225,7 +225,7 @@ impl StatusPublisher {
         self.context.server_table.put(ServerEntry {
             id: record.id,
             name: record.name.as_str().into(),
-            slot_index: self.handle.place,
+            slot_index: self.handle.slot_index,
             status: record.status,
             since: *since,
             retry_at: status.retry_at(),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::Downtime;
+use catalog::Unavailable;
 use registry::{ServerRecord, Status, StatusChange, Timestamp};
 
 /// The status of a server. The transitions are shown in `supervisor.rs`.
@@ -126,9 +126,9 @@ impl ServerStatus {
     }
 
     /// What clients receive that call it in this status.
-    pub(super) fn downtime(&self, since: Timestamp) -> Downtime {
+    pub(super) fn unavailable(&self, since: Timestamp) -> Unavailable {
         let since_1970 = |moment: Timestamp| Duration::from_micros(moment.as_micros().try_into().unwrap_or(0));
-        Downtime {
+        Unavailable {
             status: self.word().as_str(),
             why: self.why().map(Arc::from),
             // The usual one for its name, which may change.
@@ -176,11 +176,11 @@ mod tests {
     #[test]
     fn every_view_agrees() {
         for status in all() {
-            let (change, downtime) = (status.change(), status.downtime(Timestamp::from_micros(5)));
-            assert_eq!((change.status, change.status.as_str()), (status.word(), downtime.status));
-            assert_eq!(change.error_message.as_deref(), downtime.why.as_deref());
-            assert_eq!(downtime.since, Duration::from_micros(5));
-            assert_eq!(downtime.retry_at, status.retry_at().map(|_| Duration::from_micros(7)));
+            let (change, unavailable) = (status.change(), status.unavailable(Timestamp::from_micros(5)));
+            assert_eq!((change.status, change.status.as_str()), (status.word(), unavailable.status));
+            assert_eq!(change.error_message.as_deref(), unavailable.why.as_deref());
+            assert_eq!(unavailable.since, Duration::from_micros(5));
+            assert_eq!(unavailable.retry_at, status.retry_at().map(|_| Duration::from_micros(7)));
         }
         let words = all().map(|status| status.word().as_str());
         assert_eq!(

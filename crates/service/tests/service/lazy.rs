@@ -13,7 +13,7 @@ fn lazy(name: &str, args: &[&str]) -> Registration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lazy_server_is_started_once_to_learn_then_sleeps_and_wakes_for_a_call() {
+async fn a_lazy_server_is_started_once_to_list_its_tools_then_stops_and_starts_for_a_call() {
     let fixture =
         ServiceFixture::with(FixtureOptions { settings: json!({ "idle_timeout_s": 3 }), ..FixtureOptions::default() })
             .await;

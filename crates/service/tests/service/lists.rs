@@ -62,8 +62,8 @@ async fn a_long_list_of_tools_waits_for_a_slot_before_it_is_loaded_and_pages_do_
         let service = service.clone();
         async move { service.list_tools(&ToolSelection::default()).await.unwrap() }
     });
-    let (place, page) = service.tools_page(None, Page { limit: 10, offset: 795 }).await.unwrap();
-    assert!(!place.is_beside());
+    let (slot_index, page) = service.tools_page(None, Page { limit: 10, offset: 795 }).await.unwrap();
+    assert!(!slot_index.is_beside());
     assert_eq!((page.items.len(), page.total), (5, 800));
     assert_eq!(service.tool_names("one").await.unwrap().len(), 800);
     let name = &page.items[0].original_name;
@@ -72,7 +72,7 @@ async fn a_long_list_of_tools_waits_for_a_slot_before_it_is_loaded_and_pages_do_
     assert!(!list.is_finished(), "it waits");
     drop(slots);
     let list = list.await.unwrap();
-    assert!(list.place.is_beside());
+    assert!(list.slot_index.is_beside());
     assert_eq!(list.tools.len(), 800);
     drop(list);
     let skills = ["none".to_owned()];

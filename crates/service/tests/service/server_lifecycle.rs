@@ -291,8 +291,8 @@ async fn fifty_servers_are_connected_at_once_after_a_restart() {
 /// Waits until the server has a running call.
 async fn in_flight(fixture: &ServiceFixture, server: &str) {
     let view = fixture.service.aggregator().fleet.view();
-    let place = view.snapshot.server_named(server).unwrap();
-    let connection = view.connections[place].clone().unwrap();
+    let slot_index = view.snapshot.server_named(server).unwrap();
+    let connection = view.connections[slot_index].clone().unwrap();
     testkit_wait(|| connection.open_calls() > 0).await;
 }
 
@@ -359,8 +359,8 @@ async fn a_setting_that_makes_no_sense_any_more_is_reported_until_settings_are_c
     let settings = json!({ "timeout_ms": "long", "queue_limit": 5 });
     let fixture = ServiceFixture::with(FixtureOptions { settings, ..FixtureOptions::default() }).await;
     assert_eq!((fixture.service.settings().timeout_ms, fixture.service.settings().queue_limit), (30_000, 5));
-    let told = fixture.service.settings_error().unwrap();
-    assert!(told.contains("`timeout_ms`"), "{told}");
+    let reported = fixture.service.settings_error().unwrap();
+    assert!(reported.contains("`timeout_ms`"), "{reported}");
     fixture.service.change_settings(&somebody(), json!({ "queue_limit": 6 })).await.unwrap();
     assert_eq!(fixture.service.settings_error(), None);
     let fixture = fixture.again().await;

@@ -14,17 +14,17 @@ use crate::fixture::{FixtureOptions, ServiceFixture, registration, somebody};
 
 /// Connects to servers as soon as somebody is signed in; until then they demand a sign-in.
 #[derive(Default)]
-struct Door {
+struct SignInConnector {
     is_open: AtomicBool,
     attempts: AtomicUsize,
 }
 
-impl Door {
+impl SignInConnector {
     fn connector(self: &Arc<Self>) -> Connector {
-        let door = Arc::clone(self);
+        let sign_in = Arc::clone(self);
         Arc::new(move |upstream, observer, stop| {
-            door.attempts.fetch_add(1, Ordering::SeqCst);
-            if door.is_open.load(Ordering::SeqCst) {
+            sign_in.attempts.fetch_add(1, Ordering::SeqCst);
+            if sign_in.is_open.load(Ordering::SeqCst) {
                 return remote::connect(upstream, observer, stop);
             }
             Box::pin(async move {
@@ -40,16 +40,17 @@ impl Door {
     }
 }
 
-async fn with_door(settings: serde_json::Value) -> (ServiceFixture, Arc<Door>, HttpServer) {
-    let door = Arc::<Door>::default();
-    let options = FixtureOptions { remote: door.connector(), settings, ..FixtureOptions::default() };
+async fn with_sign_in_connector(settings: serde_json::Value) -> (ServiceFixture, Arc<SignInConnector>, HttpServer) {
+    let sign_in = Arc::<SignInConnector>::default();
+    let options = FixtureOptions { remote: sign_in.connector(), settings, ..FixtureOptions::default() };
     let server = HttpServer::start(Script::default());
-    (ServiceFixture::with(options).await, door, server)
+    (ServiceFixture::with(options).await, sign_in, server)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_demands_a_sign_in_waits_for_it_and_has_not_failed() {
-    let (fixture, door, server) = with_door(json!({ "failure_threshold": 1, "retry_backoff_ms": [1] })).await;
+    let (fixture, sign_in, server) =
+        with_sign_in_connector(json!({ "failure_threshold": 1, "retry_backoff_ms": [1] })).await;
     let mut events = fixture.service.events().listen();
     let new = registration("notes", "http", json!({ "url": server.url() }));
     fixture.service.register(&somebody(), new).await.unwrap();
@@ -59,7 +60,7 @@ async fn a_server_that_demands_a_sign_in_waits_for_it_and_has_not_failed() {
         (record.failure_count, record.enabled, record.auto_disabled, view.next_retry_at),
         (0, true, false, None)
     );
-    assert_eq!((view.retry_count, door.attempts()), (0, 1));
+    assert_eq!((view.retry_count, sign_in.attempts()), (0, 1));
     loop {
         if let Event::ServerSignInRequired { name, command, .. } = events.recv().await.unwrap() {
             assert_eq!((name.as_str(), command.as_str()), ("notes", "mcp-aggregator login notes"));
@@ -80,16 +81,16 @@ async fn a_server_that_demands_a_sign_in_waits_for_it_and_has_not_failed() {
     let refused = fixture.service.connect(&somebody(), "notes").await.unwrap_err();
     assert_eq!(refused.context()["reason"], "sign_in_required");
     assert_eq!(refused.context()["command"], "mcp-aggregator login notes");
-    door.is_open.store(true, Ordering::SeqCst);
+    sign_in.is_open.store(true, Ordering::SeqCst);
     fixture.service.connect(&somebody(), "notes").await.unwrap();
     assert_eq!(fixture.service.server("notes").await.unwrap().record.status, Status::Connected);
-    assert_eq!(door.attempts(), 3);
+    assert_eq!(sign_in.attempts(), 3);
     fixture.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_sign_in_survives_a_restart_and_ends_with_another_address() {
-    let (fixture, door, server) = with_door(json!({})).await;
+    let (fixture, sign_in, server) = with_sign_in_connector(json!({})).await;
     let new = registration("notes", "http", json!({ "url": server.url() }));
     fixture.service.register(&somebody(), new).await.unwrap();
     fixture.until("notes", Status::SignInRequired).await;
@@ -97,7 +98,7 @@ async fn a_missing_sign_in_survives_a_restart_and_ends_with_another_address() {
     fixture.until("notes", Status::SignInRequired).await;
     assert_eq!(fixture.store.find_server("notes").await.unwrap().failure_count, 0);
 
-    door.is_open.store(true, Ordering::SeqCst);
+    sign_in.is_open.store(true, Ordering::SeqCst);
     let config = json!({ "url": server.url(), "headers": { "X-Other": "1" } });
     let serde_json::Value::Object(config) = config else { unreachable!() };
     let update = Update { connection_config: Some(config), ..Update::default() };
@@ -108,7 +109,7 @@ async fn a_missing_sign_in_survives_a_restart_and_ends_with_another_address() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_waits_for_a_sign_in_can_be_disabled_and_removed() {
-    let (fixture, _door, server) = with_door(json!({})).await;
+    let (fixture, _door, server) = with_sign_in_connector(json!({})).await;
     let new = registration("notes", "http", json!({ "url": server.url() }));
     fixture.service.register(&somebody(), new).await.unwrap();
     fixture.until("notes", Status::SignInRequired).await;
@@ -121,7 +122,7 @@ async fn a_server_that_waits_for_a_sign_in_can_be_disabled_and_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_is_stored_in_the_registry_by_compare_and_swap() {
-    let (fixture, _door, server) = with_door(json!({})).await;
+    let (fixture, _door, server) = with_sign_in_connector(json!({})).await;
     let new = registration("notes", "http", json!({ "url": server.url() }));
     let id = fixture.service.register(&somebody(), new).await.unwrap().record.id.to_string();
     let grants = service::RegistryGrants::new(fixture.store.clone());

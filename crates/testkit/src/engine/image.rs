@@ -48,9 +48,9 @@ fn put(root: &Path, file: &Path, place: &Path) {
 }
 
 fn put_libraries(root: &Path, program: &Path) {
-    let told = Command::new("ldd").arg(program).output().expect("ldd can be started");
-    let told = String::from_utf8_lossy(&told.stdout);
-    let paths = told.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
+    let output = Command::new("ldd").arg(program).output().expect("ldd can be started");
+    let output = String::from_utf8_lossy(&output.stdout);
+    let paths = output.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
     for path in paths.filter(|path| path.is_file()) {
         put(root, &path, &path);
     }

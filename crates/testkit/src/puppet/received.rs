@@ -16,23 +16,23 @@ pub struct Received {
     line: Vec<u8>,
     id: Option<String>,
     method: Option<String>,
-    way: Way,
+    route: ResponseRoute,
 }
 
 /// Where messages about it are sent.
 #[derive(Clone, Debug)]
-pub(super) enum Way {
+pub(super) enum ResponseRoute {
     /// On the stdout of the run it arrived in.
     Stdout { stage: Arc<Stage>, run_index: usize },
     /// On the response to its HTTP request.
-    Answer { to: Sender<Reply>, headers: Arc<BTreeMap<String, String>>, fate: Arc<Fate> },
+    Answer { to: Sender<Reply>, headers: Arc<BTreeMap<String, String>>, request_outcome: Arc<RequestOutcome> },
 }
 
 /// An instruction for the thread of an HTTP request.
 #[derive(Debug)]
 pub(super) enum Reply {
     /// A message before the response.
-    Aside(String),
+    Message(String),
     /// The response; nothing follows.
     Answer(String),
     /// A response with its own status.
@@ -43,17 +43,17 @@ pub(super) enum Reply {
 
 /// Whether the client of an HTTP request disconnected.
 #[derive(Debug, Default)]
-pub(super) struct Fate {
+pub(super) struct RequestOutcome {
     pub(super) abandoned: std::sync::atomic::AtomicBool,
 }
 
 impl Received {
-    pub(super) fn new(line: Vec<u8>, way: Way) -> Self {
+    pub(super) fn new(line: Vec<u8>, route: ResponseRoute) -> Self {
         let members = raw::members(&line).unwrap_or_default();
         let id = members.get("id").map(|id| (*id).to_owned());
         let method = members.get("method").and_then(|method| raw::text(method));
         drop(members);
-        Self { line, id, method, way }
+        Self { line, id, method, route }
     }
 
     /// The line as it came.
@@ -105,17 +105,19 @@ impl Received {
 
     /// An HTTP header it came with, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        match &self.way {
-            Way::Answer { headers, .. } => headers.get(name).map(String::as_str),
-            Way::Stdout { .. } => None,
+        match &self.route {
+            ResponseRoute::Answer { headers, .. } => headers.get(name).map(String::as_str),
+            ResponseRoute::Stdout { .. } => None,
         }
     }
 
     /// Whether the client closed the HTTP request.
     pub fn is_abandoned(&self) -> bool {
-        match &self.way {
-            Way::Answer { fate, .. } => fate.abandoned.load(std::sync::atomic::Ordering::SeqCst),
-            Way::Stdout { .. } => false,
+        match &self.route {
+            ResponseRoute::Answer { request_outcome, .. } => {
+                request_outcome.abandoned.load(std::sync::atomic::Ordering::SeqCst)
+            }
+            ResponseRoute::Stdout { .. } => false,
         }
     }
 
@@ -140,23 +142,23 @@ impl Received {
     /// Sends the answer as a whole line.
     #[track_caller]
     pub fn finish(&self, line: &str) {
-        match &self.way {
-            Way::Stdout { stage, run_index } => stage.write_in(*run_index, &format!("{line}\n")),
+        match &self.route {
+            ResponseRoute::Stdout { stage, run_index } => stage.write_in(*run_index, &format!("{line}\n")),
             // The thread has ended if the client disconnected, which the test will notice.
-            Way::Answer { to, .. } => to.send(Reply::Answer(line.to_owned())).unwrap_or_default(),
+            ResponseRoute::Answer { to, .. } => to.send(Reply::Answer(line.to_owned())).unwrap_or_default(),
         }
     }
 
     /// Answers an HTTP request with this status and body.
     pub fn finish_with_status(&self, status: u16, body: &str) {
-        if let Way::Answer { to, .. } = &self.way {
+        if let ResponseRoute::Answer { to, .. } = &self.route {
             to.send(Reply::Status(status, body.to_owned())).unwrap_or_default();
         }
     }
 
     /// Breaks the connection of an HTTP request instead of answering.
     pub fn break_off(&self) {
-        if let Way::Answer { to, .. } = &self.way {
+        if let ResponseRoute::Answer { to, .. } = &self.route {
             to.send(Reply::Break).unwrap_or_default();
         }
     }
@@ -164,9 +166,9 @@ impl Received {
     /// Sends a line before the response, on the stream of this request.
     #[track_caller]
     pub fn aside(&self, line: &str) {
-        match &self.way {
-            Way::Stdout { stage, run_index } => stage.write_in(*run_index, &format!("{line}\n")),
-            Way::Answer { to, .. } => to.send(Reply::Aside(line.to_owned())).unwrap_or_default(),
+        match &self.route {
+            ResponseRoute::Stdout { stage, run_index } => stage.write_in(*run_index, &format!("{line}\n")),
+            ResponseRoute::Answer { to, .. } => to.send(Reply::Message(line.to_owned())).unwrap_or_default(),
         }
     }
 

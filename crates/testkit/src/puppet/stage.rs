@@ -15,7 +15,7 @@ use crate::DEADLINE;
 use crate::driver::shown;
 
 /// How long the journal waits for messages that are being answered.
-const ANSWERING: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Stage {
@@ -180,7 +180,7 @@ impl Stage {
     /// awaited, for a limited time because its reader may not read.
     pub(super) fn journal(&self) -> Vec<Vec<u8>> {
         let answered = |seen: &mut Seen| seen.answering > 0;
-        let waiting = self.changed.wait_timeout_while(self.seen(), ANSWERING, answered);
+        let waiting = self.changed.wait_timeout_while(self.seen(), ANSWER_TIMEOUT, answered);
         waiting.unwrap_or_else(PoisonError::into_inner).0.journal.clone()
     }
 

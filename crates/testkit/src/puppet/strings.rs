@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::Instance;
-use super::received::{Received, Way};
+use super::received::{Received, ResponseRoute};
 use super::stage::Stage;
 use crate::config::ServerEntry;
 use crate::program::program;
@@ -70,7 +70,7 @@ fn live(stage: &Arc<Stage>, strings: UnixStream) {
         if line.last() == Some(&b'\n') {
             line.pop();
         }
-        stage.take(&Received::new(line, Way::Stdout { stage: Arc::clone(stage), run_index }));
+        stage.take(&Received::new(line, ResponseRoute::Stdout { stage: Arc::clone(stage), run_index }));
     }
     // Its stdin ended: a well-behaved server ends too.
     stage.end(run_index);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::received::{Fate, Received, Reply, Way};
+use super::received::{Received, Reply, RequestOutcome, ResponseRoute};
 use super::stage::Stage;
 use crate::http_server::wire::{self, Head, Request};
 
@@ -73,7 +73,7 @@ impl Web {
     /// Sends a line on the stream for messages about no request, or on the next that opens.
     pub(super) fn push(&self, line: &str) {
         let mut state = self.shared.state();
-        let sent = state.stream.as_ref().is_some_and(|stream| stream.send(Reply::Aside(line.to_owned())).is_ok());
+        let sent = state.stream.as_ref().is_some_and(|stream| stream.send(Reply::Message(line.to_owned())).is_ok());
         if !sent {
             state.unsent.push(line.to_owned());
         }
@@ -158,10 +158,10 @@ fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
 
 fn post(shared: &Shared, mut socket: &TcpStream, request: Request) -> io::Result<()> {
     let (to, replies) = channel();
-    let fate = Arc::new(Fate::default());
+    let request_outcome = Arc::new(RequestOutcome::default());
     let headers: BTreeMap<String, String> = request.headers;
-    let way = Way::Answer { to, headers: Arc::new(headers), fate: Arc::clone(&fate) };
-    let message = Received::new(request.body, way);
+    let route = ResponseRoute::Answer { to, headers: Arc::new(headers), request_outcome: Arc::clone(&request_outcome) };
+    let message = Received::new(request.body, route);
     let head = if message.is("initialize") {
         Head::new(200).with("Mcp-Session-Id", shared.begin_session())
     } else {
@@ -176,7 +176,7 @@ fn post(shared: &Shared, mut socket: &TcpStream, request: Request) -> io::Result
     }
     let outcome = answer(socket, head, &replies);
     if outcome.is_err() {
-        fate.abandoned.store(true, Ordering::SeqCst);
+        request_outcome.abandoned.store(true, Ordering::SeqCst);
         shared.stage.notify();
     }
     outcome
@@ -188,7 +188,7 @@ fn answer(mut socket: &TcpStream, head: Head, replies: &Receiver<Reply>) -> io::
         Reply::Answer(line) => wire::write_whole(&mut socket, head.json(), line.as_bytes()),
         Reply::Status(status, body) => wire::write_whole(&mut socket, Head::new(status).json(), body.as_bytes()),
         Reply::Break => Err(ErrorKind::ConnectionAborted.into()),
-        Reply::Aside(line) => {
+        Reply::Message(line) => {
             wire::begin_chunks(&mut socket, head.events())?;
             write_event(socket, &line)?;
             stream(socket, replies)
@@ -199,7 +199,7 @@ fn answer(mut socket: &TcpStream, head: Head, replies: &Receiver<Reply>) -> io::
 fn stream(mut socket: &TcpStream, replies: &Receiver<Reply>) -> io::Result<()> {
     loop {
         match next(socket, replies)? {
-            Reply::Aside(line) => write_event(socket, &line)?,
+            Reply::Message(line) => write_event(socket, &line)?,
             Reply::Answer(line) => {
                 write_event(socket, &line)?;
                 return wire::end_chunks(&mut socket);
@@ -214,7 +214,7 @@ fn get(shared: &Shared, mut socket: &TcpStream) -> io::Result<()> {
     {
         let mut state = shared.state();
         for line in state.unsent.drain(..) {
-            to.send(Reply::Aside(line)).expect("we hold the receiver");
+            to.send(Reply::Message(line)).expect("we hold the receiver");
         }
         state.stream = Some(to);
     }

@@ -33,9 +33,9 @@ mod tests {
     fn what_a_server_says_of_itself_is_bounded() {
         let long = "ü".repeat(5000);
         let info = json!({"name": "own", "title": long, "description": long, "instructions": "Remember things"});
-        let told = said("mine", Some("what it is for"), Some(&info));
-        assert!(told.starts_with("own. üüü") && told.len() <= MAX_ABOUT_LEN, "{}", told.len());
-        assert!(told.contains("what it is for"), "a long title leaves room for the rest");
+        let reported = said("mine", Some("what it is for"), Some(&info));
+        assert!(reported.starts_with("own. üüü") && reported.len() <= MAX_ABOUT_LEN, "{}", reported.len());
+        assert!(reported.contains("what it is for"), "a long title leaves room for the rest");
         let info = json!({"name": "mine", "instructions": "Remember things"});
         assert_eq!(said("mine", None, Some(&info)), "Remember things");
         assert_eq!(said("mine", None, None), "");

@@ -204,7 +204,7 @@ fn a_request_that_is_given_up_while_it_waits_is_never_sent() {
     let (given_up, next) = (open.request(2), open.request(3));
     assert!(open.give_up(given_up).is_some_and(|call| call.is_held));
     open.close(running);
-    assert_eq!(open.released(), [next], "and leaves no ghost, for the server never saw it");
+    assert_eq!(open.released(), [next], "and leaves no abandoned request, because the server never saw it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,7 +301,7 @@ fn what_was_not_sent_outlives_the_loss_of_what_was() {
     assert!(open.is_held(held));
     assert_eq!(open.take_sent().len(), 1);
     assert_eq!(open.released(), [held]);
-    assert_eq!(client(&open.owner(None)), Some(2), "the loss left no ghosts");
+    assert_eq!(client(&open.owner(None)), Some(2), "the loss left no abandoned requests");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 /// How many lines state a cause, at most.
 const MAX_CAUSE_LINES: usize = 3;
 /// How many invalid fields are named, at most.
-const MOST_FIELDS: usize = 2;
+const MAX_FIELDS: usize = 2;
 
 /// How lines begin that accompany an error, in any language or package manager.
 const COMPANIONS: [&str; 36] = [
@@ -90,28 +90,28 @@ const ERROR_WORDS: [&str; 31] = [
 /// The lines that state the cause, in their order; the last meaningful line if none names an error.
 pub fn cause_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Vec<&'l str> {
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
-    let spoken: Vec<&str> =
+    let meaningful: Vec<&str> =
         (0..lines.len()).filter(|&at| !is_companion(&lines, at)).map(|at| lines[at].trim()).collect();
-    let Some(&last) = spoken.last() else { return lines.last().map(|line| line.trim()).into_iter().collect() };
-    if let Some(found) = validation_errors(&spoken) {
+    let Some(&last) = meaningful.last() else { return lines.last().map(|line| line.trim()).into_iter().collect() };
+    if let Some(found) = validation_errors(&meaningful) {
         return found;
     }
-    let Some(end) = spoken.iter().rposition(|line| names_error(line)) else { return vec![last] };
+    let Some(end) = meaningful.iter().rposition(|line| names_error(line)) else { return vec![last] };
     // A line that ends with a colon (`thread 'main' panicked at src/main.rs:2:5:`) is explained by the next one.
-    let end = if spoken[end].ends_with(':') && end + 1 < spoken.len() { end + 1 } else { end };
+    let end = if meaningful[end].ends_with(':') && end + 1 < meaningful.len() { end + 1 } else { end };
     let is_part = |line: &&&str| names_error(line) && !line.ends_with(':');
-    let before = spoken[..end].iter().rev().take(MAX_CAUSE_LINES - 1).take_while(is_part).count();
-    spoken[end - before..=end].to_vec()
+    let before = meaningful[..end].iter().rev().take(MAX_CAUSE_LINES - 1).take_while(is_part).count();
+    meaningful[end - before..=end].to_vec()
 }
 
 /// A pydantic error, if that is the last one: the summary, and below it each field with its error.
-fn validation_errors<'l>(spoken: &[&'l str]) -> Option<Vec<&'l str>> {
-    let begin = spoken.iter().rposition(|line| line.contains(" validation error"))?;
-    let below = &spoken[begin + 1..];
+fn validation_errors<'l>(meaningful: &[&'l str]) -> Option<Vec<&'l str>> {
+    let begin = meaningful.iter().rposition(|line| line.contains(" validation error"))?;
+    let below = &meaningful[begin + 1..];
     let is_about_field = |pair: &&[&str]| pair[1].contains("[type=") || pair[1].contains("(type=");
     let fields = below.chunks_exact(2).take_while(is_about_field).count();
     let is_last = !below[2 * fields..].iter().any(|line| names_error(line));
-    (fields > 0 && is_last).then(|| spoken[begin..=begin + 2 * fields.min(MOST_FIELDS)].to_vec())
+    (fields > 0 && is_last).then(|| meaningful[begin..=begin + 2 * fields.min(MAX_FIELDS)].to_vec())
 }
 
 /// Whether a line names an error. The prefix that `npm` puts before everything does not count.

@@ -189,8 +189,8 @@ impl Folder {
     }
 }
 
-fn failed(deed: &str, name: &NoteName, error: &io::Error) -> ToolError {
-    ToolError::new(format!("could not {deed} the note `{name}`: {error}"))
+fn failed(action: &str, name: &NoteName, error: &io::Error) -> ToolError {
+    ToolError::new(format!("could not {action} the note `{name}`: {error}"))
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ use crate::{config, progress, session, sign_in};
 pub(super) fn run(arguments: &LoginArguments, path: &Path) -> Result<(), Failure> {
     let storage = &arguments.target.storage;
     let oauth = sign_in::of_config(path, storage.data_dir.as_deref());
-    let options = session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NOTHING)?;
+    let options =
+        session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NO_CAPABILITIES)?;
     let (loaded, protected) = load(&arguments.server, path)?;
     // A client that authenticates itself needs no person.
     if protected.settings.grant != GrantType::ClientCredentials {

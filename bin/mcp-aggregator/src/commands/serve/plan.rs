@@ -93,8 +93,8 @@ impl Plan {
         let source = config.as_ref().map(|config| ConfigSource { path: config.path(), bytes: config.source() });
         let model = arguments.assistant.model(source)?;
         let skills = arguments.skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
-        let embedder = arguments.advisers.embedder(runtime)?.or_else(builtin_embedder);
-        let classifier = arguments.advisers.classifier()?;
+        let embedder = arguments.search_models.embedder(runtime)?.or_else(builtin_embedder);
+        let classifier = arguments.search_models.classifier()?;
         let vectors = vector_store_args::from(arguments.vectors, embedder.as_deref())?;
         let documents = arguments.documents.as_deref().map(folder_of_documents).transpose()?;
         let chain = chain(config.as_ref(), &arguments.storage)?;

@@ -108,7 +108,7 @@ impl Check<'_> {
     }
 
     /// Warns about keys next to the block that have no effect.
-    pub(super) fn warn_beside_block(&mut self, server: &Entry<'_>) {
+    pub(super) fn warn_about_members_outside_block(&mut self, server: &Entry<'_>) {
         for key in ["command", "args", "env", "cwd", "url", "serverUrl", "httpUrl"] {
             if server.get(key).is_some() {
                 self.warning(&server.path.member(key), format!("is not used, because `{BLOCK}` is present"));

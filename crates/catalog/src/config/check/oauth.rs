@@ -256,8 +256,8 @@ mod tests {
             ),
             ("[]", "oauth", "must be an object, not an array"),
         ] {
-            let told = parse(oauth).unwrap_err();
-            assert!(told.contains(&format!("$.mcpServers.s.{place}  {message}")), "{oauth}: {told}");
+            let error = parse(oauth).unwrap_err();
+            assert!(error.contains(&format!("$.mcpServers.s.{place}  {message}")), "{oauth}: {error}");
         }
     }
 }

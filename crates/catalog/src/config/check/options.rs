@@ -12,7 +12,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 impl Check<'_> {
     /// Some clients write `"disabled": true`, others `"enabled": false`.
-    pub(super) fn is_disabled(&mut self, path: &JsonPath, members: &[Member]) -> bool {
+    pub(super) fn read_disabled(&mut self, path: &JsonPath, members: &[Member]) -> bool {
         let disabled = self.flag(path, members, "disabled");
         let enabled = self.flag(path, members, "enabled");
         if disabled.is_some() && disabled == enabled {

@@ -6,7 +6,7 @@ use super::super::path::JsonPath;
 use super::super::tree::Node;
 use super::report::Wanted;
 use super::{Check, Entry, Variables};
-use crate::expand::{Oddity, Template};
+use crate::expand::{Template, TemplateWarning};
 use crate::server::Filled;
 
 /// A keyword, with its variables replaced and as it was written.
@@ -82,8 +82,8 @@ impl Check<'_> {
                 return None;
             }
         };
-        for oddity in template.oddities() {
-            self.warning(path, message_about(*oddity).to_owned());
+        for warning in template.warnings() {
+            self.warning(path, message_about(*warning).to_owned());
         }
         let text = match variables {
             Variables::LeaveAlone => raw.clone(),
@@ -128,10 +128,10 @@ impl Check<'_> {
 }
 
 /// The warning about text that looks like a reference; continues the path as a sentence.
-fn message_about(oddity: Oddity) -> &'static str {
-    match oddity {
-        Oddity::Unclosed => "has a `${` that is never closed; it is passed on unchanged",
-        Oddity::NoName => "has a `${}` without a variable name; it is passed on unchanged",
+fn message_about(warning: TemplateWarning) -> &'static str {
+    match warning {
+        TemplateWarning::Unclosed => "has a `${` that is never closed; it is passed on unchanged",
+        TemplateWarning::NoName => "has a `${}` without a variable name; it is passed on unchanged",
     }
 }
 

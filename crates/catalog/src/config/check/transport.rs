@@ -90,7 +90,7 @@ impl Check<'_> {
             }
             return None;
         }
-        self.warn_beside_block(server);
+        self.warn_about_members_outside_block(server);
         let dialect = match kind {
             Kind::Program | Kind::Remote(Dialect::Unknown) => None,
             Kind::Remote(dialect) => Some(*dialect),

@@ -8,7 +8,7 @@ use pulldown_cmark::{Alignment, BlockQuoteKind, Event, HeadingLevel, Options, Pa
 use crate::html::{Html, html};
 
 /// What is added to a document, and how its links are resolved.
-pub(super) struct Insets<'a> {
+pub(super) struct DocumentParts<'a> {
     /// Next to headings, by line.
     pub(super) headings: HashMap<usize, Html>,
     /// Above blocks, by line.
@@ -20,14 +20,15 @@ pub(super) struct Insets<'a> {
 }
 
 /// Renders a document.
-pub(super) fn shown(text: &str, insets: &Insets<'_>) -> Html {
+pub(super) fn shown(text: &str, parts: &DocumentParts<'_>) -> Html {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
         | Options::ENABLE_GFM
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS;
     let line_starts: Vec<usize> = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-    let mut writer = Writer { insets, out: Html::default(), depth: 0, open: Vec::new(), aside: None, ends: Vec::new() };
+    let mut writer =
+        Writer { parts, out: Html::default(), depth: 0, open: Vec::new(), captured: None, ends: Vec::new() };
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
         let line = line_starts.partition_point(|start| *start <= range.start);
         writer.take(event, line);
@@ -37,20 +38,20 @@ pub(super) fn shown(text: &str, insets: &Insets<'_>) -> Html {
 }
 
 /// Text that is collected instead of written.
-enum Aside {
+enum Captured {
     Html(String),
     FrontMatter(String),
     Picture { target: String, alternative: String },
 }
 
 struct Writer<'a> {
-    insets: &'a Insets<'a>,
+    parts: &'a DocumentParts<'a>,
     out: Html,
     /// The number of enclosing parts.
     depth: usize,
     /// What marks opened: the depth, and the closing tag.
     open: Vec<(usize, &'static str)>,
-    aside: Option<Aside>,
+    captured: Option<Captured>,
     /// The closing tags of open parts, where they depend on the start.
     ends: Vec<Html>,
 }
@@ -68,8 +69,8 @@ impl Writer<'_> {
                 self.text(&text);
             }
             Event::Code(text) | Event::InlineHtml(text) => self.add(&html!("<code>{}</code>", &*text), &text),
-            Event::Html(text) => match &mut self.aside {
-                Some(Aside::Html(all)) => all.push_str(&text),
+            Event::Html(text) => match &mut self.captured {
+                Some(Captured::Html(all)) => all.push_str(&text),
                 _ => self.text(&text),
             },
             Event::SoftBreak => self.text("\n"),
@@ -88,29 +89,29 @@ impl Writer<'_> {
 
     /// Adds markup, or only its text while that is collected.
     fn add(&mut self, markup: &Html, words: &str) {
-        match &mut self.aside {
+        match &mut self.captured {
             None => self.out.add(markup),
-            Some(Aside::Html(all) | Aside::FrontMatter(all)) => all.push_str(words),
-            Some(Aside::Picture { alternative, .. }) => alternative.push_str(words),
+            Some(Captured::Html(all) | Captured::FrontMatter(all)) => all.push_str(words),
+            Some(Captured::Picture { alternative, .. }) => alternative.push_str(words),
         }
     }
 
     fn start(&mut self, tag: &Tag<'_>, line: usize) {
         self.depth += 1;
-        if self.aside.is_some() {
+        if self.captured.is_some() {
             return;
         }
         let (begin, end) = match tag {
             Tag::HtmlBlock => {
-                self.aside = Some(Aside::Html(String::new()));
+                self.captured = Some(Captured::Html(String::new()));
                 return;
             }
             Tag::MetadataBlock(_) => {
-                self.aside = Some(Aside::FrontMatter(String::new()));
+                self.captured = Some(Captured::FrontMatter(String::new()));
                 return;
             }
             Tag::Image { dest_url, .. } => {
-                self.aside = Some(Aside::Picture { target: dest_url.to_string(), alternative: String::new() });
+                self.captured = Some(Captured::Picture { target: dest_url.to_string(), alternative: String::new() });
                 return;
             }
             Tag::Heading { level, .. } => self.heading(*level, line),
@@ -125,13 +126,13 @@ impl Writer<'_> {
     fn heading(&self, level: HeadingLevel, line: usize) -> (Html, Html) {
         // The page has its own heading above all of them.
         let level = (level as usize + 1).min(6);
-        let inset = self.insets.headings.get(&line).cloned().unwrap_or_default();
+        let inset = self.parts.headings.get(&line).cloned().unwrap_or_default();
         let begin = html!(r#"<div class="section-head" id="line-{line}"><h{level}>"#, line = line, level = level);
         (begin, html!("</h{level}>{inset}</div>", level = level, inset = inset))
     }
 
     fn block(&self, line: usize) -> (Html, Html) {
-        match self.insets.fences.get(&line) {
+        match self.parts.fences.get(&line) {
             Some(head) => {
                 (html!(r#"<div class="cell">{}<pre tabindex="0">"#, head.clone()), Html("</pre></div>".to_owned()))
             }
@@ -143,7 +144,7 @@ impl Writer<'_> {
         let is_elsewhere = ["http://", "https://", "mailto:"].iter().any(|scheme| target.starts_with(scheme));
         let begin = if is_elsewhere {
             html!(r#"<a href="{}" rel="noopener noreferrer" target="_blank">"#, target)
-        } else if let Some(to) = (self.insets.link)(target) {
+        } else if let Some(to) = (self.parts.link)(target) {
             html!(r#"<a href="{}">"#, to)
         } else {
             return (html!(r#"<span title="{}">"#, target), Html("</span>".to_owned()));
@@ -152,7 +153,7 @@ impl Writer<'_> {
     }
 
     fn end(&mut self, tag: TagEnd) {
-        match (self.aside.take(), tag) {
+        match (self.captured.take(), tag) {
             (None, _) => {
                 self.close_down_to(self.depth);
                 if let Some(end) = self.ends.pop() {
@@ -161,18 +162,18 @@ impl Writer<'_> {
                 self.depth -= 1;
                 return;
             }
-            (Some(Aside::Html(text)), TagEnd::HtmlBlock) => self.mark(&text),
-            (Some(Aside::FrontMatter(text)), TagEnd::MetadataBlock(_)) => {
+            (Some(Captured::Html(text)), TagEnd::HtmlBlock) => self.mark(&text),
+            (Some(Captured::FrontMatter(text)), TagEnd::MetadataBlock(_)) => {
                 self.out.add(&html!(r#"<details><summary>Front matter</summary><pre>{}</pre></details>"#, text.trim()));
             }
-            (Some(Aside::Picture { target, alternative }), TagEnd::Image) => self.picture(&target, &alternative),
-            (aside, _) => self.aside = aside,
+            (Some(Captured::Picture { target, alternative }), TagEnd::Image) => self.picture(&target, &alternative),
+            (captured, _) => self.captured = captured,
         }
         self.depth -= 1;
     }
 
     fn picture(&mut self, target: &str, alternative: &str) {
-        let markup = match (self.insets.picture)(target) {
+        let markup = match (self.parts.picture)(target) {
             Some(from) => html!(r#"<img src="{from}" alt="{alternative}">"#, from = from, alternative = alternative),
             // Nothing is ever loaded from elsewhere.
             None => html!(
@@ -261,13 +262,13 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> String {
-        let insets = Insets {
+        let parts = DocumentParts {
             headings: HashMap::from([(1, html!("<b>beside</b>"))]),
             fences: HashMap::from([(3, html!("<b>above</b>"))]),
             picture: &|target| target.starts_with("a.assets/").then(|| format!("/p?{target}")),
             link: &|target| target.ends_with(".md").then(|| format!("/d?{target}")),
         };
-        shown(text, &insets).0
+        shown(text, &parts).0
     }
 
     #[test]

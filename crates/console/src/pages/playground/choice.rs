@@ -14,11 +14,11 @@ use crate::request::PageRequest;
 use crate::response::PageResponse;
 
 /// How many tools are suggested at once; typing part of a name finds others.
-const SUGGESTED: usize = 200;
+const MAX_SUGGESTED: usize = 200;
 /// How many alternatives are listed for an unknown tool.
-const INSTEAD: usize = 30;
+const MAX_ALTERNATIVES: usize = 30;
 /// How many tools are listed before one is chosen.
-const LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// The tool with a full name, as we or as clients write it.
 pub(super) async fn find(request: &PageRequest<'_>, name: &str) -> Result<Option<ToolRecord>, Error> {
@@ -31,7 +31,7 @@ pub(super) async fn find(request: &PageRequest<'_>, name: &str) -> Result<Option
 
 /// The names that contain a text, for the list below the input.
 pub(super) fn suggested(request: &PageRequest<'_>, part: &str) -> Html {
-    let names = request.service().tool_names_with(part, SUGGESTED);
+    let names = request.service().tool_names_with(part, MAX_SUGGESTED);
     names.iter().map(|name| html!(r#"<option value="{:#}">"#, name)).collect()
 }
 
@@ -83,11 +83,14 @@ pub(super) async fn missing(request: &PageRequest<'_>, name: &str) -> Result<Htm
 
 /// The tools whose names contain a text, if any.
 fn listed(request: &PageRequest<'_>, part: &str) -> Option<Html> {
-    let mut names = request.service().tool_names_with(part, LISTED + 1);
-    let has_more = names.len() > LISTED;
-    names.truncate(LISTED);
+    let mut names = request.service().tool_names_with(part, MAX_LISTED + 1);
+    let has_more = names.len() > MAX_LISTED;
+    names.truncate(MAX_LISTED);
     let more = has_more.then(|| {
-        html!(r#"<p class="hint">Only the first {} are listed; enter more of the name to find the others.</p>"#, LISTED)
+        html!(
+            r#"<p class="hint">Only the first {} are listed; enter more of the name to find the others.</p>"#,
+            MAX_LISTED
+        )
     });
     (!names.is_empty()).then(|| html!("{}{}", links(&names), more))
 }
@@ -134,7 +137,7 @@ async fn of_server(request: &PageRequest<'_>, server: &str, name: &str) -> Resul
     let tools = request.service().tools_page(Some(server), Part::ALL).await?.1.items;
     let mut names: Vec<String> = tools.into_iter().filter(|tool| tool.enabled).map(|tool| tool.name).collect();
     names.sort_by_key(|other| std::cmp::Reverse(alike(other, name)));
-    names.truncate(INSTEAD);
+    names.truncate(MAX_ALTERNATIVES);
     Ok((why, names))
 }
 

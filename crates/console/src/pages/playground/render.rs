@@ -17,7 +17,7 @@ const MAX_PICTURES_BYTES: usize = 4_000_000;
 /// The types of pictures that are shown.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// The address of the whole last result.
-const WHOLE: &str = "/playground/result";
+const WHOLE_RESULT_PATH: &str = "/playground/result";
 /// Part of the error for servers that send a request which nobody can answer.
 const NOBODY_TO_ASK: &str = "cannot be asked now";
 
@@ -30,7 +30,7 @@ pub(super) struct Rendered {
 /// Renders a result with its timing.
 pub(super) fn rendered(outcome: &Outcome) -> Rendered {
     let (result, state) = understood(outcome.result.get());
-    let mut page = Paper { is_whole: true, pictures_left: MAX_PICTURES_BYTES };
+    let mut page = ResultPage { is_whole: true, pictures_left: MAX_PICTURES_BYTES };
     let parts: Html = match result["content"].as_array() {
         Some(content) if !content.is_empty() => content.iter().map(|part| page.part(part)).collect(),
         _ => page.text(&pretty(outcome.result.get())),
@@ -43,7 +43,7 @@ pub(super) fn rendered(outcome: &Outcome) -> Rendered {
     let save = (!page.is_whole).then(|| {
         html!(
             r#"<p class="flash warn">Not all of it is shown. <a href="{whole}">Save all</a> ({size})</p>"#,
-            whole = WHOLE,
+            whole = WHOLE_RESULT_PATH,
             size = size
         )
     });
@@ -83,12 +83,12 @@ fn needs_scripts() -> Html {
 }
 
 /// The state of rendering.
-struct Paper {
+struct ResultPage {
     is_whole: bool,
     pictures_left: usize,
 }
 
-impl Paper {
+impl ResultPage {
     fn text(&mut self, text: &str) -> Html {
         let cut = text.char_indices().nth(MAX_TEXT_LEN).map(|(at, _)| at);
         self.is_whole &= cut.is_none();
@@ -159,8 +159,8 @@ mod tests {
     use super::*;
 
     fn shown(part: &Value) -> (String, bool) {
-        let mut paper = Paper { is_whole: true, pictures_left: 100 };
-        (paper.part(part).0, paper.is_whole)
+        let mut page = ResultPage { is_whole: true, pictures_left: 100 };
+        (page.part(part).0, page.is_whole)
     }
 
     #[test]

@@ -16,21 +16,21 @@ use upstream::{
 use super::*;
 
 /// What an observer is told.
-enum Told {
+enum ObservedEvent {
     Running(Arc<Connection>),
     Ended(Arc<Ending>),
 }
 
 #[derive(Debug)]
-struct Observer(mpsc::UnboundedSender<Told>);
+struct Observer(mpsc::UnboundedSender<ObservedEvent>);
 
 impl UpstreamObserver for Observer {
     fn on_running(&self, _index: usize, connection: &Arc<Connection>, _offer: Offer) {
-        drop(self.0.send(Told::Running(Arc::clone(connection))));
+        drop(self.0.send(ObservedEvent::Running(Arc::clone(connection))));
     }
 
     fn on_ended(&self, _index: usize, ending: &Arc<Ending>) {
-        drop(self.0.send(Told::Ended(Arc::clone(ending))));
+        drop(self.0.send(ObservedEvent::Ended(Arc::clone(ending))));
     }
 
     fn on_offer_changed(&self, _connection: &Arc<Connection>, _offer: Arc<Offer>) {}
@@ -41,7 +41,7 @@ impl UpstreamObserver for Observer {
 }
 
 struct Running {
-    told: mpsc::UnboundedReceiver<Told>,
+    events: mpsc::UnboundedReceiver<ObservedEvent>,
     stop: watch::Sender<Stop>,
     task: JoinHandle<()>,
 }
@@ -67,24 +67,24 @@ impl Running {
             limits: ServerLimits::from_settings(),
             cleans_up_leftovers: false,
         };
-        let (tell, told) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopping) = watch::channel(Stop::Never);
         let connector = crate::connector(Arc::clone(&signed.oauth), oauth::Protected::of);
-        let task = tokio::spawn(upstream.run(Arc::new(Observer(tell)), stopping, Some(connector)));
-        Self { told, stop, task }
+        let task = tokio::spawn(upstream.run(Arc::new(Observer(sender)), stopping, Some(connector)));
+        Self { events, stop, task }
     }
 
     async fn connection(&mut self) -> Arc<Connection> {
-        match self.told.recv().await.unwrap() {
-            Told::Running(connection) => connection,
-            Told::Ended(ending) => panic!("{ending}"),
+        match self.events.recv().await.unwrap() {
+            ObservedEvent::Running(connection) => connection,
+            ObservedEvent::Ended(ending) => panic!("{ending}"),
         }
     }
 
     async fn ending(&mut self) -> Arc<Ending> {
-        match self.told.recv().await.unwrap() {
-            Told::Running(_) => panic!("it is running"),
-            Told::Ended(ending) => ending,
+        match self.events.recv().await.unwrap() {
+            ObservedEvent::Running(_) => panic!("it is running"),
+            ObservedEvent::Ended(ending) => ending,
         }
     }
 }

@@ -173,10 +173,12 @@ impl Kind {
 
 /// Serves until stdin ends.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let [name, deeds] = arguments else { anyhow::bail!("which hostile server, and where does it count its deeds?") };
+    let [name, operations] = arguments else {
+        anyhow::bail!("which hostile server, and where does it count its operations?")
+    };
     let kind = Kind::from_name(name).with_context(|| format!("there is no hostile server `{name}`"))?;
-    let deeds = OpenOptions::new().create(true).append(true).open(Path::new(deeds).join(name))?;
-    let server = Server { kind, output: Arc::new(Mutex::new(io::stdout())), deeds: Arc::new(deeds) };
+    let operations = OpenOptions::new().create(true).append(true).open(Path::new(operations).join(name))?;
+    let server = Server { kind, output: Arc::new(Mutex::new(io::stdout())), operations: Arc::new(operations) };
     let mut version = 0_u64;
     for line in io::stdin().lock().lines() {
         let line = line.context("failed to read stdin")?;
@@ -208,7 +210,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 struct Server {
     kind: Kind,
     output: Arc<Mutex<io::Stdout>>,
-    deeds: Arc<File>,
+    operations: Arc<File>,
 }
 
 impl Server {
@@ -223,7 +225,7 @@ impl Server {
 
     /// Counts one action. If that fails, the siege fails because the count is missing.
     fn count(&self) {
-        (&*self.deeds).write_all(b".").ok();
+        (&*self.operations).write_all(b".").ok();
     }
 
     fn answer(&self, id: &Value, result: &str) {

@@ -35,10 +35,10 @@ use options::{BYTE_BOUNDS, Options};
 use report::{Memory, Report, SAMPLE_INTERVAL};
 
 /// Set when the siege is over; every loop checks it.
-static OVER: AtomicBool = AtomicBool::new(false);
+static SIEGE_IS_OVER: AtomicBool = AtomicBool::new(false);
 
 fn is_over() -> bool {
-    OVER.load(Ordering::Relaxed)
+    SIEGE_IS_OVER.load(Ordering::Relaxed)
 }
 
 fn main() -> ExitCode {
@@ -62,9 +62,9 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     let folder = tempfile::TempDir::with_prefix("siege-").context("failed to create a folder")?;
     let tokens = folder.path().join("tokens");
     std::fs::write(&tokens, format!("neighbour:{NEIGHBOUR_TOKEN}\nattacker:{ATTACKER_TOKEN}\n"))?;
-    let deeds = folder.path().join("deeds");
-    std::fs::create_dir(&deeds)?;
-    let mut service = start(options, &tokens, &deeds)?;
+    let operations = folder.path().join("operations");
+    std::fs::create_dir(&operations)?;
+    let mut service = start(options, &tokens, &operations)?;
     bound(&service)?;
     let pid = service.pid();
 
@@ -100,7 +100,7 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     let besieged = neighbour.take();
     memory.note(rss_kb(pid));
     memory.peak_kb = peak_rss_kb(pid);
-    OVER.store(true, Ordering::Relaxed);
+    SIEGE_IS_OVER.store(true, Ordering::Relaxed);
     drop(neighbour);
 
     let children = descendants(pid);
@@ -119,7 +119,7 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         std::fs::write(file, &log).with_context(|| format!("failed to write {}", file.display()))?;
     }
     let panics = log.lines().filter(|line| line.contains("panicked")).count();
-    let idle_servers = if options.only.is_empty() { idle_servers(&deeds, &log)? } else { Vec::new() };
+    let idle_servers = if options.only.is_empty() { idle_servers(&operations, &log)? } else { Vec::new() };
 
     let report = Report { quiet, besieged, memory, stop, panics, attacks, idle_servers };
     println!("{report}");
@@ -138,11 +138,12 @@ const ATTACKER_TOKEN: &str = "attacker-0123456789abcdef0123456789abcdef";
 const CONNECTIONS: usize = 300;
 
 /// Starts a service with a good server and every hostile one.
-fn start(options: &Options, tokens: &Path, deeds: &Path) -> anyhow::Result<Serve> {
+fn start(options: &Options, tokens: &Path, operations: &Path) -> anyhow::Result<Serve> {
     let this = std::env::current_exe().context("failed to find this program")?;
     let mut config = Config::new().server("good", fake());
     for kind in Kind::ALL.into_iter().filter(|kind| options.wants(kind.name())) {
-        let entry = ServerEntry::new(&this).arg(hostile_server::FLAG).arg(kind.name()).arg(deeds.to_string_lossy());
+        let entry =
+            ServerEntry::new(&this).arg(hostile_server::FLAG).arg(kind.name()).arg(operations.to_string_lossy());
         config = config.server(kind.name(), entry);
     }
     let limits = [
@@ -175,17 +176,17 @@ fn bound(service: &Serve) -> anyhow::Result<()> {
 }
 
 /// Servers without proof of their misbehaviour: one line each.
-fn idle_servers(deeds: &Path, log: &str) -> anyhow::Result<Vec<String>> {
+fn idle_servers(operations: &Path, log: &str) -> anyhow::Result<Vec<String>> {
     let mut done = BTreeMap::new();
-    for entry in std::fs::read_dir(deeds)? {
+    for entry in std::fs::read_dir(operations)? {
         let entry = entry?;
         done.insert(entry.file_name().to_string_lossy().into_owned(), entry.metadata()?.len());
     }
     let mut idle = Vec::new();
     for kind in Kind::ALL {
-        let (name, deeds) = (kind.name(), done.get(kind.name()).copied().unwrap_or(0));
-        println!("{name:<24} did it {deeds} times");
-        if deeds == 0 {
+        let (name, operations) = (kind.name(), done.get(kind.name()).copied().unwrap_or(0));
+        println!("{name:<24} did it {operations} times");
+        if operations == 0 {
             idle.push(format!("the server {name} proved nothing: it did not do what it is for"));
         }
         if let Some(bound) = kind.bound_in_log()

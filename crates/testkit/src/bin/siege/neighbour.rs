@@ -8,7 +8,7 @@ use testkit::http_client::{Connection, HttpRequest};
 use testkit::{Driver, Launch, Serve, program};
 
 /// The pause between two calls.
-const PAUSE: Duration = Duration::from_millis(20);
+const CALL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Makes the same call through the service and directly, one after the other.
 pub(crate) struct Neighbour {
@@ -49,7 +49,7 @@ impl Neighbour {
     /// Calls until `until`; `each` is called before each call, and ends the measurement with `false`.
     pub(crate) fn measure_until(&mut self, end: Instant, mut each: impl FnMut() -> bool) {
         while Instant::now() < end && each() {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(CALL_INTERVAL);
             self.calls += 1;
             let text = format!("call {}", self.calls);
             let begun = Instant::now();

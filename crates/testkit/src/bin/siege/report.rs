@@ -15,7 +15,7 @@ pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Memory that grows without limit grows by more than this, in kB, between the middle of the siege and its end. The
 /// memory of attacks varies, so averages are compared.
-const MOST_GROWTH_KB: u64 = 150 << 10;
+const MAX_GROWTH_KB: u64 = 150 << 10;
 
 /// With fewer samples, growth cannot be determined.
 const FEWEST_SAMPLES: usize = 30;
@@ -82,7 +82,7 @@ impl Report {
         if peak > options.most_memory_mb {
             exceeded.push(format!("the service occupied {peak} MB; {} MB are allowed", options.most_memory_mb));
         }
-        if let Some(growth) = self.memory.growth_kb().filter(|&growth| growth > MOST_GROWTH_KB) {
+        if let Some(growth) = self.memory.growth_kb().filter(|&growth| growth > MAX_GROWTH_KB) {
             exceeded.push(format!("the memory of the service grew by {} MB in the second half", growth / 1024));
         }
         if self.stop > MAX_STOP_DURATION {

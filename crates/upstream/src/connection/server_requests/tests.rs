@@ -22,7 +22,7 @@ struct Client {
     is_idle: AtomicBool,
     /// A modern client may retry with the answer.
     may_return: bool,
-    heard: Mutex<Vec<String>>,
+    noted: Mutex<Vec<String>>,
     request: Mutex<Option<ServerRequest>>,
 }
 
@@ -31,12 +31,12 @@ impl Client {
         Arc::new(Self { number, ..Self::default() })
     }
 
-    fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    fn noted(&self) -> Vec<String> {
+        self.noted.lock().unwrap().clone()
     }
 
-    fn hear(&self, what: &str) {
-        self.heard.lock().unwrap().push(what.to_owned());
+    fn note(&self, what: &str) {
+        self.noted.lock().unwrap().push(what.to_owned());
     }
 }
 
@@ -45,16 +45,16 @@ impl ResponseHandler for Client {
         Requester { client: self.number, respondent: self.number, is_alone: false }
     }
     fn on_held(&self) {
-        self.hear("held");
+        self.note("held");
     }
     fn on_released(&self) {
-        self.hear("released");
+        self.note("released");
     }
     fn on_response(&self, _: &[u8], _: ServerResponse<'_>) {
-        self.hear("answered");
+        self.note("answered");
     }
     fn on_failure(&self, _: &[u8], error: &CallError) {
-        self.hear(error.reason());
+        self.note(error.reason());
     }
     fn on_cancelled(&self, _: &[u8]) {}
     fn on_notification(&self, _: Notification<'_>) {}
@@ -137,19 +137,19 @@ async fn a_parked_call_whose_client_never_returns_ends() {
     call(&connection, &client);
     ask(&connection).await;
     sleep(DESERTED_AFTER * 10).await;
-    assert!(client.heard().is_empty(), "who is there has all the time in the world");
+    assert!(client.noted().is_empty(), "who is there has all the time in the world");
     client.is_idle.store(true, Ordering::Relaxed);
     sleep(DESERTED_AFTER / 2).await;
     client.is_idle.store(false, Ordering::Relaxed);
     sleep(DESERTED_POLL_INTERVAL * 2).await;
     client.is_idle.store(true, Ordering::Relaxed);
     let gone = Instant::now();
-    while client.heard().is_empty() {
+    while client.noted().is_empty() {
         advance(DESERTED_POLL_INTERVAL).await;
         tokio::task::yield_now().await;
         assert!(gone.elapsed() < DESERTED_AFTER * 2, "it is never ended");
     }
-    assert_eq!(client.heard(), ["client_gone"]);
+    assert_eq!(client.noted(), ["client_gone"]);
     assert!(
         gone.elapsed() >= DESERTED_AFTER - DESERTED_POLL_INTERVAL,
         "who came back in between was not counted as gone"
@@ -163,13 +163,13 @@ async fn a_client_that_waits_for_a_result_or_may_return_is_not_given_up() {
     client.is_idle.store(true, Ordering::Relaxed);
     let number = call(&connection, &client);
     sleep(DESERTED_AFTER * 10).await;
-    assert!(client.heard().is_empty());
+    assert!(client.noted().is_empty());
     answer(&connection, number).await;
     let modern = Arc::new(Client { number: 2, may_return: true, is_idle: true.into(), ..Client::default() });
     call(&connection, &modern);
     ask(&connection).await;
     sleep(DESERTED_AFTER * 10).await;
-    assert!(modern.heard().is_empty());
+    assert!(modern.noted().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,12 +178,12 @@ async fn a_queued_request_is_notified_when_it_is_held_and_released() {
     let first = call(&connection, &one);
     ask(&connection).await;
     let second = call(&connection, &other);
-    assert_eq!(other.heard(), ["held"]);
+    assert_eq!(other.noted(), ["held"]);
     answer(&connection, first).await;
-    assert_eq!(other.heard(), ["held", "released"]);
+    assert_eq!(other.noted(), ["held", "released"]);
     answer(&connection, second).await;
-    assert_eq!(other.heard(), ["held", "released", "answered"]);
-    assert_eq!(one.heard(), ["answered"], "who never waited hears nothing of it");
+    assert_eq!(other.noted(), ["held", "released", "answered"]);
+    assert_eq!(one.noted(), ["answered"], "who never waited hears nothing of it");
 }
 
 #[tokio::test(start_paused = true)]

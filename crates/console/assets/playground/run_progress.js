@@ -2,7 +2,7 @@
 
 const mostLogged = 200;
 
-function hearing(server, question, client, tell) {
+function runProgress(server, question, client, report) {
   const bar = make('progress', { ariaLabel: 'progress' });
   const words = make('p', { className: 'muted', role: 'status' });
   const lines = make('ol', { className: 'log plain', tabIndex: 0, ariaLabel: 'messages of the server' });
@@ -17,7 +17,7 @@ function hearing(server, question, client, tell) {
     lines.hidden = false;
   };
   lines.hidden = true;
-  const hear = (message) => {
+  const onMessage = (message) => {
     const params = isObject(message.params) ? message.params : {};
     if (message.method === 'notifications/progress') {
       const { progress, total, message: text } = params;
@@ -26,18 +26,18 @@ function hearing(server, question, client, tell) {
     } else if (message.method === 'notifications/message') {
       log(params);
     } else if (message.method === 'elicitation/create') {
-      const box = asked(server, message, (answer) => client.post(answer).catch((error) => tell(error.message)), tell);
+      const box = questionForm(server, message, (answer) => client.post(answer).catch((error) => report(error.message)), report);
       question.append(box);
       box.querySelector('input, select, textarea, a, button')?.focus();
     } else if (message.id !== undefined && message.method) {
-      client.post({ jsonrpc: '2.0', id: message.id, error: { code: -32601, message: 'the console does not support this request' } }).catch((error) => tell(error.message));
+      client.post({ jsonrpc: '2.0', id: message.id, error: { code: -32601, message: 'the console does not support this request' } }).catch((error) => report(error.message));
     }
   };
   // The log messages, which stay below the result.
-  const kept = () => {
+  const messages = () => {
     if (!count) return [];
     const title = count > mostLogged ? `Messages during the run (the last ${mostLogged} of ${count})` : `Messages during the run (${count})`;
     return [make('details', { open: true }, make('summary', { textContent: title }), lines)];
   };
-  return { parts: [bar, words, lines], say: (text) => { words.textContent = text; }, hear, kept };
+  return { parts: [bar, words, lines], say: (text) => { words.textContent = text; }, onMessage, messages };
 }

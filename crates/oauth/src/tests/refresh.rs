@@ -147,7 +147,7 @@ async fn a_client_that_is_no_longer_known_is_registered_again() {
     let error = source.after_unauthorized(source.header().as_ref(), &[]).await.unwrap_err();
     sign_in_required(&error);
     process.sign_in().await.unwrap();
-    assert_eq!(process.provider.asked("POST https://as.example/register").len(), 2);
+    assert_eq!(process.provider.requests_to("POST https://as.example/register").len(), 2);
 }
 
 #[tokio::test]
@@ -305,7 +305,7 @@ async fn tokens_of_a_refresh_that_a_logout_has_overtaken_are_revoked() {
     other.oauth.logout(&other.protected).await.unwrap();
     process.provider.go_on.notify_one();
     sign_in_required(&asking.await.unwrap().unwrap_err());
-    let revoked = process.provider.asked("POST https://as.example/revoke");
+    let revoked = process.provider.requests_to("POST https://as.example/revoke");
     let revoked: Vec<_> = revoked.iter().filter_map(|asked| asked.form("token")).collect();
     assert_eq!(revoked, ["refresh-2-secret", "refresh-3-secret"]);
     assert_eq!(process.oauth.login_state("key").await.unwrap(), LoginState::None);

@@ -7,7 +7,7 @@ use anyhow::Result;
 /// One client's way to a contestant. Blocking, and as cheap as possible.
 ///
 /// As a descriptor ([`AsFd`]) it is readable when [`fill`](Self::fill) would not block.
-pub(crate) trait Wire: AsFd {
+pub(crate) trait ClientConnection: AsFd {
     /// An id this client has not used yet.
     fn next_id(&mut self) -> u64;
 

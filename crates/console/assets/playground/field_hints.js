@@ -1,6 +1,6 @@
 // Notes at a field: what the JSON contains that the field cannot show, and that the field is required.
 
-function keeping(id) {
+function makeJsonHint(id) {
   const box = make('span', { className: 'hint kept', id: `${id}-kept`, hidden: true });
   const show = (text) => {
     box.hidden = text === undefined;
@@ -9,7 +9,7 @@ function keeping(id) {
   return { box, show };
 }
 
-function lacking(id, name, more = '') {
+function makeRequiredHint(id, name, more = '') {
   const box = make('span', { className: 'hint kept lack', id: `${id}-lack`, hidden: true });
   let element = null;
   const show = (why) => {

@@ -34,7 +34,7 @@ async fn a_person_signs_in_and_the_token_is_used() {
         assert_eq!(parameter(url, name).as_deref(), Some(value));
     }
     assert!(matches!(process.oauth.login_state("key").await.unwrap(), LoginState::Pending { .. }));
-    let registration = process.provider.asked(REGISTER).remove(0).json();
+    let registration = process.provider.requests_to(REGISTER).remove(0).json();
     assert_eq!(registration["application_type"], "native");
     assert_eq!(registration["redirect_uris"], json!([REDIRECT]));
     assert_eq!(registration["token_endpoint_auth_method"], "none");
@@ -138,7 +138,7 @@ async fn metadata_is_found_at_every_place_where_it_may_be() {
     process.provider.always(ASK, Ok(challenge(header)));
     process.provider.always("GET https://mcp.example/meta", Ok(answer(200, document)));
     process.begin().await;
-    assert!(process.provider.asked(RESOURCE_METADATA).is_empty());
+    assert!(process.provider.requests_to(RESOURCE_METADATA).is_empty());
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn metadata_of_another_issuer_or_resource_is_not_used() {
     process.provider.always(RESOURCE_METADATA, Ok(answer(200, document.to_string())));
     let error = process.oauth.begin(&process.protected, REDIRECT).await.unwrap_err();
     assert!(error.to_string().contains("https://other.example/mcp"), "{error}");
-    assert!(process.provider.asked(REGISTER).is_empty());
+    assert!(process.provider.requests_to(REGISTER).is_empty());
 }
 
 #[tokio::test]
@@ -285,10 +285,10 @@ async fn a_registration_is_used_again_for_the_same_redirect_and_issuer_only() {
     let process = Process::new();
     process.sign_in().await.unwrap();
     process.sign_in().await.unwrap();
-    assert_eq!(process.provider.asked(REGISTER).len(), 1);
+    assert_eq!(process.provider.requests_to(REGISTER).len(), 1);
     assert_eq!(process.oauth.last_redirect_uri("key").await.as_deref(), Some(REDIRECT));
     process.oauth.begin(&process.protected, "http://127.0.0.1:9/callback").await.unwrap();
-    assert_eq!(process.provider.asked(REGISTER).len(), 2, "another redirect address");
+    assert_eq!(process.provider.requests_to(REGISTER).len(), 2, "another redirect address");
     let document = json!({"resource": SERVER, "authorization_servers": ["https://two.example"]});
     process.provider.always(RESOURCE_METADATA, Ok(answer(200, document.to_string())));
     process.provider.always(
@@ -296,7 +296,7 @@ async fn a_registration_is_used_again_for_the_same_redirect_and_issuer_only() {
         Ok(answer(200, metadata_of("https://two.example"))),
     );
     process.begin().await;
-    assert_eq!(process.provider.asked(REGISTER).len(), 3, "another issuer");
+    assert_eq!(process.provider.requests_to(REGISTER).len(), 3, "another issuer");
 }
 
 #[tokio::test]
@@ -407,7 +407,7 @@ async fn a_logout_revokes_where_that_is_offered_and_forgets() {
     source.prepare().await;
     assert!(source.header().is_some());
     assert_eq!(process.oauth.logout(&process.protected).await.unwrap(), LoggedOut::Revoked);
-    let asked = process.provider.asked("POST https://as.example/revoke").remove(0);
+    let asked = process.provider.requests_to("POST https://as.example/revoke").remove(0);
     assert_eq!(asked.form("token").as_deref(), Some("refresh-2-secret"));
     assert_eq!(source.header(), None);
     assert_eq!(process.oauth.login_state("key").await.unwrap(), LoginState::None);
@@ -450,7 +450,7 @@ async fn metadata_that_is_unavailable_for_now_is_not_taken_for_absent() {
     let error = process.oauth.begin(&process.protected, REDIRECT).await.unwrap_err();
     assert_eq!((error.step, error.kind), (Step::ResourceMetadata, crate::FlowErrorKind::Temporary));
     assert!(error.to_string().contains("HTTP 503: back soon"), "{error}");
-    assert!(process.provider.asked("POST https://mcp.example/register").is_empty());
+    assert!(process.provider.requests_to("POST https://mcp.example/register").is_empty());
     let process = Process::new();
     process.provider.always(SERVER_METADATA, Ok(answer(502, "")));
     let error = process.oauth.begin(&process.protected, REDIRECT).await.unwrap_err();
@@ -518,7 +518,7 @@ async fn a_challenge_counts_whichever_request_was_refused() {
     drop(source);
     let attempt = process.begin().await;
     assert_eq!(parameter(&attempt.authorization_url, "scope").as_deref(), Some("of-tools-list"));
-    assert!(process.provider.asked(ASK).is_empty(), "nobody needs to ask again");
+    assert!(process.provider.requests_to(ASK).is_empty(), "nobody needs to ask again");
 
     // Nobody has heard one, and `initialize` is answered.
     let process = Process::new();
@@ -526,14 +526,14 @@ async fn a_challenge_counts_whichever_request_was_refused() {
     process.provider.once(ASK, Ok(answer(200, "")));
     let attempt = process.begin().await;
     assert_eq!(parameter(&attempt.authorization_url, "scope").as_deref(), Some("of-tools-list"));
-    let asked = process.provider.asked(ASK);
+    let asked = process.provider.requests_to(ASK);
     assert!(asked[0].body.contains("\"initialize\"") && asked[1].body.contains("\"tools/list\""));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_is_not_finished_leaves_its_registration_to_the_next_one() {
     let process = Process::new();
-    let registered = || process.provider.asked("POST https://as.example/register").len();
+    let registered = || process.provider.requests_to("POST https://as.example/register").len();
     let client = |attempt: &crate::Attempt| parameter(&attempt.authorization_url, "client_id").unwrap();
     let first = process.begin().await;
     let second = process.begin().await;
