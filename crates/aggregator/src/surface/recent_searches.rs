@@ -56,12 +56,11 @@ impl RecentSearches {
     /// The newest search that found this tool. Each tool is counted once for each search.
     fn take(&self, server: usize, tool: &str) -> Option<Box<str>> {
         let mut searches = self.lock();
-        let newest = searches.iter_mut().rev().find_map(|search| {
+        searches.iter_mut().rev().find_map(|search| {
             let place = search.unused.iter().position(|found| is(found, server, tool))?;
             search.unused.remove(place);
             Some(search.query.clone())
-        });
-        newest
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<RecentSearch>> {

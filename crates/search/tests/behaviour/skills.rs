@@ -28,8 +28,8 @@ fn most_tools_of_real_servers_get_the_right_skill() {
         primary += usize::from(found.primary().is_some());
         right += usize::from(found.primary() == Some(&tool.category));
     }
-    // Measured: 83, 86, 71 and 71 of 88.
-    assert!(first >= 82 && told >= 85 && primary >= 70 && right >= 70, "{first} {told} {primary} {right}");
+    // Measured: 83, 86, 75 and 75 of 88.
+    assert!(first >= 82 && told >= 85 && primary >= 74 && right >= 74, "{first} {told} {primary} {right}");
 }
 
 #[test]
