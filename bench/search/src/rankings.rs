@@ -82,9 +82,9 @@ fn judge_use(set: &DataSet, index: &mut Index<usize>, model: &dyn Embedder) -> a
     for request in &set.requests {
         let count = &mut seen[request.right[0]];
         if count.is_multiple_of(2) {
-            made.push(request)
+            made.push(request);
         } else {
-            judged.push(request)
+            judged.push(request);
         }
         *count += 1;
     }

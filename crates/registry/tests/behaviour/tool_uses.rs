@@ -19,7 +19,7 @@ fn uses(user: &str, word: &str, tool: ToolId, uses: u32) -> ToolUse {
 /// Two tools of a new server.
 async fn tools(store: &Store, server: &str) -> Vec<ToolId> {
     let server = registered(store, server).await.id;
-    store.replace_tools(server, &[tool("a", "A"), tool("b", "B")]).await.unwrap();
+    store.replace_tools(server, vec![tool("a", "A"), tool("b", "B")]).await.unwrap();
     let filter = ToolFilter { server: Some(server), ..ToolFilter::default() };
     store.tools(&filter, Page::ALL).await.unwrap().items.iter().map(|tool| tool.id).collect()
 }
@@ -47,8 +47,8 @@ async fn uses_go_with_their_tool_and_with_its_server(RegistryFixture { store, ..
     let all = vec![uses("", "w", one[0], 1), uses("", "w", one[1], 1), uses("", "w", two[0], 1)];
     store.add_tool_uses(all, MAX_USES).await.unwrap();
     let server = store.find_server("one").await.unwrap().id;
-    store.replace_tools(server, &[tool("b", "B")]).await.unwrap();
-    store.replace_tools(server, &[tool("a", "A"), tool("b", "B")]).await.unwrap();
+    store.replace_tools(server, vec![tool("b", "B")]).await.unwrap();
+    store.replace_tools(server, vec![tool("a", "A"), tool("b", "B")]).await.unwrap();
     let mut kept: Vec<ToolId> = store.tool_uses().await.unwrap().iter().map(|it| it.tool).collect();
     kept.sort();
     assert_eq!(kept, [one[1], two[0]], "a tool that comes back starts anew");
