@@ -188,7 +188,7 @@ impl Fetch for Provider {
         Box::pin(async move {
             let method = if request.method == Method::Get { "GET" } else { "POST" };
             let line = format!("{method} {}", request.url);
-            let request = ReceivedRequest {
+            let received = ReceivedRequest {
                 line: line.clone(),
                 headers: request.headers.iter().map(|(name, value)| (*name, value.reveal().to_owned())).collect(),
                 body: String::from_utf8(request.body.to_vec()).unwrap(),
@@ -197,7 +197,7 @@ impl Fetch for Provider {
             };
             let is_slow = {
                 let mut script = self.script.lock().unwrap();
-                script.requests.push(request);
+                script.requests.push(received);
                 script.is_slow && line.ends_with("/token")
             };
             if is_slow && timeout(request.timeout, self.go_on.notified()).await.is_err() {

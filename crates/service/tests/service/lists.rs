@@ -72,7 +72,7 @@ async fn a_long_list_of_tools_waits_for_a_slot_before_it_is_loaded_and_pages_do_
     assert!(!list.is_finished(), "it waits");
     drop(slots);
     let list = list.await.unwrap();
-    assert!(list.slot_index.is_beside());
+    assert!(list.place.is_beside());
     assert_eq!(list.tools.len(), 800);
     drop(list);
     let skills = ["none".to_owned()];
