@@ -14,8 +14,6 @@ use crate::table::printable;
 
 /// How often the service is asked whether the user has signed in.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long the service may take to get tokens after the redirect.
-const FINISH_WAIT: Duration = Duration::from_secs(60);
 /// How long a server may take to connect after the sign-in.
 const CONNECT_WAIT: Duration = Duration::from_secs(30);
 
@@ -56,15 +54,10 @@ pub(crate) async fn finished(service: &Client, started: &StartedSignIn) -> Resul
             .with_hint(format!("`{}` tries again", catalog::login_command(&started.name)))
     };
     let waiting = async {
-        let mut none_since: Option<Instant> = None;
         loop {
             let state = service.get(&started.path).await?;
             match state["state"].as_str() {
                 Some("pending") => sleep(POLL_INTERVAL).await,
-                // The redirect uses the attempt up before there are tokens.
-                Some("none") if none_since.get_or_insert_with(Instant::now).elapsed() < FINISH_WAIT => {
-                    sleep(POLL_INTERVAL).await;
-                }
                 Some("signed_in") => return Ok(()),
                 Some("failed") => {
                     return Err(failed(&printable(state["error"].as_str().unwrap_or("no reason was given"))));

@@ -17,6 +17,8 @@ const MAX_ATTEMPTS: usize = 1000;
 pub(crate) struct Pending {
     /// By their `state`.
     pub(crate) attempts: HashMap<String, PendingAttempt>,
+    /// By their `state`: the keys of those whose redirect has come and whose tokens have not yet, and when they expire.
+    finishing: HashMap<String, (String, SystemTime)>,
     /// By key: why the last attempt failed.
     pub(crate) failed: HashMap<String, String>,
 }
@@ -39,14 +41,30 @@ impl Pending {
     /// Forgets the attempts of a key, and why the last one failed: it is decided.
     pub(crate) fn settle(&mut self, key: &str) {
         self.attempts.retain(|_, attempt| attempt.protected.key != key);
+        self.finishing.retain(|_, (of, _)| of != key);
         self.failed.remove(key);
+    }
+
+    /// Takes an attempt whose redirect has come. Nobody can take it again, but its server is still being signed in to, until
+    /// [`Pending::finished`].
+    pub(crate) fn take(&mut self, state: &str) -> Option<PendingAttempt> {
+        let attempt = self.attempts.remove(state)?;
+        self.finishing.insert(state.to_owned(), (attempt.protected.key.clone(), attempt.expires_at));
+        Some(attempt)
+    }
+
+    /// The tokens of an attempt have come, or will not.
+    pub(crate) fn finished(&mut self, state: &str) {
+        self.finishing.remove(state);
     }
 
     /// When the last attempt of a key expires, if any has not yet.
     pub(crate) fn expires_at(&self, key: &str) -> Option<SystemTime> {
         let now = SystemTime::now();
-        let of_key = self.attempts.values().filter(|attempt| attempt.protected.key == key);
-        of_key.map(|attempt| attempt.expires_at).filter(|&end| end > now).max()
+        let begun = self.attempts.values().map(|attempt| (&attempt.protected.key, attempt.expires_at));
+        let finishing = self.finishing.values().map(|(key, expires_at)| (key, *expires_at));
+        let of_key = begun.chain(finishing).filter(|(of, _)| *of == key);
+        of_key.map(|(_, expires_at)| expires_at).filter(|&end| end > now).max()
     }
 
     pub(crate) fn insert(&mut self, state: String, attempt: PendingAttempt) {

@@ -139,6 +139,18 @@ pub enum ChangeKind {
     SignInRequired,
 }
 
+/// Ends, when dropped, that an attempt is being finished.
+struct FinishingGuard {
+    shared: Arc<Shared>,
+    state: String,
+}
+
+impl Drop for FinishingGuard {
+    fn drop(&mut self) {
+        self.shared.pending().finished(&self.state);
+    }
+}
+
 impl OAuth {
     /// The sign-ins in that store.
     pub fn new(fetch: Arc<dyn Fetch>, store: Arc<dyn GrantStore>, options: OAuthOptions) -> Arc<Self> {
@@ -214,9 +226,10 @@ impl OAuth {
     /// Completes the sign-in that a redirect belongs to. `query` is its query string, without the question mark.
     pub async fn finish(&self, query: &str) -> Result<SignedIn, CallbackError> {
         let redirect = Redirect::parse(query).ok_or(CallbackError::Unknown)?;
-        let attempt = self.take_attempt(&redirect)?;
+        let (attempt, _finishing) = self.take_attempt(&redirect)?;
         let key = attempt.protected.key.clone();
         let finished = self.finish_attempt(attempt, &redirect).await;
+        // Before the attempt stops being pending: whoever asks gets one of both.
         match &finished {
             Ok(_) => self.shared.report(&key, ChangeKind::SignedIn),
             Err(error) => drop(self.shared.pending().failed.insert(key, error.to_string())),
@@ -226,14 +239,15 @@ impl OAuth {
 
     /// The attempt that a redirect belongs to. It is used up by this, whatever comes of it, but not by a redirect of
     /// another authorization server: the true one may still come.
-    fn take_attempt(&self, redirect: &Redirect) -> Result<PendingAttempt, CallbackError> {
+    fn take_attempt(&self, redirect: &Redirect) -> Result<(PendingAttempt, FinishingGuard), CallbackError> {
         let state = redirect.state.as_ref().ok_or(CallbackError::Unknown)?;
         let mut pending = self.shared.pending();
         let attempt = pending.attempts.get(state).ok_or(CallbackError::Unknown)?;
         if let Some(problem) = redirect.problem_with_issuer(&attempt.server.issuer, attempt.has_iss_parameter) {
             return Err(CallbackError::ForeignIssuer { server: attempt.protected.server.to_string(), problem });
         }
-        pending.attempts.remove(state).ok_or(CallbackError::Unknown)
+        let attempt = pending.take(state).ok_or(CallbackError::Unknown)?;
+        Ok((attempt, FinishingGuard { shared: Arc::clone(&self.shared), state: state.clone() }))
     }
 
     async fn finish_attempt(&self, attempt: PendingAttempt, redirect: &Redirect) -> Result<SignedIn, CallbackError> {

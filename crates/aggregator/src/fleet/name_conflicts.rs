@@ -56,7 +56,7 @@ impl NameConflicts {
             }
             let name = now.listed_name(kind, route, NameStyle::Canonical);
             let server = &now.servers()[route.server].name;
-            if reported.is_new(self.1.hash_one(format!("{} {server} {name}", kind.noun()))) {
+            if reported.add(self.1.hash_one(format!("{} {server} {name}", kind.noun()))) {
                 tracing::warn!(%server, name = shortened(&name), "hidden by a {} of another server that has the same full name", kind.noun());
             }
         }
@@ -69,7 +69,7 @@ impl NameConflicts {
             }
             let (owner, hidden) = (&now.servers()[collision.owner].name, &now.servers()[collision.hidden].name);
             let key = format!("{} {owner} {hidden} {}", collision.kind.noun(), collision.uri);
-            if reported.is_new(self.1.hash_one(key)) {
+            if reported.add(self.1.hash_one(key)) {
                 tracing::warn!(uri = %shortened(&collision.uri), %owner, %hidden, "listed by two servers; the first one is used");
             }
         }
@@ -86,7 +86,7 @@ impl Reported {
         self.conflicts.len() >= MAX_REPORTED
     }
 
-    fn is_new(&mut self, key: u64) -> bool {
+    fn add(&mut self, key: u64) -> bool {
         #[cfg(test)]
         {
             self.seen += 1;

@@ -65,3 +65,34 @@ async fn a_failed_attempt_counts_only_without_a_sign_in() {
     super::provider::change(&process, |grant| grant.sign_in_required = Some("it has expired".into())).await;
     assert_eq!(state(&process).await, LoginState::Failed { error: "it has expired".into() });
 }
+
+#[tokio::test]
+async fn an_attempt_is_pending_until_its_tokens_are_there() {
+    let process = Process::new();
+    process.provider.slow_down();
+    let attempt = process.begin().await;
+    let query = format!("code=c&state={}", parameter(&attempt.authorization_url, "state").unwrap());
+    let mut finishing = std::pin::pin!(process.oauth.finish(&query));
+    let first = std::future::poll_fn(|context| std::task::Poll::Ready(finishing.as_mut().poll(context))).await;
+    assert!(first.is_pending(), "the token endpoint has not answered");
+    assert!(matches!(state(&process).await, LoginState::Pending { .. }));
+    process.oauth.finish(&query).await.unwrap_err();
+    assert!(matches!(state(&process).await, LoginState::Pending { .. }), "a redirect that comes twice changes nothing");
+    process.provider.go_on.notify_one();
+    finishing.await.unwrap();
+    assert!(matches!(state(&process).await, LoginState::SignedIn { .. }));
+}
+
+#[tokio::test]
+async fn an_attempt_whose_redirect_is_dropped_is_not_pending_any_more() {
+    let process = Process::new();
+    process.provider.slow_down();
+    let attempt = process.begin().await;
+    let query = format!("code=c&state={}", parameter(&attempt.authorization_url, "state").unwrap());
+    {
+        let mut finishing = std::pin::pin!(process.oauth.finish(&query));
+        let first = std::future::poll_fn(|context| std::task::Poll::Ready(finishing.as_mut().poll(context))).await;
+        assert!(first.is_pending());
+    }
+    assert_eq!(state(&process).await, LoginState::None);
+}

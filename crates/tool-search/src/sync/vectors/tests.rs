@@ -1,3 +1,5 @@
+//! Which vectors are in the index: stored ones, new ones, and none where the model has none.
+
 use registry::ToolRecord;
 use search::{EmbedError, Embedder, Limits, Query};
 
