@@ -47,7 +47,6 @@ fn certificates_are_replaced_under_load_and_nothing_is_dropped() {
     });
     let report = lasting.join().expect("it ends");
     assert!(report.contains("20000 succeeded, 0 failed, 0 errored, 0 timeout"), "{report}");
-    serve.wait_for_stderr("the certificate was replaced");
 }
 
 #[test]

@@ -27,7 +27,7 @@ const KEY: &str = "adopted_tools";
 const TABLE: &str = "tools";
 
 /// The other tables of the registry, which must not belong to another program.
-const OWN_TABLES: [&str; 12] = [
+const OWN_TABLES: [&str; 13] = [
     "registry_meta",
     "external_servers",
     "server_connection_history",
@@ -40,6 +40,7 @@ const OWN_TABLES: [&str; 12] = [
     "skill_suggestions",
     "tool_switches",
     "oauth_grants",
+    "tool_uses",
 ];
 
 /// A column that the registry needs.

@@ -253,6 +253,11 @@ mod tests {
                 "bc671f9fad795473e794ed7739b26ef83af8c3320180c4041b2014f4883596bc",
                 "b6af3072292a764e2e422490ac3022042b7d0562ca73b5f32a948fe0bd1b5fc7",
             ),
+            (
+                "0010_tool_uses",
+                "de28bb195163a20a92e0eb339b1a2867945592399097025fa7c4604041aa326a",
+                "4196f78af2dc4a229a5157e555a6d8eb1e2e8e8384eb652c7baec769fb9cc371",
+            ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));
         for ((name, sqlite, postgres), (expected, of_sqlite, of_postgres)) in sums.zip(published) {
