@@ -1,3 +1,5 @@
+//! The index of tools: what changes in it, and what is found.
+
 use super::*;
 
 impl ToolIndex {
