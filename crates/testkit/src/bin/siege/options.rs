@@ -24,6 +24,16 @@ pub(crate) const BYTE_BOUNDS: ByteBounds = ByteBounds { received: 192, unread: 1
 /// canonical and with safe names. Names of items take memory as well.
 const COPIES_OF_CATALOGS: u64 = 4;
 
+/// The longest list that REST and the console describe, in MB, and how often it is in memory meanwhile: as it was read, as
+/// it is described, and as it is sent. How many are described at once depends on the processors.
+const LONGEST_LIST: u64 = 64;
+const COPIES_OF_LISTS: u64 = 3;
+
+fn lists_at_once() -> u64 {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (processors as u64 / 2).max(1)
+}
+
 /// Everything without a byte limit of its own, in MB: the program, its threads, the registry, the search index,
 /// connections, and memory that the allocator keeps.
 const EVERYTHING_ELSE: u64 = 448;
@@ -48,7 +58,12 @@ impl Options {
         let mut options = Self {
             duration: Duration::from_secs(600),
             only: Vec::new(),
-            most_memory_mb: received + unread + undelivered + COPIES_OF_CATALOGS * catalogs + EVERYTHING_ELSE,
+            most_memory_mb: received
+                + unread
+                + undelivered
+                + COPIES_OF_CATALOGS * catalogs
+                + COPIES_OF_LISTS * LONGEST_LIST * lists_at_once()
+                + EVERYTHING_ELSE,
             most_delay: Duration::from_millis(500),
             log_file: None,
         };
