@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::processes::peak_rss_kb;
-use testkit::{Config, Driver, Launch, ServerEntry, fake, raw, wait_gone};
+use testkit::{Config, Driver, Launch, ServerEntry, fake, raw, wait_gone, write_script};
 
 use crate::fixture::{Journal, START_TIMEOUT, connected, error_of, initialized, pid_in, text_of};
 
@@ -99,7 +99,7 @@ fn what_cannot_be_executed_is_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str, text: &str, mode: u32| {
         let path = folder.path().join(name);
-        fs::write(&path, text).unwrap();
+        write_script(&path, text);
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path
     };

@@ -9,8 +9,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use testkit::processes::awaits_signal;
 use testkit::{
-    Config, Driver, Launch, ServerEntry, descendants, fake, process_exists, process_state, processes_with_env, program,
-    wait_gone_or_zombie, wait_until,
+    Config, Driver, Launch, ServerEntry, copy_program, descendants, fake, process_exists, process_state,
+    processes_with_env, program, wait_gone_or_zombie, wait_until,
 };
 
 use crate::fixture::{connected, initialized, pid_in};
@@ -155,7 +155,7 @@ impl OtherUser {
         open_to_all(folder.path());
         let this = Self { folder, user: getuid().is_root().then_some(65_534) };
         for name in ["mcp-simple-aggregator", "fake-server"] {
-            fs::copy(program(name), this.path(name)).expect("a program can be copied");
+            copy_program(&program(name), &this.path(name));
             open_to_all(&this.path(name));
         }
         this

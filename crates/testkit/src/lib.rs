@@ -72,7 +72,7 @@ pub use processes::{
     catches_signal, descendants, ignores_signal, open_fds, process_exists, process_state, processes_with_env, rss_kb,
     wait_gone, wait_gone_or_zombie,
 };
-pub use program::program;
+pub use program::{copy_program, program, write_script};
 pub use puppet::{Puppet, Spec};
 pub use qdrant::Qdrant;
 pub use run::{Output, run};

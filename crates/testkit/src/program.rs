@@ -26,6 +26,24 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
+/// Copies a program.
+///
+/// Another process does it: a file that this one writes may be inherited by a child that another test starts at that
+/// moment, and what is open for writing cannot be executed (`ETXTBSY`).
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("--").arg(from).arg(to).status().expect("`cp` can be started");
+    assert!(copied.success(), "could not copy {} to {}", from.display(), to.display());
+}
+
+/// Writes a script that is to be executed, by another process as well.
+#[track_caller]
+pub fn write_script(path: &Path, text: &str) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"printf %s "$2" > "$1" && chmod 755 "$1""#, "sh"]).arg(path).arg(text);
+    assert!(shell.status().expect("`sh` can be started").success(), "could not write {}", path.display());
+}
+
 fn built_programs() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {

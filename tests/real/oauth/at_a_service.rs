@@ -3,13 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
 use testkit::processes::descendants;
-use testkit::{Driver, Launch, free_port, program, wait_until};
+use testkit::{Driver, Launch, free_port, program, wait_until, write_script};
 
 use super::home::authorization_url;
 use super::person::{Person, Say};
@@ -43,8 +42,7 @@ fn command(rest: &Rest, arguments: &[&str]) -> Launch {
 fn browser(rest: &Rest) -> (PathBuf, impl Fn() -> String) {
     let (program, opened) = (rest.folder.path().join("browser"), rest.folder.path().join("opened"));
     let script = format!("#!/bin/sh\necho \"$1\" > {0}.draft && mv {0}.draft {0}\n", opened.display());
-    fs::write(&program, script).expect("the test can write there");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it can be made a program");
+    write_script(&program, &script);
     let address = move || wait_until("the browser is opened", || fs::read_to_string(&opened).ok()).trim().to_owned();
     (program, address)
 }
