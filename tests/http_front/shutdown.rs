@@ -130,3 +130,16 @@ fn a_port_in_use_is_reported_with_a_hint() {
     assert!(output.stderr.contains(&address) && output.stderr.contains("hint:"), "{}", output.stderr);
     assert!(!output.stderr.contains("Os {"), "{}", output.stderr);
 }
+
+#[test]
+fn connections_that_have_sent_nothing_are_not_waited_for() {
+    let mut serve = serving(&[]);
+    let silent = serve.connect();
+    // One more request: when it is answered, the silent connection was accepted long ago.
+    assert_eq!(serve.fetch(&HttpRequest::new("GET", "/health")).status, 200);
+    serve.signal(Signal::TERM);
+    assert_eq!(serve.wait_exit().code(), Some(0));
+    let stderr = serve.stderr_text();
+    assert!(!stderr.contains("aborted requests"), "it waited as long as for a request: {stderr}");
+    drop(silent);
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use testkit::wait_until;
+use testkit::{Signal, wait_until};
 
 use super::certificates::Certificates;
 use super::{printed, serving, state, tool};
@@ -65,4 +65,16 @@ fn while_the_files_cannot_be_used_the_last_certificate_remains_and_it_is_reporte
     assert_eq!(serial_of(port), Some(before));
     fs::write(certificates.certificate(), good).expect("it is ours");
     wait_until("all is well again", || (!state(&data, &[]).to_string().contains("certificate file")).then_some(()));
+}
+
+#[test]
+fn a_handshake_that_never_begins_does_not_delay_the_shutdown() {
+    let Some(certificates) = Certificates::new() else { return };
+    let mut serve = serving(&certificates, |launch| launch);
+    let silent = serve.connect();
+    assert!(serial_of(serve.address().port()).is_some(), "others are served meanwhile");
+    serve.signal(Signal::TERM);
+    assert_eq!(serve.wait_exit().code(), Some(0));
+    assert!(!serve.stderr_text().contains("aborted requests"), "{}", serve.stderr_text());
+    drop(silent);
 }

@@ -51,27 +51,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, accepted: Accepted, ends: Ends) {
         tracing::debug!(%error, "failed to set TCP_NODELAY");
     }
     let Some(connection) = Connection::of(&shared, &stream, guarded, tls.is_some()) else { return };
-    let (stream, is_http2) = match tls {
-        None => {
-            let is_http2 = connection.is_from_this_machine() && http2::is_announced(&stream).await;
-            (ClientStream::Plain(stream), is_http2)
-        }
-        Some(tls) => {
-            // A handshake may take as long as the head of a request.
-            watch.note_head();
-            match tls.accept(stream).await {
-                Ok(stream) => {
-                    watch.note_idle();
-                    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(http2::ALPN);
-                    (ClientStream::Tls(Box::new(stream)), is_http2)
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "a TLS handshake failed");
-                    return;
-                }
-            }
-        }
+    let mut is_closing = ends.is_closing.clone();
+    let opened = tokio::select! {
+        opened = open(stream, tls, &connection, &watch) => opened,
+        // It has no request that could be waited for.
+        _ = is_closing.wait_for(|&is_closing| is_closing) => return,
     };
+    let Some((stream, is_http2)) = opened else { return };
     let served = match is_http2 {
         false => serve_http1(&shared, &connection, stream, &watch, ends).await,
         true => serve_http2(shared, connection, stream, watch, ends).await,
@@ -79,6 +65,26 @@ pub(crate) async fn serve(shared: Arc<Shared>, accepted: Accepted, ends: Ends) {
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended early");
     }
+}
+
+/// The stream of a connection, and whether it is HTTP/2. `None` if there is none, because a handshake failed.
+async fn open(
+    stream: TcpStream,
+    tls: Option<Arc<Tls>>,
+    connection: &Connection,
+    watch: &Watch,
+) -> Option<(ClientStream, bool)> {
+    let Some(tls) = tls else {
+        let is_http2 = connection.is_from_this_machine() && http2::is_announced(&stream).await;
+        return Some((ClientStream::Plain(stream), is_http2));
+    };
+    // A handshake may take as long as the head of a request.
+    watch.note_head();
+    let stream = tls.accept(stream).await;
+    let stream = stream.inspect_err(|error| tracing::debug!(%error, "a TLS handshake failed")).ok()?;
+    watch.note_idle();
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(http2::ALPN);
+    Some((ClientStream::Tls(Box::new(stream)), is_http2))
 }
 
 async fn serve_http1(
