@@ -93,6 +93,9 @@ enum Step {
 /// An inactive status.
 struct Inactive {
     status: ServerStatus,
+    /// The answer for callers that wait until it is connected. They get it when the status is published, which they may
+    /// read next.
+    refusal: Option<String>,
     /// Callers that wait for it.
     done: Vec<oneshot::Sender<()>>,
 }
@@ -100,7 +103,12 @@ struct Inactive {
 impl Step {
     /// Waits for commands, without a waiting caller.
     fn inactive(status: ServerStatus) -> Self {
-        Self::Inactive(Inactive { status, done: Vec::new() })
+        Self::Inactive(Inactive { status, refusal: None, done: Vec::new() })
+    }
+
+    /// The same, after a failed attempt to connect.
+    fn refused(status: ServerStatus, refusal: String) -> Self {
+        Self::Inactive(Inactive { status, refusal: Some(refusal), done: Vec::new() })
     }
 }
 
@@ -164,10 +172,10 @@ impl Supervisor {
 
     /// It is not connected, and stays so until a command arrives.
     async fn stay_inactive(&mut self, inactive: Inactive) -> Step {
-        let Inactive { status, done } = inactive;
+        let Inactive { status, refusal, done } = inactive;
         self.publisher.set(status);
         self.publisher.withdraw_offer().await;
-        self.reply_to_waiting(Err("it was not connected"));
+        self.reply_to_waiting(Err(refusal.as_deref().unwrap_or("it was not connected")));
         notify_all(done);
         loop {
             match self.next_command().await {
@@ -300,12 +308,14 @@ impl Supervisor {
         let done = ends.into_iter().map(|end| end.done).collect();
         match goal {
             TargetState::Removed => Step::Remove(done),
-            TargetState::Disabled => Step::Inactive(Inactive { status: ServerStatus::Disabled { why: None }, done }),
+            TargetState::Disabled => {
+                Step::Inactive(Inactive { status: ServerStatus::Disabled { why: None }, refusal: None, done })
+            }
             TargetState::Disconnected => {
                 let record = self.publisher.record();
                 let disabled = || ServerStatus::Disabled { why: record.error_message.clone() };
                 let status = if record.enabled { ServerStatus::Disconnected } else { disabled() };
-                Step::Inactive(Inactive { status, done })
+                Step::Inactive(Inactive { status, refusal: None, done })
             }
         }
     }

@@ -370,7 +370,6 @@ impl Supervisor {
             return Step::Connect(self.publisher.known.clone());
         }
         self.publisher.failures += 1;
-        self.reply_to_waiting(Err(why));
         let has_worked = self.publisher.record().worked_at.is_some();
         let history = if has_worked { ConnectHistory::Worked } else { ConnectHistory::NeverWorked };
         match backoff::decide(
@@ -382,12 +381,14 @@ impl Supervisor {
             RetryDecision::Retry(delay) => {
                 tracing::warn!(server = %self.publisher.record().name, error = why, retry_in = ?delay, "failed to connect a server; will retry");
                 self.publisher.set(ServerStatus::waiting(why, delay));
+                // Callers may read the status next.
+                self.reply_to_waiting(Err(why));
                 self.publisher.withdraw_offer().await;
                 Step::Wait(delay)
             }
             RetryDecision::GiveUp => {
                 self.publisher.auto_disable(why);
-                Step::inactive(ServerStatus::Disabled { why: Some(why.to_owned()) })
+                Step::refused(ServerStatus::Disabled { why: Some(why.to_owned()) }, why.to_owned())
             }
         }
     }
@@ -396,15 +397,13 @@ impl Supervisor {
     fn await_sign_in(&mut self, why: String) -> Step {
         let command = login_command(&self.publisher.record().name);
         tracing::info!(server = %self.publisher.record().name, %command, "server requires a sign-in");
-        self.reply_to_waiting(Err(&format!("it requires a sign-in: run `{command}`")));
-        Step::inactive(ServerStatus::SignInRequired { why })
+        Step::refused(ServerStatus::SignInRequired { why }, format!("it requires a sign-in: run `{command}`"))
     }
 
     /// It cannot be reached, and a retry without a change is useless.
     fn stop_retrying(&mut self, why: &str) -> Step {
         self.publisher.failures += 1;
-        self.reply_to_waiting(Err(why));
-        Step::inactive(ServerStatus::Failed { why: why.to_owned() })
+        Step::refused(ServerStatus::Failed { why: why.to_owned() }, why.to_owned())
     }
 }
 
