@@ -280,7 +280,7 @@ pub struct Finder {
     vector_store: Option<Arc<VectorStoreSync>>,
     /// The language model that classifies tools, if there is one.
     llm_classifier: Option<LlmClassifier>,
-    counts: Counts,
+    counts: Arc<Counts>,
     /// Uses of tools that are not written yet.
     unwritten_uses: UnwrittenUses,
 }
@@ -323,7 +323,7 @@ impl Finder {
             embedding_classifier: Arc::default(),
             vector_store: vectors.map(|store| Arc::new(VectorStoreSync::new(store))),
             llm_classifier: classifier.map(LlmClassifier::new),
-            counts: Counts::default(),
+            counts: Arc::default(),
             unwritten_uses: UnwrittenUses::default(),
         });
         let mut tasks: Vec<Task> =
@@ -380,7 +380,7 @@ impl Finder {
 
     /// Counters since the start.
     pub fn counters(&self) -> SearchCounters {
-        let Counts { embedded, classified } = &self.counts;
+        let Counts { embedded, classified } = &*self.counts;
         SearchCounters { embedded: embedded.load(Ordering::Relaxed), classified: classified.load(Ordering::Relaxed) }
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use registry::{Embedding, Page, ServerId, ToolFilter, ToolRecord};
-use search::{Document, EmbedError, Embedder, TextHash, embed_documents};
+use search::{Document, EmbedError, Embedder, TextHash, embed_documents, has_direction};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -107,13 +107,6 @@ impl EmbedderState {
         let (before, now) = lengths;
         tracing::warn!(before, now, "the model returns vectors of another length; embedding all tools again");
     }
-}
-
-/// A batch of computed vectors.
-struct EmbeddedBatch {
-    kept: Vec<Embedding>,
-    /// The lengths of vectors before and now, if they differ.
-    turned: Option<(usize, usize)>,
 }
 
 /// Follows changes until shutdown.
@@ -361,30 +354,34 @@ impl Finder {
         embedder: Arc<dyn Embedder>,
         missing_vectors: Vec<MissingVector>,
     ) -> Result<Option<(usize, usize)>, Error> {
-        let tool_index = Arc::clone(&self.tool_index);
-        let making = tokio::task::spawn_blocking(move || -> Result<EmbeddedBatch, EmbedError> {
-            let documents: Vec<&Document> =
-                missing_vectors.iter().map(|missing_vectors| &missing_vectors.document).collect();
-            let vectors = vectors_of(&*embedder, &documents)?;
-            let mut tool_index = tool_index.write().unwrap_or_else(PoisonError::into_inner);
-            let turned = tool_index.note_dimension(&vectors);
-            let mut kept = Vec::with_capacity(vectors.len());
-            for (missing_vectors, vector) in missing_vectors.iter().zip(vectors) {
-                if !tool_index.set_made_vector(missing_vectors.tool, missing_vectors.hash, vector.as_deref()) {
-                    continue;
-                }
-                let Some(vector) = vector else { continue };
-                let (text_hash, model) = (missing_vectors.text_hash.clone(), embedder.id().to_owned());
-                let bytes = stored_vector::encode(&vector, missing_vectors.hash);
-                kept.push(Embedding { tool: missing_vectors.tool, text_hash, model, bytes });
-            }
-            Ok(EmbeddedBatch { kept, turned })
+        let model = embedder.id().to_owned();
+        let making = tokio::task::spawn_blocking(move || {
+            let documents: Vec<&Document> = missing_vectors.iter().map(|missing| &missing.document).collect();
+            vectors_of(&*embedder, &documents).map(|vectors| (missing_vectors, vectors))
         });
-        let EmbeddedBatch { kept, turned } =
+        let (missing_vectors, vectors) =
             making.await.map_err(|_| model_broke())?.map_err(|error| Error::Internal { what: with_causes(&error) })?;
+        let kept = missing_vectors.iter().zip(&vectors).filter_map(|(missing, vector)| {
+            let vector = vector.as_deref().filter(|vector| has_direction(vector))?;
+            let (text_hash, bytes) = (missing.text_hash.clone(), stored_vector::encode(vector, missing.hash));
+            Some(Embedding { tool: missing.tool, text_hash, model: model.clone(), bytes })
+        });
+        // Stored first: what a search compares is not made again after a restart. If it cannot be stored, it is used
+        // all the same.
+        let stored = self.store.put_embeddings(kept.collect()).await;
+        let counts = Arc::clone(&self.counts);
+        let turned = self.write(move |tool_index| {
+            let turned = tool_index.note_dimension(&vectors);
+            for (missing, vector) in missing_vectors.iter().zip(&vectors) {
+                if tool_index.set_made_vector(missing.tool, missing.hash, vector.as_deref()) {
+                    counts.embedded.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            turned
+        });
+        let turned = turned.await?;
         self.mark_vector_store_stale();
-        self.counts.embedded.fetch_add(kept.len() as u64, Ordering::Relaxed);
-        self.store.put_embeddings(kept).await?;
+        stored?;
         Ok(turned)
     }
 
@@ -427,10 +424,13 @@ impl Finder {
     }
 
     /// Changes the index outside the threads that serve calls.
-    async fn write(&self, change: impl FnOnce(&mut ToolIndex) + Send + 'static) -> Result<(), Error> {
+    async fn write<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut ToolIndex) -> T + Send + 'static,
+    ) -> Result<T, Error> {
         let tool_index = Arc::clone(&self.tool_index);
         let changing = tokio::task::spawn_blocking(move || {
-            change(&mut tool_index.write().unwrap_or_else(PoisonError::into_inner));
+            change(&mut tool_index.write().unwrap_or_else(PoisonError::into_inner))
         });
         changing.await.map_err(|_| broke())
     }
