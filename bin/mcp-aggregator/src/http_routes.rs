@@ -12,7 +12,7 @@ use http::StatusCode;
 use http::request::Parts;
 use http_server::{AdmittedByConnection, FallbackBody, FallbackResponse, FallbackService};
 use notebook::Folder;
-use registry::Actor;
+use registry::{Actor, Principal};
 use service::Service;
 
 use crate::access::Access;
@@ -56,7 +56,7 @@ impl FallbackService for HttpRoutes {
         self: Arc<Self>,
         mut parts: Parts,
         body: Bytes,
-        principal: Arc<str>,
+        principal: Arc<Principal>,
     ) -> Pin<Box<dyn Future<Output = FallbackResponse> + Send>> {
         if parts.extensions.get::<AdmittedByConnection>().is_some() {
             parts.extensions.insert(AuthenticatedByConnection);

@@ -100,7 +100,7 @@ pub(crate) async fn settings(store: &Store) -> Result<Value, Failure> {
 }
 
 pub(crate) async fn change_settings(store: &Store, changes: Map<String, Value>) -> Result<Value, Failure> {
-    let by = registry::Actor { name: CLI_ACTOR.into() };
+    let by = registry::Actor::internal(CLI_ACTOR);
     Ok(json!(service::change_stored_settings(store, &by, changes).await.map_err(refused)?))
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use catalog::{Kind, NamePolicy, NameStyle, Scope};
+use catalog::{Kind, NamePolicy, NameStyle, Principal, Scope};
 use protocol::bridge::meta::ClientMeta;
 use protocol::reply::{self, code};
 use protocol::{Lifecycle, Revision};
@@ -33,8 +33,8 @@ pub struct ClientSetup {
     pub names: NamePolicy,
     /// Which servers it sees.
     pub scope: Scope,
-    /// The principal it acts for: the name of its token, or empty.
-    pub principal: Arc<str>,
+    /// The principal it acts for.
+    pub principal: Arc<Principal>,
     /// No other client exists or will exist.
     pub is_alone: bool,
     /// How much of the tools it sees.
@@ -179,7 +179,7 @@ impl Client {
     }
 
     /// The principal it acts for.
-    pub fn principal(&self) -> &Arc<str> {
+    pub fn principal(&self) -> &Arc<Principal> {
         &self.setup.principal
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use catalog::Principal;
 use protocol::bridge::meta::CLIENT_INFO;
 use protocol::revision::SELF_CONTAINED_REVISION;
 use protocol::scan::{Span, member};
@@ -28,7 +29,7 @@ pub struct ConnectedClient {
     name: Arc<str>,
     version: Option<Box<str>>,
     revision: &'static str,
-    principal: Arc<str>,
+    principal: Arc<Principal>,
     since: SystemTime,
     calls: AtomicU64,
     /// Milliseconds from the creation of the table to the last request, for clients without a session.
@@ -38,7 +39,7 @@ pub struct ConnectedClient {
 }
 
 impl ConnectedClient {
-    fn new(name: &str, version: Option<&str>, revision: &'static str, principal: &Arc<str>) -> Self {
+    fn new(name: &str, version: Option<&str>, revision: &'static str, principal: &Arc<Principal>) -> Self {
         Self {
             name: cut(name).into(),
             version: version.map(|version| cut(version).into()),
@@ -66,8 +67,8 @@ impl ConnectedClient {
         self.revision
     }
 
-    /// The name of its token; empty without tokens.
-    pub fn principal(&self) -> &Arc<str> {
+    /// The principal it acts for.
+    pub fn principal(&self) -> &Arc<Principal> {
         &self.principal
     }
 
@@ -123,7 +124,7 @@ impl ConnectedClients {
         name: &str,
         version: Option<&str>,
         revision: Revision,
-        principal: &Arc<str>,
+        principal: &Arc<Principal>,
     ) -> Arc<ConnectedClient> {
         let client = Arc::new(ConnectedClient::new(name, version, revision.as_str(), principal));
         let mut sessions = lock(&self.sessions);
@@ -133,17 +134,22 @@ impl ConnectedClients {
     }
 
     /// Records a request of a client without a session.
-    pub(crate) fn note_request(&self, line: &[u8], params: &Params, principal: &Arc<str>) -> Arc<ConnectedClient> {
+    pub(crate) fn note_request(
+        &self,
+        line: &[u8],
+        params: &Params,
+        principal: &Arc<Principal>,
+    ) -> Arc<ConnectedClient> {
         let info = params.meta.and_then(|meta| member(line, meta, CLIENT_INFO));
         let client_info = info.map_or(&b""[..], |info| info.of(line));
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let key = self.hash.hash_one(client_info);
         let mut sessionless = lock(&self.sessionless);
-        if let Some(known) = sessionless.get(&**principal).and_then(|clients| clients.get(&key)) {
+        if let Some(known) = sessionless.get(&**principal.id()).and_then(|clients| clients.get(&key)) {
             known.last_request.store(now, Ordering::Relaxed);
             return Arc::clone(known);
         }
-        self.make_room(&mut sessionless, principal, now);
+        self.make_room(&mut sessionless, principal.id(), now);
         let whole = Span { start: 0, end: client_info.len() };
         let word = |name| member(client_info, whole, name).and_then(|value| text::decode(value.of(client_info)));
         let client = ConnectedClient::new(
@@ -154,7 +160,7 @@ impl ConnectedClients {
         );
         client.last_request.store(now, Ordering::Relaxed);
         let client = Arc::new(client);
-        let of_principal = sessionless.entry(Arc::clone(principal)).or_default();
+        let of_principal = sessionless.entry(Arc::clone(principal.id())).or_default();
         of_principal.insert(key, Arc::clone(&client));
         client
     }
@@ -212,6 +218,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use catalog::Role;
     use protocol::Envelope;
 
     fn request(clients: &ConnectedClients, info: &str, principal: &str) -> Arc<ConnectedClient> {
@@ -219,7 +226,7 @@ mod tests {
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{{"{CLIENT_INFO}":{info}}}}}}}"#
         );
         let envelope = Envelope::scan(line.as_bytes()).unwrap();
-        clients.note_request(line.as_bytes(), &envelope.params, &principal.into())
+        clients.note_request(line.as_bytes(), &envelope.params, &Principal::of_token(principal, Role::Admin, None))
     }
 
     fn names(clients: &ConnectedClients) -> Vec<String> {
@@ -229,7 +236,12 @@ mod tests {
     #[test]
     fn a_session_counts_as_connected_while_it_exists() {
         let clients = ConnectedClients::new(&ClientLimits::default());
-        let session = clients.begin_session("editor", Some("1.2"), Revision::V2025_11_25, &"me".into());
+        let session = clients.begin_session(
+            "editor",
+            Some("1.2"),
+            Revision::V2025_11_25,
+            &Principal::of_token("me", Role::Admin, None),
+        );
         session.count_call();
         let seen = clients.all();
         let [only] = &seen[..] else { panic!("{clients:?}") };
@@ -254,7 +266,8 @@ mod tests {
         let limits =
             ClientLimits { sessionless_clients: 20, identity_sessionless_clients: 12, ..ClientLimits::default() };
         let clients = ConnectedClients::new(&limits);
-        let of = |principal: &str| clients.all().iter().filter(|client| &**client.principal() == principal).count();
+        let of =
+            |principal: &str| clients.all().iter().filter(|client| &**client.principal().id() == principal).count();
         for number in 0..5 {
             request(&clients, &format!(r#"{{"name":"{number}"}}"#), "ann");
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use catalog::Scope;
+use catalog::{Principal, Scope};
 use protocol::bridge::meta::ClientMeta;
 use protocol::{Line, Lines, Revision};
 use tokio::task::JoinHandle;
@@ -39,7 +39,7 @@ impl LocalClient {
             sink: Arc::clone(&outbox) as Arc<dyn ClientSink>,
             names: aggregator.options.names,
             scope: Scope::All,
-            principal: "".into(),
+            principal: Principal::local(),
             is_alone: true,
             surface: crate::Surface::Full,
         });

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::Kind;
+use catalog::{Kind, Principal};
 use protocol::bridge::{elicitation, input, meta};
 use protocol::scan::member;
 use protocol::{Lifecycle, RequestEnvelope, Span, reply, text};
@@ -37,7 +37,7 @@ pub type SignInFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait SignInHost: Send + Sync {
     /// Starts a sign-in to the server in that slot on behalf of a principal. Returns the address of the page; `None` if
     /// it cannot be started.
-    fn begin(&self, server: usize, principal: Arc<str>) -> SignInFuture<Option<String>>;
+    fn begin(&self, server: usize, principal: Arc<Principal>) -> SignInFuture<Option<String>>;
 
     /// Waits until the server in that slot is connected, or certainly is not going to be.
     fn settled(&self, server: usize) -> SignInFuture<()>;

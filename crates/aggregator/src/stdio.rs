@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::Scope;
+use catalog::{Principal, Scope};
 use protocol::Lines;
 use tokio::time::timeout;
 use upstream::stream::{Pump, Sink, Source};
@@ -29,7 +29,7 @@ pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Res
         sink: Arc::clone(&outbox) as Arc<dyn ClientSink>,
         names: aggregator.options.names,
         scope: Scope::All,
-        principal: "".into(),
+        principal: Principal::local(),
         is_alone: true,
         surface: aggregator.options.surface,
     });

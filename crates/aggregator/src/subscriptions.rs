@@ -302,7 +302,7 @@ impl Fleet {
 
     /// Adds a subscription. Returns whether it is the first to that resource.
     fn follow(&self, server: usize, uri: &str, client: &Client, delivery: Delivery) -> bool {
-        let (client, principal) = (client.number(), Arc::clone(client.principal()));
+        let (client, principal) = (client.number(), Arc::clone(client.principal().id()));
         let followers = &mut self.subscriptions().followers;
         let is_first = !followers.has(server, uri);
         // A repeated subscription counts once.
@@ -317,7 +317,7 @@ impl Fleet {
     /// Adds the subscriptions of a listen stream, with whether each is the first to its resource; or the limit
     /// exceeded.
     fn follow_all(&self, listener: &Arc<Listener>, owned: Vec<(usize, String)>) -> Result<Vec<Followed>, String> {
-        let (client, principal) = (listener.client.number(), listener.client.principal());
+        let (client, principal) = (listener.client.number(), listener.client.principal().id());
         let mut subscriptions = self.subscriptions();
         // Others may have subscribed since the request was read.
         let more: Vec<&str> = owned.iter().map(|(_, uri)| uri.as_str()).collect();

@@ -81,7 +81,7 @@ pub struct Findings {
 pub struct ToolQuery {
     /// The text to search for.
     pub query: String,
-    /// The principal of the client that searches.
+    /// The id of the principal that searches.
     pub principal: Arc<str>,
     /// The maximum number of results.
     pub limit: usize,

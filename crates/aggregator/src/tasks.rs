@@ -68,7 +68,7 @@ impl Task {
     fn is(&self, client: &Client) -> bool {
         match self.lifecycle {
             Lifecycle::Session => self.number == client.number(),
-            Lifecycle::SelfContained => self.principal == *client.principal(),
+            Lifecycle::SelfContained => self.principal == *client.principal().id(),
         }
     }
 }
@@ -203,7 +203,7 @@ impl Tasks {
             original: original.to_owned(),
             client: Arc::downgrade(client),
             number: client.number(),
-            principal: Arc::clone(client.principal()),
+            principal: Arc::clone(client.principal().id()),
             lifecycle: connection.lifecycle(),
         };
         self.visible.insert((server, original.to_owned()), visible.clone());

@@ -38,7 +38,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use models::Model;
 use notebook::Folder;
-use registry::Actor;
+use registry::{Actor, Principal};
 use service::Service;
 use tokio::sync::watch;
 
@@ -120,13 +120,18 @@ impl Api {
         self.endpoints.iter().any(|endpoint| endpoint.is_public && endpoint.path == path)
     }
 
-    /// Answers a request on behalf of `principal`, which is empty without tokens.
-    pub async fn answer(&self, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
+    /// Answers a request on behalf of `principal`.
+    pub async fn answer(&self, parts: Parts, body: Bytes, principal: Arc<Principal>) -> Response<Body> {
         let answered = self.find_and_run(parts, &body, principal).await;
         answered.unwrap_or_else(|refused| refused).into_response()
     }
 
-    async fn find_and_run(&self, parts: Parts, body: &Bytes, principal: Arc<str>) -> Result<ApiResponse, ApiResponse> {
+    async fn find_and_run(
+        &self,
+        parts: Parts,
+        body: &Bytes,
+        principal: Arc<Principal>,
+    ) -> Result<ApiResponse, ApiResponse> {
         let (endpoint, path) = routes::find(&self.endpoints, &parts.method, parts.uri.path())?;
         if let Some((_, value)) = path.iter().find(|(_, value)| value.contains('\0')) {
             let why = format!("`{}` does not exist", value.escape_debug());
@@ -138,8 +143,7 @@ impl Api {
             None => request::Members::default(),
         };
         let service = Arc::clone(&self.service);
-        let name = if principal.is_empty() { Arc::from(ANONYMOUS_ACTOR) } else { principal };
-        let (actor, closing) = (Actor { name }, self.closing.subscribe());
+        let (actor, closing) = (Actor::new(&principal, ANONYMOUS_ACTOR), self.closing.subscribe());
         let (documents, model) = (self.documents.clone(), self.model.clone());
         let (auth_counter, job_limit) = (self.auth_counter.clone(), self.job_limit);
         let headers = parts.headers;

@@ -14,6 +14,7 @@
 //! - [`offer`]: all that one server offers, and what it says of itself
 //! - [`login_command`]: the command that signs in to a server
 //! - [`LoopbackRedirect`]: a redirect address on the machine of the browser
+//! - [`principal`]: who makes a request, and what they may do
 //! - [`mask`]: which parts of a connection config are secrets, and what it looks like without them
 //! - [`secrets`]: the secrets of a server, and texts in which they are masked
 //! - `rules`: what the protocol requires of a definition
@@ -37,6 +38,7 @@ pub mod mask;
 pub mod names;
 pub mod oauth;
 pub mod offer;
+pub mod principal;
 mod repair;
 mod rules;
 mod schema;
@@ -53,6 +55,7 @@ pub use loopback::LoopbackRedirect;
 pub use names::{NamePolicy, NameStyle, Separator};
 pub use oauth::{GrantType, OAuthSettings, ResourceParameter, TokenEndpointAuthMethod};
 pub use offer::{Hints, Offer};
+pub use principal::{Principal, Role};
 pub use secrets::Secrets;
 pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
 pub use snapshot::{

@@ -33,7 +33,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use notebook::{Document, Folder, Outline};
-use registry::{Actor, Timestamp};
+use registry::{Actor, Principal, Timestamp};
 use serde_json::{Map, Value};
 use service::{Error, ServerView, Service, UsageView};
 
@@ -52,7 +52,7 @@ const FLASHES: usize = 1000;
 const LONGEST_FLASH: usize = 16 << 10;
 
 /// The name of a token, by its secret.
-pub type ResolvePrincipal = Arc<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
+pub type ResolvePrincipal = Arc<dyn Fn(&str) -> Option<Arc<Principal>> + Send + Sync>;
 
 /// The token for the code of a sign-in link, which works once.
 pub type RedeemCode = Box<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
@@ -182,8 +182,8 @@ impl Console {
         routes::is_sign_in(&parts.method, parts.uri.path())
     }
 
-    /// Answers a request. `principal` is the name of its token, or empty.
-    pub async fn answer(self: Arc<Self>, parts: Parts, body: Bytes, principal: Arc<str>) -> Response<Body> {
+    /// Answers a request on behalf of `principal`.
+    pub async fn answer(self: Arc<Self>, parts: Parts, body: Bytes, principal: Arc<Principal>) -> Response<Body> {
         if parts.uri.path() == callback::PATH {
             return match parts.method {
                 Method::GET => callback::finish(&self.service, parts.uri.query().unwrap_or_default()).await,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, REFERER};
 use http::request::Parts;
 use http::{HeaderMap, Method};
-use registry::Actor;
+use registry::{Actor, Principal};
 use service::Service;
 
 use crate::form::{self, Form};
@@ -43,9 +43,9 @@ pub(crate) struct PageRequest<'c> {
 }
 
 impl<'c> PageRequest<'c> {
-    pub(crate) fn new(console: &'c Console, parts: &Parts, body: &Bytes, principal: Arc<str>) -> Self {
+    pub(crate) fn new(console: &'c Console, parts: &Parts, body: &Bytes, principal: Arc<Principal>) -> Self {
         let mut visitor = console.sessions.visitor(&parts.headers);
-        let has_token = !principal.is_empty();
+        let has_token = !principal.is_local();
         if has_token {
             visitor.principal = Some(principal);
         }
@@ -54,13 +54,16 @@ impl<'c> PageRequest<'c> {
             .get(CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
         let needs_no_token = parts.extensions.get::<AuthenticatedByConnection>().is_some();
-        let name = visitor.principal.clone().unwrap_or_else(|| Arc::from(ANONYMOUS_ACTOR));
+        let actor = match &visitor.principal {
+            Some(principal) => Actor::new(principal, ANONYMOUS_ACTOR),
+            None => Actor::new(&Principal::local(), ANONYMOUS_ACTOR),
+        };
         Self {
             console,
             is_let_in: needs_no_token || visitor.principal.is_some(),
             needs_no_token,
             visitor,
-            actor: Actor { name },
+            actor,
             method: if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() },
             path: parts.uri.path().to_owned(),
             asked_for: parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
@@ -121,7 +124,7 @@ impl<'c> PageRequest<'c> {
     pub(crate) fn layout_context(&self) -> LayoutContext<'_> {
         LayoutContext {
             csrf: &self.visitor.csrf,
-            principal: self.visitor.principal.as_deref(),
+            principal: self.visitor.principal.as_ref().map(|principal| &**principal.name()),
             // A live update does not consume messages.
             flash: if self.headers.contains_key(LIVE_HEADER) {
                 None

@@ -12,6 +12,7 @@ use std::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
 use http::HeaderMap;
 use http::header::{COOKIE, HOST};
+use registry::Principal;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
@@ -37,7 +38,7 @@ pub(crate) struct Sessions {
 }
 
 struct Opened {
-    principal: Arc<str>,
+    principal: Arc<Principal>,
     /// The token, for configs of clients on request.
     token: Arc<str>,
     used: Instant,
@@ -53,7 +54,7 @@ pub(crate) struct Visitor {
     /// Whether the cookie must still be set.
     pub(crate) is_new: bool,
     /// The name of the token that opened the session.
-    pub(crate) principal: Option<Arc<str>>,
+    pub(crate) principal: Option<Arc<Principal>>,
     /// The CSRF token of the session.
     pub(crate) csrf: String,
 }
@@ -77,14 +78,14 @@ impl Sessions {
     }
 
     /// Opens a session for the owner of a token. It has a new id: the old one may be known to others.
-    pub(crate) fn open(&self, principal: Arc<str>, token: &str) -> Visitor {
+    pub(crate) fn open(&self, principal: Arc<Principal>, token: &str) -> Visitor {
         let id = hex(&random());
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         opened.retain(|_, session| now.duration_since(session.used) < IDLE);
         // Of the token with the most sessions: frequent sign-ins of one user do not sign out others.
         if opened.len() >= self.most {
-            let mut counts = HashMap::<Arc<str>, usize>::new();
+            let mut counts = HashMap::<Arc<Principal>, usize>::new();
             opened.values().for_each(|session| *counts.entry(Arc::clone(&session.principal)).or_default() += 1);
             let surplus =
                 opened.iter().max_by_key(|(_, session)| (counts.get(&session.principal), Reverse(session.used)));
@@ -128,7 +129,7 @@ impl Sessions {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    fn principal(&self, id: &str) -> Option<Arc<str>> {
+    fn principal(&self, id: &str) -> Option<Arc<Principal>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let session = opened.get_mut(id)?;
         let now = Instant::now();
@@ -193,10 +194,15 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use registry::Role;
+
+    fn named(name: &str) -> Arc<Principal> {
+        Principal::of_token(name, Role::Admin, None)
+    }
 
     /// Every secret is the token of somebody who is called the same.
     fn named_by_token() -> ResolvePrincipal {
-        Arc::new(|secret| Some(secret.into()))
+        Arc::new(|secret| Some(named(secret)))
     }
 
     fn headers(cookie: &str) -> HeaderMap {
@@ -209,16 +215,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_is_known_by_its_cookie_until_it_ends_or_is_left_alone() {
         let sessions = Sessions::new(named_by_token());
-        let ann = sessions.open("ann".into(), "ann");
+        let ann = sessions.open(named("ann"), "ann");
         let sent = headers(&format!("other=1; mcp_console_8808={}", ann.id));
-        assert_eq!(sessions.visitor(&sent).principal.as_deref(), Some("ann"));
+        assert_eq!(sessions.visitor(&sent).principal, Some(named("ann")));
         assert!(sessions.visitor(&sent).has_valid_csrf(Some(&ann.csrf)));
         let over = sessions.lasting(&sent).expect("there is a session");
         sessions.end(&ann.id);
         over.await;
         assert!(sessions.lasting(&sent).is_none());
         assert_eq!(sessions.visitor(&sent).principal, None);
-        let bob = sessions.open("bob".into(), "bob");
+        let bob = sessions.open(named("bob"), "bob");
         tokio::time::advance(IDLE).await;
         assert_eq!(sessions.visitor(&headers(&format!("mcp_console_8808={}", bob.id))).principal, None);
     }
@@ -226,8 +232,8 @@ mod tests {
     #[test]
     fn the_number_of_sessions_is_a_limit_and_the_token_with_the_most_makes_room() {
         let sessions = Sessions::new(named_by_token()).with_most(4);
-        let ann = sessions.open("ann".into(), "ann");
-        let bobs: Vec<Visitor> = (0..6).map(|_| sessions.open("bob".into(), "bob")).collect();
+        let ann = sessions.open(named("ann"), "ann");
+        let bobs: Vec<Visitor> = (0..6).map(|_| sessions.open(named("bob"), "bob")).collect();
         let is_open = |visitor: &Visitor| sessions.token(&visitor.id).is_some();
         assert!(is_open(&ann) && is_open(&bobs[5]));
         assert_eq!(bobs.iter().filter(|bob| is_open(bob)).count(), 3);
@@ -238,11 +244,11 @@ mod tests {
         let token = Arc::new(Mutex::new("old"));
         let known = Arc::clone(&token);
         let resolve_principal: ResolvePrincipal =
-            Arc::new(move |secret| (secret == *known.lock().unwrap()).then(|| "ann".into()));
+            Arc::new(move |secret| (secret == *known.lock().unwrap()).then(|| named("ann")));
         let sessions = Sessions::new(resolve_principal);
-        let ann = sessions.open("ann".into(), "old");
+        let ann = sessions.open(named("ann"), "old");
         let sent = headers(&format!("mcp_console_8808={}", ann.id));
-        assert_eq!(sessions.visitor(&sent).principal.as_deref(), Some("ann"));
+        assert_eq!(sessions.visitor(&sent).principal, Some(named("ann")));
         let over = sessions.lasting(&sent).expect("there is a session");
         *token.lock().unwrap() = "new";
         assert_eq!(sessions.visitor(&sent).principal, None);
@@ -255,7 +261,7 @@ mod tests {
         let sessions = Sessions::new(named_by_token());
         let chosen = sessions.visitor(&headers("mcp_console_8808=chosen"));
         assert!(chosen.is_new && chosen.id != "chosen");
-        let (one, other) = (sessions.open("a".into(), "a"), sessions.open("b".into(), "b"));
+        let (one, other) = (sessions.open(named("a"), "a"), sessions.open(named("b"), "b"));
         assert!(!one.has_valid_csrf(Some(&other.csrf)) && !one.has_valid_csrf(None) && !one.has_valid_csrf(Some("")));
         assert!(sessions.visitor(&headers(&format!("mcp_console_9={}", one.id))).principal.is_none());
     }

@@ -332,7 +332,7 @@ pub(crate) fn call(name: &str) -> Call {
 }
 
 pub(crate) fn actor() -> Actor {
-    Actor { name: "tester".into() }
+    Actor::internal("tester")
 }
 
 /// Waits until something is so.

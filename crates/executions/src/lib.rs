@@ -404,7 +404,7 @@ impl CallInterceptor for Executions {
             tool: Arc::clone(call.tool),
             origin: Origin {
                 source: Source::Mcp,
-                caller: (!principal.is_empty()).then(|| Arc::clone(principal)),
+                caller: (!principal.is_local()).then(|| Arc::clone(principal.name())),
                 client: connected.and_then(|connected| connected.name()),
                 document: None,
             },

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use catalog::Principal;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::header::{ACCEPT, CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
@@ -18,7 +19,7 @@ use crate::identity::{Full, Identity, SMALL_ANSWER};
 use crate::path::PathTarget;
 use crate::read_body;
 use crate::server::Shared;
-use crate::tokens::Denied;
+use crate::tokens::{Credential, Denied};
 
 /// A response of the fallback service, which may be an endless stream.
 pub type FallbackResponse = Response<FallbackBody>;
@@ -46,12 +47,12 @@ pub trait FallbackService: Send + Sync {
     /// Whether a request carries a token in its body. A wrong one is answered with status 401.
     fn is_sign_in(&self, parts: &Parts) -> bool;
 
-    /// Answers an accepted request on behalf of a principal: the name of a token, or empty without tokens.
+    /// Answers an accepted request on behalf of a principal.
     fn answer(
         self: Arc<Self>,
         parts: Parts,
         body: Bytes,
-        principal: Arc<str>,
+        principal: Arc<Principal>,
     ) -> Pin<Box<dyn Future<Output = FallbackResponse> + Send>>;
 
     /// The response to a refused request, in the service's own format.
@@ -158,13 +159,13 @@ pub(crate) async fn answer(
             return refused(fallback, &admission::refusal(shared, connection, Requested::by(&parts), denied));
         }
     };
-    let principal = Arc::clone(credential.as_ref().map_or(&shared.nobody, |credential| credential.name()));
+    let principal = Arc::clone(credential.as_ref().map_or(&shared.local_user, Credential::principal));
     // A form proves in its body that it may act for its session. Until then it only counts as a request of that
     // session.
     let session = if is_unknown { fallback.session_token(&parts) } else { None };
     let credential = credential.or_else(|| admission::identify(shared, &session?));
-    let name = credential.as_ref().map_or(&shared.nobody, |credential| credential.name());
-    let identity = match connection.guarded.identify(&shared.identities, name) {
+    let counted = credential.as_ref().map_or(&shared.local_user, Credential::principal);
+    let identity = match connection.guarded.identify(&shared.identities, counted) {
         Ok(identity) => identity,
         Err(full) => {
             let mut response = refuse(fallback, StatusCode::TOO_MANY_REQUESTS, &full.why);
@@ -188,7 +189,7 @@ pub(crate) async fn answer(
 struct Request {
     parts: Parts,
     body: Incoming,
-    principal: Arc<str>,
+    principal: Arc<Principal>,
     /// Its sender is not authenticated.
     is_unknown: bool,
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use catalog::Principal;
 use hyper::Request;
 use hyper::body::{Body, Frame};
 use hyper::http::request::Parts;
@@ -44,7 +45,8 @@ pub fn check_request(data: &[u8]) {
     }
     drop(query(parts.uri.query(), "sessionId"));
     let tokens = Tokens::read("one:0123456789abcdef\ntwo:fedcba9876543210").expect("both make sense");
-    let principal = tokens.admit(&parts.headers).map_or_else(|_| Arc::from(""), |admitted| Arc::clone(admitted.name()));
+    let principal =
+        tokens.admit(&parts.headers).map_or_else(|_| Principal::local(), |admitted| Arc::clone(admitted.principal()));
     let identity = guarded.identify(&identities, &principal).expect("it is the first connection");
     let accepts = Accepts::read(&parts.headers);
     drop((target, sends_json(&parts.headers), accepts));

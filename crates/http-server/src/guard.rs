@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use catalog::Principal;
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{Method, StatusCode, Uri};
@@ -35,13 +36,13 @@ impl GuardedConnection {
         Self { local, let_in: OnceLock::new(), connected: Mutex::default() }
     }
 
-    /// Assigns the connection to the identity of that name, which then counts one more connection.
-    pub(crate) fn identify(&self, identities: &Identities, name: &Arc<str>) -> Result<Arc<Identity>, Full> {
+    /// Assigns the connection to the identity of a principal, which then counts one more connection.
+    pub(crate) fn identify(&self, identities: &Identities, principal: &Arc<Principal>) -> Result<Arc<Identity>, Full> {
         let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = connected.as_ref().filter(|known| known.identity().name == *name) {
+        if let Some(known) = connected.as_ref().filter(|known| known.identity().principal == *principal) {
             return Ok(Arc::clone(known.identity()));
         }
-        let now = connected.insert(identities.of(name).connect()?);
+        let now = connected.insert(identities.of(principal).connect()?);
         Ok(Arc::clone(now.identity()))
     }
 
@@ -51,10 +52,10 @@ impl GuardedConnection {
         connected.as_ref().map(|connected| Arc::clone(connected.identity()))
     }
 
-    /// The name of the connection's identity, if it is known.
-    pub(crate) fn owner_of(&self) -> Option<Arc<str>> {
+    /// The principal of the connection, if it is known.
+    pub(crate) fn owner_of(&self) -> Option<Arc<Principal>> {
         let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        connected.as_ref().map(|connected| Arc::clone(&connected.identity().name))
+        connected.as_ref().map(|connected| Arc::clone(&connected.identity().principal))
     }
 
     /// Whether a request equals one that was accepted, and comes from no web page.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
+use catalog::Principal;
 
 use crate::limits::Limits;
 
@@ -20,7 +21,7 @@ pub(crate) const SMALL_ANSWER: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Identities {
     most: Arc<Shares>,
-    by_name: Mutex<HashMap<Arc<str>, Weak<Identity>>>,
+    by_id: Mutex<HashMap<Arc<str>, Weak<Identity>>>,
 }
 
 /// The limits of one identity, and of all together.
@@ -61,7 +62,7 @@ impl<N> Counts<N> {
 
 /// One identity.
 pub(crate) struct Identity {
-    pub(crate) name: Arc<str>,
+    pub(crate) principal: Arc<Principal>,
     most: Arc<Shares>,
     used: Counts<AtomicUsize>,
     /// The warning that its clients do not read was logged; once is enough.
@@ -70,7 +71,7 @@ pub(crate) struct Identity {
 
 impl fmt::Debug for Identity {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Identity({:?})", self.name)
+        write!(out, "Identity({:?})", self.principal.name())
     }
 }
 
@@ -92,26 +93,23 @@ impl Identities {
             unread: limits.unread_of_identity,
         };
         let of_one = if has_tokens { of_one } else { of_all };
-        Self {
-            most: Arc::new(Shares { has_tokens, of_one, of_all, used: Counts::default() }),
-            by_name: Mutex::default(),
-        }
+        Self { most: Arc::new(Shares { has_tokens, of_one, of_all, used: Counts::default() }), by_id: Mutex::default() }
     }
 
-    /// The identity of that name.
-    pub(crate) fn of(&self, name: &Arc<str>) -> Arc<Identity> {
-        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = by_name.get(name).and_then(Weak::upgrade) {
+    /// The identity of a principal.
+    pub(crate) fn of(&self, principal: &Arc<Principal>) -> Arc<Identity> {
+        let mut by_id = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = by_id.get(principal.id()).and_then(Weak::upgrade) {
             return known;
         }
-        by_name.retain(|_, identity| identity.strong_count() > 0);
+        by_id.retain(|_, identity| identity.strong_count() > 0);
         let identity = Arc::new(Identity {
-            name: Arc::clone(name),
+            principal: Arc::clone(principal),
             most: Arc::clone(&self.most),
             used: Counts::default(),
             warned: AtomicBool::new(false),
         });
-        by_name.insert(Arc::clone(name), Arc::downgrade(&identity));
+        by_id.insert(Arc::clone(principal.id()), Arc::downgrade(&identity));
         identity
     }
 }
@@ -120,12 +118,12 @@ impl Identity {
     /// A single identity, with the default limits.
     #[cfg(test)]
     pub(crate) fn alone(limits: &Limits) -> Arc<Self> {
-        Identities::new(limits, false).of(&Arc::from(""))
+        Identities::new(limits, false).of(&Principal::local())
     }
 
     /// Its name in a message.
     fn shown(&self) -> String {
-        if self.name.is_empty() { "the local user".to_owned() } else { format!("token `{}`", self.name) }
+        if self.principal.is_local() { "the local user".to_owned() } else { format!("token `{}`", self.principal) }
     }
 
     /// The limit that it exceeds if its own usage is too high.
@@ -312,7 +310,13 @@ impl<C> AsRef<[u8]> for Held<C> {
 
 #[cfg(test)]
 mod tests {
+    use catalog::Role;
+
     use super::*;
+
+    fn token(name: &str) -> Arc<Principal> {
+        Principal::of_token(name, Role::Admin, None)
+    }
 
     fn limits() -> Limits {
         Limits {
@@ -329,7 +333,7 @@ mod tests {
     #[test]
     fn what_one_uses_up_others_still_have() {
         let identities = Identities::new(&limits(), true);
-        let (one, other) = (identities.of(&Arc::from("one")), identities.of(&Arc::from("other")));
+        let (one, other) = (identities.of(&token("one")), identities.of(&token("other")));
         let connected = [one.connect().unwrap(), one.connect().unwrap()];
         let full = one.connect().unwrap_err();
         assert_eq!(full.why, "Too many connections: token `one` may have 2 (limit `connections-per-token`)");
@@ -341,7 +345,7 @@ mod tests {
     #[test]
     fn bodies_of_all_identities_are_bounded_together() {
         let identities = Identities::new(&limits(), true);
-        let receiving = |name: &str| identities.of(&Arc::from(name)).receive();
+        let receiving = |name: &str| identities.of(&token(name)).receive();
         let (mut one, mut other) = (receiving("one"), receiving("other"));
         one.grow(3 << 20).unwrap();
         other.grow(2 << 20).unwrap();
@@ -363,7 +367,7 @@ mod tests {
     #[test]
     fn a_body_counts_until_its_last_part_is_dropped() {
         let identities = Identities::new(&limits(), true);
-        let (one, other) = (identities.of(&Arc::from("one")), identities.of(&Arc::from("other")));
+        let (one, other) = (identities.of(&token("one")), identities.of(&token("other")));
         let mut receiving = one.receive();
         receiving.grow(2 << 20).unwrap();
         let body = receiving.hold(Bytes::from_static(b"{}"));
@@ -380,7 +384,7 @@ mod tests {
 
     #[test]
     fn what_is_not_read_is_counted_and_refused() {
-        let one = Identities::new(&limits(), true).of(&Arc::from("one"));
+        let one = Identities::new(&limits(), true).of(&token("one"));
         one.change_unread(0, 1 << 20);
         assert!(!one.is_crowded() && one.refusal_of_answer().is_none());
         one.change_unread(1 << 20, 4 << 20);
@@ -391,7 +395,7 @@ mod tests {
 
     #[test]
     fn an_answer_counts_until_its_last_part_is_written() {
-        let one = Identities::new(&limits(), true).of(&Arc::from("one"));
+        let one = Identities::new(&limits(), true).of(&token("one"));
         let mut unread = one.hold_unread(3 << 20);
         let parts = [unread.hand_out(vec![0; 1 << 20].into()), unread.hand_out(vec![0; 3 << 20].into())];
         assert_eq!(one.used(Counted::Unread), (4 << 20, 4 << 20), "more than was promised counts as well");

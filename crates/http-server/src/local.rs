@@ -10,6 +10,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
+use catalog::Principal;
 use hyper::HeaderMap;
 
 use crate::tokens::{Credential, Denied, TokenError, Tokens};
@@ -81,7 +82,7 @@ impl LocalAccess {
     }
 
     /// The principal of the local token, if `secret` is that token.
-    pub fn owner_of(&self, secret: &str) -> Option<Arc<str>> {
+    pub fn owner_of(&self, secret: &str) -> Option<Arc<Principal>> {
         self.token.as_ref()?.owner_of(secret)
     }
 

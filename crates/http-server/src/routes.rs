@@ -17,6 +17,7 @@ use crate::guard::{PageKind, Rejection};
 use crate::panics::Panicked;
 use crate::path::{PathTarget, query};
 use crate::server::{RequestContext, Shared};
+use crate::tokens::Credential;
 use crate::{answer, cors, fallback, guard, health, legacy, post, read_body, sse};
 
 /// Answers a request of a connection.
@@ -95,7 +96,7 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
         Some(Ok(credential)) => Some(credential),
         Some(Err(denied)) => return admission::refusal(shared, connection, Requested::by(parts), denied).response(),
     };
-    let principal = Arc::clone(credential.as_ref().map_or(&shared.nobody, |credential| credential.name()));
+    let principal = Arc::clone(credential.as_ref().map_or(&shared.local_user, Credential::principal));
     let identity = match connection.guarded.identify(&shared.identities, &principal) {
         Ok(identity) => identity,
         Err(full) => return answer::too_many_connections(&full.why),

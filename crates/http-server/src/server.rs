@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use aggregator::client_sink::{ClientSink, NullSink};
 use aggregator::{Aggregator, Client, ClientSetup, Surface};
-use catalog::Scope;
+use catalog::{Principal, Scope};
 use hyper::http::uri::Authority;
 
 use crate::auth_failures::AuthFailures;
@@ -72,7 +72,7 @@ pub(crate) struct Shared {
     pub(crate) identities: Identities,
     pub(crate) null_sink: Arc<dyn ClientSink>,
     /// The principal of all requests if there are no tokens.
-    pub(crate) nobody: Arc<str>,
+    pub(crate) local_user: Arc<Principal>,
     health: Option<HealthCheck>,
     /// Modern clients with a listen stream, which end at shutdown.
     listeners: Mutex<Vec<Weak<Client>>>,
@@ -81,8 +81,7 @@ pub(crate) struct Shared {
 /// The origin and the scope of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestContext {
-    /// The name of its token, or empty.
-    pub(crate) principal: Arc<str>,
+    pub(crate) principal: Arc<Principal>,
     /// How much of the HTTP server its token, or the local user, uses.
     pub(crate) identity: Arc<Identity>,
     /// That name with its secret, which sessions and streams are bound to; `None` without tokens.
@@ -107,7 +106,7 @@ impl Shared {
             fallback: server.fallback,
             sessions: Sessions::default(),
             null_sink: Arc::new(NullSink),
-            nobody: Arc::from(""),
+            local_user: Principal::local(),
             health: server.health,
             listeners: Mutex::default(),
         })

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::task::Poll;
 use std::time::Duration;
 
+use catalog::{Principal, Role};
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use subtle::ConstantTimeEq;
@@ -26,7 +27,7 @@ pub struct Tokens {
 }
 
 struct Token {
-    name: Arc<str>,
+    principal: Arc<Principal>,
     secret: Box<[u8]>,
 }
 
@@ -36,21 +37,26 @@ struct Token {
 pub(crate) struct Credential(Arc<Token>);
 
 impl Credential {
+    /// The holder of the token.
+    pub(crate) fn principal(&self) -> &Arc<Principal> {
+        &self.0.principal
+    }
+
     /// The name of the token.
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.0.name
+        self.0.principal.name()
     }
 }
 
 impl PartialEq for Credential {
     fn eq(&self, other: &Self) -> bool {
-        self.0.name == other.0.name && bool::from(self.0.secret.ct_eq(&other.0.secret))
+        self.0.principal == other.0.principal && bool::from(self.0.secret.ct_eq(&other.0.secret))
     }
 }
 
 impl fmt::Debug for Credential {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("Credential").field(&self.0.name).finish()
+        out.debug_tuple("Credential").field(self.name()).finish()
     }
 }
 
@@ -118,12 +124,12 @@ impl Tokens {
     pub fn guessable(&self) -> Vec<Arc<str>> {
         let all = self.all();
         let guessable = all.iter().filter(|token| token.secret.len() < MIN_SECURE_TOKEN_CHARS);
-        guessable.map(|token| Arc::clone(&token.name)).collect()
+        guessable.map(|token| Arc::clone(token.principal.name())).collect()
     }
 
     /// Whether the token of that name is guessable.
     pub(crate) fn is_guessable(&self, name: &str) -> bool {
-        self.all().iter().any(|token| &*token.name == name && token.secret.len() < MIN_SECURE_TOKEN_CHARS)
+        self.all().iter().any(|token| &**token.principal.name() == name && token.secret.len() < MIN_SECURE_TOKEN_CHARS)
     }
 
     /// Whether both have the same names with the same secrets.
@@ -197,20 +203,20 @@ impl Tokens {
     }
 
     /// The owner of a secret, if it is a token.
-    pub fn owner_of(&self, secret: &str) -> Option<Arc<str>> {
-        self.identify(secret).map(|credential| Arc::clone(credential.name()))
+    pub fn owner_of(&self, secret: &str) -> Option<Arc<Principal>> {
+        self.identify(secret).map(|credential| Arc::clone(credential.principal()))
     }
 
     /// The names of all tokens.
     pub fn names(&self) -> Vec<Arc<str>> {
-        self.all().iter().map(|token| Arc::clone(&token.name)).collect()
+        self.all().iter().map(|token| Arc::clone(token.principal.name())).collect()
     }
 
     fn add(&self, name: &str, secret: &str) -> Result<(), &'static str> {
         if name.is_empty() {
             return Err("the name before the `:` is missing");
         }
-        if self.all().iter().any(|token| &*token.name == name) {
+        if self.all().iter().any(|token| &**token.principal.name() == name) {
             return Err("the name is already taken");
         }
         if secret.is_empty() {
@@ -223,7 +229,10 @@ impl Tokens {
         if self.find(secret.as_bytes()).is_some() {
             return Err("another name already has the same token");
         }
-        let token = Arc::new(Token { name: name.into(), secret: secret.as_bytes().into() });
+        let token = Arc::new(Token {
+            principal: Principal::of_token(name, Role::Admin, None),
+            secret: secret.as_bytes().into(),
+        });
         self.all.write().unwrap_or_else(PoisonError::into_inner).push(token);
         Ok(())
     }
@@ -257,7 +266,7 @@ impl Tokens {
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_list().entries(self.all().iter().map(|token| &token.name)).finish()
+        out.debug_list().entries(self.all().iter().map(|token| token.principal.name())).finish()
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use aggregator::cycle::Chain;
 use aggregator::{Aggregator, ClientLimits, Fleet, MethodSet, NamePolicy, Options, ServerLimits, Surface};
 use bytes::Bytes;
+use catalog::Principal;
 use http_body_util::Full;
 use http_server::{
     AuthFailures, FallbackBody, FallbackResponse, FallbackService, HttpServer, Limits, LocalAccess, PeerLookup,
@@ -58,7 +59,7 @@ impl FallbackService for Fragile {
         self: Arc<Self>,
         parts: Parts,
         _: Bytes,
-        _: Arc<str>,
+        _: Arc<Principal>,
     ) -> Pin<Box<dyn Future<Output = FallbackResponse> + Send>> {
         Box::pin(async move {
             tokio::task::yield_now().await;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use catalog::Principal;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,8 +14,23 @@ use crate::{Listed, Page, RetentionPolicy, Store, Timestamp, Transaction};
 /// On whose behalf something is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// The name of a token, where there are tokens; or which way somebody came, as in `cli`.
+    /// The name of the principal, where there is more than one; or which way somebody came, as in `cli`.
     pub name: Arc<str>,
+    /// The principal.
+    pub principal: Arc<Principal>,
+}
+
+impl Actor {
+    /// A principal. The local user, who has no name, is called by the way that he came.
+    pub fn new(principal: &Arc<Principal>, came_by: &str) -> Self {
+        let name = if principal.is_local() { Arc::from(came_by) } else { Arc::clone(principal.name()) };
+        Self { name, principal: Arc::clone(principal) }
+    }
+
+    /// The program itself, or a command that works without a service.
+    pub fn internal(name: &str) -> Self {
+        Self { name: Arc::from(name), principal: Principal::internal(name) }
+    }
 }
 
 /// An entry to be written to the audit log.

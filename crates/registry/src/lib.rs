@@ -61,6 +61,7 @@ mod transaction;
 pub use audit::{Actor, AuditFilter, AuditNote, AuditRecord};
 pub use backup::{Existing, ImportReport, Secrets};
 pub use bindings::{BindingRecord, MAX_BINDINGS_OF_DOCUMENT, NewBinding, Section};
+pub use catalog::{Principal, Role};
 pub use classifications::{LlmClassification, SuggestionRecord};
 pub use config::{ConnectionConfig, MASK, masked_address};
 pub use enums::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport, UnknownValue};

@@ -37,7 +37,7 @@ impl Service {
                 revision: client.revision().to_owned(),
                 since: Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
                 calls: client.calls(),
-                caller: (!principal.is_empty()).then(|| principal.to_string()),
+                caller: (!principal.is_local()).then(|| principal.to_string()),
             }
         };
         connected.iter().map(view).collect()

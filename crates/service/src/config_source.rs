@@ -157,7 +157,7 @@ async fn update_row(
 }
 
 fn note(action: &str, server: &str, details: Option<Value>) -> AuditNote {
-    AuditNote::new(&Actor { name: CONFIG_FILE_ACTOR.into() }, action, Some(server), details)
+    AuditNote::new(&Actor::internal(CONFIG_FILE_ACTOR), action, Some(server), details)
 }
 
 /// Deletes the row of a server that was removed from the file. It may be deleted already.

@@ -152,7 +152,7 @@ impl Service {
             sink: Arc::new(NullSink),
             names: self.aggregator.options.names,
             scope,
-            principal: Arc::clone(&by.name),
+            principal: Arc::clone(&by.principal),
             is_alone: false,
             surface: aggregator::Surface::Full,
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, UNIX_EPOCH};
 
 use aggregator::{SignInFuture, SignInHost};
-use catalog::LoopbackRedirect;
+use catalog::{LoopbackRedirect, Principal};
 use oauth::{CallbackError, Change, ChangeKind, LoggedOut, LoginState, Network, OAuth, Protected, SignedIn};
 use registry::{Actor, AuditNote, ServerId, ServerRecord, Timestamp};
 use serde::Serialize;
@@ -247,7 +247,7 @@ impl ServiceContext {
         let initiator = sign_ins.take_initiator(query);
         let handle = initiator.as_ref().and_then(|initiator| self.find(&initiator.server.to_string()).ok());
         let name = handle.map(|handle| handle.current().record.name.clone());
-        let by = initiator.as_ref().map_or_else(|| Actor { name: "unknown".into() }, |initiator| initiator.by.clone());
+        let by = initiator.as_ref().map_or_else(|| Actor::internal("unknown"), |initiator| initiator.by.clone());
         let note = AuditNote::new(&by, "server.login", name.as_deref(), None);
         let (done, note) = grant_store::audited(note, sign_ins.setup.oauth.finish(query)).await;
         match done {
@@ -342,13 +342,13 @@ impl ServiceContext {
 pub(crate) struct ClientSignIns(pub(crate) Weak<ServiceContext>);
 
 impl SignInHost for ClientSignIns {
-    fn begin(&self, server: usize, principal: Arc<str>) -> SignInFuture<Option<String>> {
+    fn begin(&self, server: usize, principal: Arc<Principal>) -> SignInFuture<Option<String>> {
         let context = self.0.clone();
         Box::pin(async move {
             let context = context.upgrade()?;
             let handle = context.at(server)?;
-            let name = if principal.is_empty() { MCP_ACTOR.into() } else { principal };
-            match context.begin_sign_in(&handle, &Actor { name }, None).await {
+            let by = Actor::new(&principal, MCP_ACTOR);
+            match context.begin_sign_in(&handle, &by, None).await {
                 Ok(attempt) => Some(attempt.authorization_url),
                 Err(error) => {
                     tracing::warn!(server = %handle.current().record.name, %error, "failed to start a sign-in for a client");

@@ -48,7 +48,7 @@ impl Default for FixtureOptions {
 
 /// The actor of all operations.
 pub(crate) fn somebody() -> Actor {
-    Actor { name: "tester".into() }
+    Actor::internal("tester")
 }
 
 impl ServiceFixture {

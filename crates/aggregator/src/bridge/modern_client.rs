@@ -104,7 +104,7 @@ enum Outcome {
 pub(super) fn send(bridged: &BridgedRequest<'_>) {
     let (client, params) = (bridged.to.client(), &bridged.envelope.params);
     let binding = Binding {
-        principal: client.principal().to_string(),
+        principal: client.principal().id().to_string(),
         server: bridged.connection.index(),
         digest: digest(&bridged.method, &bridged.renamed, &bridged.renamed_envelope().params),
     };

@@ -121,7 +121,7 @@ impl Followers {
     pub(super) fn counts(&self, client: &Client) -> SubscriptionCounts {
         SubscriptionCounts {
             session: self.by_client.get(&client.number()).copied().unwrap_or_default(),
-            identity: self.by_principal.get(client.principal()).copied().unwrap_or_default(),
+            identity: self.by_principal.get(client.principal().id()).copied().unwrap_or_default(),
             all: self.count,
         }
     }
@@ -182,7 +182,7 @@ mod tests {
             sink: Arc::new(NullSink),
             names: NamePolicy::Canonical,
             scope: Scope::All,
-            principal: principal.into(),
+            principal: catalog::Principal::of_token(principal, catalog::Role::Admin, None),
             is_alone: false,
             surface: Surface::Full,
         })
@@ -190,7 +190,7 @@ mod tests {
 
     fn subscribed(client: &Arc<Client>) -> Follower {
         let delivery = Delivery::Subscribed(Arc::downgrade(client));
-        Follower { client: client.number(), principal: Arc::clone(client.principal()), delivery }
+        Follower { client: client.number(), principal: Arc::clone(client.principal().id()), delivery }
     }
 
     fn listening(client: &Arc<Client>) -> Follower {

@@ -132,7 +132,7 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &Reques
     };
     let tool_query = ToolQuery {
         query: query.into_owned(),
-        principal: Arc::clone(meta_call.client.principal()),
+        principal: Arc::clone(meta_call.client.principal().id()),
         limit: limit.unwrap_or(DEFAULT_RESULTS).clamp(1, MAX_RESULTS),
         least: 0.0,
         server,
@@ -200,7 +200,7 @@ fn suggest(aggregator: &Arc<Aggregator>, meta_call: MetaToolCall, name: String) 
     let server = meta_call.client.scope().only();
     let tool_query = ToolQuery {
         query: name.clone(),
-        principal: Arc::clone(meta_call.client.principal()),
+        principal: Arc::clone(meta_call.client.principal().id()),
         limit: MAX_SUGGESTIONS,
         least: MIN_SUGGESTION_SCORE,
         server,

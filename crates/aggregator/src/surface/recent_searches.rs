@@ -122,7 +122,7 @@ impl CallTracker for CountedCall {
             && !has_failed(line, result)
             && let Some(query) = self.connected.searches.take(self.server, &self.tool)
         {
-            self.tool_finder.used(self.connected.principal(), &query, self.server, &self.tool);
+            self.tool_finder.used(self.connected.principal().id(), &query, self.server, &self.tool);
         }
         self.tracker.on_end(end);
     }

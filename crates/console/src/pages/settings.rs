@@ -139,7 +139,7 @@ mcp-aggregator serve --token-file tokens</pre></div>"#
     let names: Html = names
         .iter()
         .map(|name| {
-            let is_own = request.visitor.principal.as_ref() == Some(name);
+            let is_own = request.visitor.principal.as_ref().is_some_and(|principal| principal.id() == name);
             html!("<li><code>{}</code>{}</li>", name, is_own.then(|| html!(r#" <span class="tag">you</span>"#)))
         })
         .collect();

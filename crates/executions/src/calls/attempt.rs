@@ -131,7 +131,7 @@ impl Attempt {
             sink: Arc::new(NullSink),
             names: aggregator.options.names,
             scope: Scope::One(execution.slot_index()),
-            principal: Arc::clone(&call.actor.name),
+            principal: Arc::clone(&call.actor.principal),
             is_alone: false,
             surface: aggregator::Surface::Full,
         };
