@@ -42,3 +42,29 @@ pub(crate) trait ClientConnection: AsFd {
         Ok(taken.then(|| self.taken()))
     }
 }
+
+impl ClientConnection for Box<dyn ClientConnection> {
+    fn next_id(&mut self) -> u64 {
+        (**self).next_id()
+    }
+
+    fn send(&mut self, request: &[u8]) -> Result<()> {
+        (**self).send(request)
+    }
+
+    fn notify(&mut self, notification: &[u8]) -> Result<()> {
+        (**self).notify(notification)
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        (**self).fill()
+    }
+
+    fn take(&mut self) -> Result<bool> {
+        (**self).take()
+    }
+
+    fn taken(&self) -> &[u8] {
+        (**self).taken()
+    }
+}

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::client_connection::ClientConnection;
 use crate::http_answer::{Body, Response};
+use crate::http2_connection::Http2Connection;
 use crate::inbox::Inbox;
 use crate::service::Service;
 use crate::stall;
@@ -22,6 +23,7 @@ pub(crate) struct HttpConnection {
     /// What every request begins with, up to the value of its length.
     head: Vec<u8>,
     outgoing: Vec<u8>,
+    session: Option<String>,
     last_id: u64,
     pub(crate) service: Arc<Service>,
 }
@@ -36,9 +38,16 @@ impl HttpConnection {
             decoded: None,
             head: head(&service, None),
             outgoing: Vec::new(),
+            session: None,
             last_id: 0,
             service,
         })
+    }
+
+    /// The same session over HTTP/2.
+    pub(crate) fn over_http2(&self) -> Result<Http2Connection> {
+        let session = self.session.as_deref().context("it has no session")?;
+        Http2Connection::open(Arc::clone(&self.service), session, self.last_id)
     }
 
     /// Whether a whole response was there; its status is then returned, and its body is taken.
@@ -48,6 +57,7 @@ impl HttpConnection {
         };
         if let Some(session) = response.session {
             self.head = head(&self.service, Some(&session));
+            self.session = Some(session);
         }
         let (part, decoded) = match response.body {
             Body::There(part) => (part, None),

@@ -60,6 +60,14 @@ pub(crate) fn credential_holders() -> [HttpContestant; 2] {
     })
 }
 
+/// Us twice, for clients of both versions of HTTP.
+pub(crate) fn versions_of_http() -> [HttpContestant; 2] {
+    ["HTTP/1.1, 64 connections", "HTTP/2, one connection"].map(|name| {
+        let contestant = Contestant { name: name.to_owned(), kind: Kind::Us };
+        HttpContestant { contestant, route: Route::UsToStdio, arguments: &[] }
+    })
+}
+
 /// The test server that all of them reach, but for `us → stdio`, which starts one of its own.
 pub(crate) fn start_server(programs: &Programs) -> Result<Arc<Service>> {
     let log = programs.scratch.path().join("bench-http-server.stderr");

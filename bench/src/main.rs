@@ -12,6 +12,7 @@ mod call;
 mod client_connection;
 mod connection;
 mod contestant;
+mod http2_connection;
 mod http_answer;
 mod http_connection;
 mod http_contestant;
@@ -101,6 +102,7 @@ fn measure(section: Section, run: &mut Run) -> Result<()> {
         Section::Listing => sections::listing::measure(run),
         Section::Isolation => sections::isolation::measure(run),
         Section::Http => sections::http::measure(run),
+        Section::Http2 => sections::http2::measure(run),
         Section::SignIn => sections::sign_in::measure(run),
         Section::History => sections::history::measure(run),
         Section::Registry => sections::registry::measure(run),

@@ -10,8 +10,8 @@ Measures direct, the parse-nothing floor, us, and other aggregators, side by sid
 
 usage: cargo run --profile dist -p bench -- [OPTIONS]
   --quick                a short run that shows that everything works; its numbers are noise
-  --only SECTION         latency, throughput, startup, memory, listing, isolation, http, sign-in,
-                         history or registry; repeatable
+  --only SECTION         latency, throughput, startup, memory, listing, isolation, http, http2,
+                         sign-in, history or registry; repeatable
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
   --program PATH         measure this program as `us` over stdio instead of building mcp-simple-aggregator
   --service PATH         measure this program as `us` over HTTP instead of building mcp-aggregator
@@ -28,13 +28,14 @@ pub(crate) enum Section {
     Listing,
     Isolation,
     Http,
+    Http2,
     SignIn,
     History,
     Registry,
 }
 
 impl Section {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Latency,
         Self::Throughput,
         Self::Startup,
@@ -42,6 +43,7 @@ impl Section {
         Self::Listing,
         Self::Isolation,
         Self::Http,
+        Self::Http2,
         Self::SignIn,
         Self::History,
         Self::Registry,
@@ -56,6 +58,7 @@ impl Section {
             Self::Listing => "listing",
             Self::Isolation => "isolation",
             Self::Http => "http",
+            Self::Http2 => "http2",
             Self::SignIn => "sign-in",
             Self::History => "history",
             Self::Registry => "registry",
@@ -65,7 +68,7 @@ impl Section {
 
 impl Section {
     fn is_over_http(self) -> bool {
-        matches!(self, Self::Http | Self::SignIn | Self::History | Self::Registry)
+        matches!(self, Self::Http | Self::Http2 | Self::SignIn | Self::History | Self::Registry)
     }
 }
 

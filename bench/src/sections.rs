@@ -2,6 +2,7 @@
 
 pub(crate) mod history;
 pub(crate) mod http;
+pub(crate) mod http2;
 pub(crate) mod isolation;
 pub(crate) mod latency;
 pub(crate) mod listing;
