@@ -35,7 +35,7 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request
         let text = "Invalid params: `name` is not valid Unicode";
         return to.respond(&reply::error(id_token, code::INVALID_PARAMS, text, None));
     };
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
     let named = Named::find(&view, client, kind, name_at, &name);
     if let Some(retry) = sign_in::retry(aggregator, line, request) {
         let server = named.owner(client).map(|(server, _)| server);
@@ -102,12 +102,18 @@ impl<'n> Named<'n> {
             (Scope::All, Missing::Starting(server) | Missing::Down(server)) => {
                 Some((server, snapshot.without_prefix(server, self.name).into()))
             }
-            (Scope::One(server), Missing::UnknownItem(_)) if self.view.connections[server].is_some() => {
+            (Scope::One(server), Missing::UnknownItem(_)) if takes_unlisted(self.view, server) => {
                 Some((server, self.name.into()))
             }
             _ => None,
         }
     }
+}
+
+/// Whether a server alone in its scope receives calls of unlisted items too: it knows best what it has. Under a profile,
+/// an unlisted item may be a hidden one.
+fn takes_unlisted(view: &View, server: usize) -> bool {
+    view.is_whole() && view.connections[server].is_some()
 }
 
 /// Sends a call. If there is an interceptor, it opens the call first.
@@ -125,9 +131,8 @@ fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnve
         {
             return;
         }
-        // A server alone in its scope receives calls of unlisted items too: it knows best what it has.
         if let (Scope::One(server), Missing::UnknownItem(_)) = (client.scope(), why)
-            && view.connections[server].is_some()
+            && takes_unlisted(view, server)
         {
             return route_to(aggregator, message, request, server, named.target());
         }
@@ -176,7 +181,7 @@ pub(crate) fn resume_item(
     name_at: Span,
 ) {
     let name = text::decode(name_at.of(message.line)).expect("it could be decoded before the call waited");
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(message.client);
     let named = Named::find(&view, message.client, kind, name_at, &name);
     go(aggregator, message, request, &named);
 }
@@ -189,7 +194,7 @@ pub(crate) fn route_to(
     server: usize,
     target: Target,
 ) {
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(message.client);
     if let Some(connection) = &view.connections[server] {
         return send(aggregator, message, request, Destination::as_it_is(connection));
     }
@@ -267,7 +272,7 @@ fn wait(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEn
     match aggregator.fleet.slots.at(server).waiting.enter(suspended) {
         Enqueued::Waits => aggregator.fleet.need(server),
         Enqueued::Full(waiting) => {
-            let server = aggregator.fleet.view().snapshot.servers()[server].name.clone();
+            let server = aggregator.fleet.view_of(client).snapshot.servers()[server].name.clone();
             to.on_failure(request.id.of(line), &CallError::Congested { server, waiting });
         }
         Enqueued::Settled(suspended) => {

@@ -16,6 +16,7 @@ use upstream::Requester;
 
 use crate::client_sink::{ClientSink, Message, Outbound};
 use crate::connected_clients::ConnectedClient;
+use crate::fleet::View;
 use crate::interceptor::CallTracker;
 use crate::level::Level;
 use crate::responder::Responder;
@@ -33,6 +34,8 @@ pub struct ClientSetup {
     pub names: NamePolicy,
     /// Which servers it sees.
     pub scope: Scope,
+    /// The profile whose view it has, unless its principal is bound to another; everything without one.
+    pub profile: Option<Arc<str>>,
     /// The principal it acts for.
     pub principal: Arc<Principal>,
     /// No other client exists or will exist.
@@ -156,9 +159,15 @@ impl Client {
         self.setup.scope
     }
 
-    /// How much of the tools it sees.
-    pub fn surface(&self) -> Surface {
-        self.setup.surface
+    /// The profile whose view it has; `None` if it sees everything. A principal's own profile cannot be left.
+    pub fn profile(&self) -> Option<&Arc<str>> {
+        self.setup.principal.profile().or(self.setup.profile.as_ref())
+    }
+
+    /// How much of the tools in its view it sees: what its profile says, or else what it chose.
+    pub fn surface(&self, view: &View) -> Surface {
+        let of_profile = view.snapshot.profile().and_then(|profile| profile.spec().surface.as_deref());
+        of_profile.and_then(|surface| surface.parse().ok()).unwrap_or(self.setup.surface)
     }
 
     /// Adds found tools, best first, to its list.

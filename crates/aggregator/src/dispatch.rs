@@ -75,6 +75,8 @@ pub struct Aggregator {
     tool_finder: OnceLock<Arc<dyn ToolFinder>>,
     /// Sends clients to sign-in pages, if a host is set.
     pub(crate) sign_in_pages: SignInPages,
+    /// The profile of the client on our own stdin, or in our own process.
+    local_profile: OnceLock<Arc<str>>,
 }
 
 /// One message being dispatched: its client, its responder, and the connections to flush afterwards.
@@ -127,7 +129,7 @@ impl Aggregator {
         interceptor: Option<Arc<dyn CallInterceptor>>,
         clients: Option<ConnectedClients>,
     ) -> Arc<Self> {
-        let (tool_finder, sign_in_pages) = (OnceLock::new(), SignInPages::default());
+        let (tool_finder, sign_in_pages, local_profile) = (OnceLock::new(), SignInPages::default(), OnceLock::new());
         Arc::new(Self {
             fleet,
             options,
@@ -136,6 +138,7 @@ impl Aggregator {
             clients,
             tool_finder,
             sign_in_pages,
+            local_profile,
         })
     }
 
@@ -148,6 +151,16 @@ impl Aggregator {
     /// first one counts.
     pub fn set_tool_finder(&self, tool_finder: Arc<dyn ToolFinder>) {
         self.tool_finder.get_or_init(|| tool_finder);
+    }
+
+    /// Sets the profile of the client on our own stdin, or in our own process. Only the first one counts.
+    pub fn set_local_profile(&self, profile: &str) {
+        self.local_profile.get_or_init(|| profile.into());
+    }
+
+    /// The profile of the client on our own stdin, or in our own process.
+    pub(crate) fn local_profile(&self) -> Option<Arc<str>> {
+        self.local_profile.get().cloned()
     }
 
     /// The connected clients, in the order in which they connected. Empty where they are not tracked.
@@ -307,7 +320,8 @@ impl Aggregator {
             Lifecycle::Session => MODERN_ONLY_METHODS.contains(&method),
         };
         match message.client.scope() {
-            Scope::One(server) if !is_of_other_lifecycle => {
+            // A profile does not say what an unknown method does.
+            Scope::One(server) if !is_of_other_lifecycle && message.client.profile().is_none() => {
                 call::route_to(self, message, request, server, Target::Server(server));
             }
             Scope::One(_) | Scope::All => not_found(&message, request.id, method),
@@ -322,7 +336,8 @@ impl Aggregator {
             Some("notifications/roots/list_changed") => self.pass_on_roots(message),
             method => match message.client.scope() {
                 Scope::One(server) => {
-                    if let Some(connection) = &self.fleet.view().connections[server] {
+                    let view = self.fleet.view_of(message.client);
+                    if let Some(connection) = view.connections[server].as_ref().filter(|_| view.is_whole()) {
                         connection.for_lifecycle(lifecycle_of(params)).pass(message.line);
                     }
                 }
@@ -338,7 +353,7 @@ impl Aggregator {
         if !message.client.is_alone() {
             return;
         }
-        for connection in self.fleet.view().connections.iter().flatten() {
+        for connection in self.fleet.view_of(message.client).connections.iter().flatten() {
             if connection.lifecycle() == Lifecycle::Session {
                 connection.pass(message.line);
             }

@@ -4,16 +4,19 @@
 //! - `slots`: the slots of servers: registering, starting, renaming, removing
 //! - `name_conflicts`: items that cannot be listed because another server has the same name or URI
 //! - `disabled_tools`: tools that are not listed though their servers have them
+//! - `profiles`: what the clients of a profile see
 //! - `observer`: handles the events of running servers
 
 mod disabled_tools;
 pub(crate) mod name_conflicts;
 mod observer;
+mod profiles;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 use name_conflicts::NameConflicts;
+use profiles::{Changed, ProfileViews};
 pub(crate) use slots::ServerSlots;
 use slots::raise;
 pub use slots::{UpstreamEvent, UpstreamHandle};
@@ -21,7 +24,7 @@ pub use slots::{UpstreamEvent, UpstreamHandle};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -65,14 +68,18 @@ const MAX_ATTEMPTS: usize = 3;
 /// The log target of reports on failed servers, for a program that prints them in another way.
 pub const FAILURES_TARGET: &str = "failures";
 
-/// The catalogs at one moment, and the connections behind them.
+/// The catalogs at one moment, and the connections behind them: of everything, or of what clients of a profile see.
 pub struct View {
     /// The servers and their tools.
-    pub snapshot: Snapshot,
+    pub snapshot: Arc<Snapshot>,
     /// The connection to each running server, in the same order.
     pub connections: Vec<Option<Arc<Connection>>>,
     /// Whether each server supports tasks.
     has_tasks: Vec<bool>,
+    /// The same view for the clients of each profile.
+    profiles: ProfileViews,
+    /// The same for clients that see nothing.
+    nothing: OnceLock<Arc<Self>>,
 }
 
 impl View {
@@ -82,7 +89,8 @@ impl View {
             .iter()
             .map(|server| LIFECYCLES.iter().any(|&lifecycle| offers_tasks(&server.offer, lifecycle)));
         let has_tasks = has_tasks.collect();
-        Self { snapshot, connections, has_tasks }
+        let (profiles, nothing) = (ProfileViews::new(), OnceLock::new());
+        Self { snapshot: Arc::new(snapshot), connections, has_tasks, profiles, nothing }
     }
 }
 
@@ -248,19 +256,24 @@ impl Fleet {
         Arc::clone(&self.views.borrow())
     }
 
-    /// Whether a list need not wait for any server.
-    pub fn is_settled(&self, scope: Scope) -> bool {
-        has_settled(&self.view(), scope) || Instant::now() >= self.list_deadline
+    /// Whether a list for `client` need not wait for any server.
+    pub(crate) fn is_settled(&self, client: &Client) -> bool {
+        has_settled(&self.view_of(client), client.scope()) || Instant::now() >= self.list_deadline
     }
 
-    /// Waits until every server in `scope` is up or down, or has used up its time.
-    pub(crate) async fn all_settled(&self, scope: Scope) {
+    /// Waits until every server that `client` sees is up or down, or has used up its time.
+    pub(crate) async fn all_settled(&self, client: &Client) {
         let mut views = self.views.subscribe();
-        drop(timeout_at(self.list_deadline, views.wait_for(|view| has_settled(view, scope))).await);
+        let settled = views.wait_for(|view| has_settled(&view.seen_by(client), client.scope()));
+        drop(timeout_at(self.list_deadline, settled).await);
     }
 
     /// Logs that a list is answered without the servers that are still starting; once for the same servers.
     pub(crate) fn report_incomplete(&self, snapshot: &Snapshot, scope: Scope, kind: Kind) {
+        // Of the clients of a profile, only those of everything would tell which servers are starting.
+        if snapshot.profile().is_some() {
+            return;
+        }
         let servers = snapshot.servers().iter().enumerate();
         let missing = servers.filter(|(index, server)| scope.sees(*index) && server.state == ServerState::Initializing);
         let (missing, names): (Vec<usize>, Vec<&str>) =
@@ -279,24 +292,25 @@ impl Fleet {
         *reported = missing;
     }
 
-    /// Whether `initialize` need not wait for any server.
-    pub fn is_known(&self, scope: Scope) -> bool {
-        has_settled(&self.view(), scope) || scope == Scope::All && Instant::now() >= self.initialize_deadline
+    /// Whether `initialize` of `client` need not wait for any server.
+    pub(crate) fn is_known(&self, client: &Client) -> bool {
+        let is_late = || client.scope() == Scope::All && Instant::now() >= self.initialize_deadline;
+        has_settled(&self.view_of(client), client.scope()) || is_late()
     }
 
     /// Waits until `initialize` can be answered. A client that sees a single server waits for that one.
-    pub async fn known(&self, scope: Scope) {
+    pub(crate) async fn known(&self, client: &Client) {
         let mut views = self.views.subscribe();
-        let settled = views.wait_for(|view| has_settled(view, scope));
-        match scope {
+        let settled = views.wait_for(|view| has_settled(&view.seen_by(client), client.scope()));
+        match client.scope() {
             Scope::All => drop(timeout_at(self.initialize_deadline, settled).await),
             Scope::One(_) => drop(settled.await),
         }
     }
 
-    /// Whether any server in `scope` supports tasks that a client of that lifecycle can use.
-    pub(crate) fn offers_tasks(&self, scope: Scope, lifecycle: Lifecycle) -> bool {
-        let view = self.view();
+    /// Whether any server that `client` sees supports tasks that it can use in that lifecycle.
+    pub(crate) fn offers_tasks(&self, client: &Client, lifecycle: Lifecycle) -> bool {
+        let (view, scope) = (self.view_of(client), client.scope());
         let mut seen = view.snapshot.servers().iter().enumerate().filter(|(index, _)| scope.sees(*index));
         seen.any(|(_, server)| offers_tasks(&server.offer, lifecycle))
     }
@@ -393,45 +407,24 @@ impl Fleet {
             if snapshot.unnamed() > NAMED_BY_READERS {
                 snapshot.make_names();
             }
+            let view = View::new(snapshot, connections).with_profiles_of(&before, Some(index));
             let permit = permit.unwrap_or_else(|| lock(&self.changing));
             if Arc::ptr_eq(&before, &self.view()) {
                 self.slots.at(index).keep(enabled_offer);
-                return self.publish(index, &before, snapshot, connections, permit);
+                return self.publish(index, &before, Arc::new(view), permit);
             }
         }
     }
 
     /// Makes the next view the current one, and notifies the clients concerned.
-    fn publish(
-        &self,
-        index: usize,
-        before: &View,
-        snapshot: Snapshot,
-        connections: Vec<Option<Arc<Connection>>>,
-        changing: MutexGuard<'_, ()>,
-    ) {
-        let (was, is) = (&before.snapshot.servers()[index], &snapshot.servers()[index]);
+    fn publish(&self, index: usize, before: &View, view: Arc<View>, changing: MutexGuard<'_, ()>) {
+        let (was, is) = (&before.snapshot.servers()[index], &view.snapshot.servers()[index]);
         if was == is {
             return;
         }
-        let is_renamed = was.name != is.name;
-        let differs = |&kind: &Kind| {
-            let is_other = |lifecycle| {
-                was.offer.for_lifecycle(lifecycle).items(kind) != is.offer.for_lifecycle(lifecycle).items(kind)
-            };
-            let is_named_anew = is_renamed && kind.is_prefixed() && !is.offer.items(kind).is_empty();
-            LIFECYCLES.into_iter().any(is_other) || is_named_anew
-        };
-        let mut changed: Vec<Kind> = Kind::ALL.into_iter().filter(differs).collect();
-        // One notification covers both resources and resource templates.
-        if changed.contains(&Kind::Resource) {
-            changed.retain(|&kind| kind != Kind::Template);
-        }
-        let was_starting = was.state == ServerState::Initializing;
+        let changed = view.changed_by_server(before, index);
         let is_decided = !is.state.is_starting_or_asleep();
         let is_stopped = is.state == ServerState::Stopped;
-
-        let view = Arc::new(View::new(snapshot, connections));
         self.views.send_replace(Arc::clone(&view));
         // While the view cannot change: a startup queue must accept calls exactly as long as there is something to
         // wait for.
@@ -444,9 +437,7 @@ impl Fleet {
         if view.snapshot.is_settled() && !is_stopped {
             self.name_conflicts.report_new(&view.snapshot);
         }
-        for kind in changed {
-            self.notify_clients(index, kind, was_starting);
-        }
+        self.notify_changed(|client| changed.of(client));
     }
 
     /// Counts what a server offers towards the limits, even if it was not listed just now.
@@ -470,19 +461,21 @@ impl Fleet {
 
     /// Notifies clients that the tools of the small surface have changed.
     pub fn surface_changed(&self) {
-        for client in self.clients().into_iter().filter(|client| client.surface() != Surface::Full) {
-            client.list_changed(Kind::Tool, false);
-        }
-        self.notify_listeners(None, Kind::Tool);
+        self.notify_changed(|client| match client.surface(&self.view_of(client)) {
+            Surface::Full => Changed::default(),
+            _ => Changed::tools(),
+        });
     }
 
-    fn notify_clients(&self, server: usize, kind: Kind, while_starting: bool) {
+    /// Notifies clients of the lists that have changed for them.
+    fn notify_changed(&self, changed: impl Fn(&Client) -> Changed) {
         for client in self.clients() {
-            if client.scope().sees(server) {
-                client.list_changed(kind, while_starting);
+            let Changed { kinds, was_starting } = changed(&client);
+            for kind in kinds {
+                client.list_changed(kind, was_starting);
             }
         }
-        self.notify_listeners(Some(server), kind);
+        self.notify_listeners(|client| changed(client).kinds);
     }
 
     /// Forwards a log message that belongs to no request to all clients that want it.
@@ -493,7 +486,7 @@ impl Fleet {
         // Built once, and shared by all clients that see several servers.
         let mut labelled = None;
         for client in self.clients() {
-            if client.scope().sees(server.index())
+            if self.is_seen_by(&client, server.index())
                 && client.is_initialized()
                 && !(is_chatter && client.level().is_none())
                 && logs::is_wanted(&client, line, envelope)
@@ -549,7 +542,9 @@ impl Fleet {
     /// Forwards an unknown notification to clients that see only that server.
     fn unknown_notice(&self, server: &Connection, line: &Bytes) {
         for client in self.clients() {
-            if client.scope() == Scope::One(server.index()) || client.is_alone() {
+            let is_about = client.scope() == Scope::One(server.index()) || client.is_alone();
+            // What an unknown notification is about is unknown, too.
+            if is_about && client.profile().is_none() {
                 client.pass(line);
             }
         }

@@ -85,15 +85,14 @@ impl Aggregator {
         id: Bytes,
         describe: impl FnOnce(&Self, &Client) -> Vec<u8> + Send + 'static,
     ) {
-        let scope = client.scope();
-        if self.options.method_set.is_tools_only || self.fleet.is_known(scope) || client.has_many_deferred() {
+        if self.options.method_set.is_tools_only || self.fleet.is_known(client) || client.has_many_deferred() {
             return to.respond(&self.initialize_response(client, &id, describe));
         }
         let (aggregator, owner, answer_to, parked_id) =
             (Arc::clone(self), Arc::clone(client), Arc::clone(to), id.clone());
         client.defer(parked_id, to, async move {
             tokio::select! {
-                () = aggregator.fleet.known(scope) => {}
+                () = aggregator.fleet.known(&owner) => {}
                 () = owner.leaving() => {}
             }
             answer_to.respond(&aggregator.initialize_response(&owner, &id, describe));
@@ -110,7 +109,7 @@ impl Aggregator {
         describe: impl FnOnce(&Self, &Client) -> Vec<u8>,
     ) -> Vec<u8> {
         if let Scope::One(server) = client.scope() {
-            let view = self.fleet.view();
+            let view = self.fleet.view_of(client);
             let server = &view.snapshot.servers()[server];
             if !server.state.offers() && !server.state.is_starting_or_asleep() {
                 client.clear_initialize();
@@ -122,7 +121,7 @@ impl Aggregator {
 
     /// The members that both responses share.
     fn described(&self, client: &Client, lifecycle: Lifecycle) -> Vec<(&'static str, Vec<u8>)> {
-        let view = self.fleet.view();
+        let view = self.fleet.view_of(client);
         let (scope, snapshot) = (client.scope(), &view.snapshot);
         let ours = || {
             reply::object([

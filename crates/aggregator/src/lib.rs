@@ -17,7 +17,7 @@
 //! [`surface`]: which tools a client sees.
 //!
 //! State: `client` (one client), `server_requests` (server requests sent to it), `fleet` (all servers: started,
-//! observed, stopped; the current view of their catalogs), `startup_queue` (calls that wait for their server to
+//! observed, stopped; the current view of their catalogs, and what clients of a profile see of it), `startup_queue` (calls that wait for their server to
 //! start), `suspended_request` (a request while it waits), `bridge` (requests between the lifecycles), `unavailable`
 //! (errors for servers that are not connected), `sign_in` (clients that are sent to a sign-in page).
 //!

@@ -40,7 +40,7 @@ pub(crate) fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
         client.named(&client_name(line, params).unwrap_or_default());
     }
     let id = line.slice(id.start..id.end);
-    let is_ready = aggregator.fleet.is_settled(client.scope()) || client.has_many_deferred();
+    let is_ready = aggregator.fleet.is_settled(client) || client.has_many_deferred();
     if is_ready && is_quickly_written(aggregator, client, &request) {
         return send(aggregator, client, to, &id, &request);
     }
@@ -49,7 +49,7 @@ pub(crate) fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
     let later = async move {
         if !is_ready {
             tokio::select! {
-                () = aggregator.fleet.all_settled(owner.scope()) => {}
+                () = aggregator.fleet.all_settled(&owner) => {}
                 () = owner.leaving() => {}
             }
         }
@@ -65,7 +65,7 @@ pub(crate) fn answer(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
 
 /// Whether a list is already written, or of ordinary size.
 fn is_quickly_written(aggregator: &Aggregator, client: &Client, request: &ListRequest) -> bool {
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
     let unwritten = view.snapshot.unwritten(client.scope(), request.kind, client.style(), request.lifecycle);
     unwritten <= WRITTEN_IN_PLACE
 }
@@ -90,7 +90,7 @@ async fn send_beside_calls(
 }
 
 fn send(aggregator: &Aggregator, client: &Client, to: &Responder, id: &Bytes, request: &ListRequest) {
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
     aggregator.fleet.report_incomplete(&view.snapshot, client.scope(), request.kind);
     let own = match request {
         ListRequest { kind: Kind::Tool, lifecycle, cursor: None } => {

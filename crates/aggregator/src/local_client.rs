@@ -39,6 +39,7 @@ impl LocalClient {
             sink: Arc::clone(&outbox) as Arc<dyn ClientSink>,
             names: aggregator.options.names,
             scope: Scope::All,
+            profile: aggregator.local_profile(),
             principal: Principal::local(),
             is_alone: true,
             surface: crate::Surface::Full,

@@ -146,7 +146,7 @@ impl Fleet {
         // Locked until it is sent: the last level sent must be the last one recorded.
         let mut levels = self.levels();
         let clients = self.clients();
-        let seeing = clients.iter().filter(|client| client.scope().sees(server));
+        let seeing = clients.iter().filter(|client| self.is_seen_by(client, server));
         let Some(level) = levels.due(server, seeing.filter_map(|client| client.level()).min()) else { return };
         levels.applied.insert(server, level);
         self.set_level_of(connection, level);

@@ -36,9 +36,9 @@ pub(crate) fn read(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request:
         let text = "Invalid params: `uri` must be a string";
         return to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
     };
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
     let owners = view.snapshot.owners_of_uri(client.scope(), &uri, &mut view.snapshot.uri_budget(1));
-    let others = view.snapshot.resource_servers(client.scope());
+    let others = view.snapshot.resource_servers(client.scope(), &uri);
     if let Some(listed) = view.snapshot.resolve(client.scope(), Kind::Resource, &uri) {
         return call::route_to(aggregator, message, request, listed.server, Target::Method(read));
     }
@@ -46,7 +46,7 @@ pub(crate) fn read(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request:
     candidates.extend(others.into_iter().filter(|server| !candidates.contains(server)).collect::<Vec<_>>());
     // While servers start, it is unknown whether they have it. A client that leaves gets what is known.
     let can_wait = !client.has_left() && !client.has_many_deferred();
-    if can_wait && !aggregator.fleet.is_settled(client.scope()) {
+    if can_wait && !aggregator.fleet.is_settled(client) {
         return wait_and_read(aggregator, &message, request);
     }
     match candidates[..] {
@@ -62,7 +62,7 @@ fn wait_and_read(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: 
     let (aggregator, owner) = (Arc::clone(aggregator), Arc::clone(client));
     client.defer(line.slice(request.id.start..request.id.end), to, async move {
         tokio::select! {
-            () = aggregator.fleet.all_settled(owner.scope()) => {}
+            () = aggregator.fleet.all_settled(&owner) => {}
             () = owner.leaving() => {}
         }
         let mut flush_set = FlushSet::default();
@@ -81,7 +81,7 @@ fn search(
     candidates: &[usize],
 ) {
     let Incoming { client, to, line, .. } = message;
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
     let lifecycle = lifecycle_of(&request.params);
     let connections = candidates.iter().filter_map(|&server| view.connections[server].as_ref());
     let connections: Vec<_> = connections.map(|connection| Arc::clone(connection.for_lifecycle(lifecycle))).collect();
@@ -180,7 +180,9 @@ pub(crate) fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, requ
     let reference = request.params.span.and_then(|params| member(line, params, "ref"));
     let text_of =
         |name: &str| Some((member(line, reference?, name)?, text::decode(member(line, reference?, name)?.of(line))?));
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
+    // A server alone in its scope knows best what it has, but not what a profile hides of it.
+    let alone = scope.only().filter(|_| view.is_whole());
     match text_of("type").as_ref().map(|(_, kind)| &**kind) {
         Some("ref/prompt") if let Some((name_at, name)) = text_of("name") => {
             let found = view.snapshot.resolve(scope, Kind::Prompt, &name);
@@ -191,7 +193,7 @@ pub(crate) fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, requ
                 let renamed = Some(Edit { span: name_at, with: &server_name });
                 return call::send(aggregator, message, request, Destination { connection, renamed, alias: None });
             }
-            if let catalog::Scope::One(server) = scope {
+            if let Some(server) = alone {
                 return call::route_to(aggregator, message, request, server, Target::Method(complete));
             }
             let text = format!("Prompt not found: {name}");
@@ -201,14 +203,13 @@ pub(crate) fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, requ
             let owner = view.snapshot.template_owner(scope, &uri);
             let fitting = || view.snapshot.owners_of_uri(scope, &uri, &mut view.snapshot.uri_budget(1));
             let owner = owner.or_else(|| fitting().first().copied());
-            let alone = if let catalog::Scope::One(server) = scope { Some(server) } else { None };
             match owner.or(alone) {
                 Some(server) => call::route_to(aggregator, message, request, server, Target::Method(complete)),
                 None => to.respond(&not_found(id.of(line), &uri, lifecycle_of(&request.params))),
             }
         }
         _ => {
-            if let catalog::Scope::One(server) = scope {
+            if let Some(server) = alone {
                 return call::route_to(aggregator, message, request, server, Target::Method(complete));
             }
             let text = "Invalid params: `ref` must name a prompt (`ref/prompt`) or a resource (`ref/resource`)";

@@ -71,7 +71,7 @@ pub(crate) fn ask(
     target: Target,
 ) -> bool {
     let Some(host) = aggregator.sign_in_pages.host.get() else { return false };
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(message.client);
     let entry = &view.snapshot.servers()[server];
     let Incoming { client, to, line, .. } = message;
     if !unavailable::needs_sign_in(entry) || client.server_requests.is_closed() {
@@ -164,7 +164,7 @@ impl WaitingCall {
     /// Continues the call if the server can be called now; otherwise it fails with the usual error.
     fn go_on(&self, is_settled: bool) {
         let mut flush_set = FlushSet::default();
-        let view = self.aggregator.fleet.view();
+        let view = self.aggregator.fleet.view_of(self.suspended.client());
         let entry = &view.snapshot.servers()[self.server];
         if is_settled && !unavailable::needs_sign_in(entry) {
             self.suspended.resume(&mut flush_set);
@@ -205,7 +205,7 @@ pub(crate) fn resume(
 ) {
     let request = bridge::scanned_request(&retry.line);
     let message = Incoming { line: &retry.line, ..message };
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(message.client);
     let waiting = server.filter(|&server| unavailable::needs_sign_in(&view.snapshot.servers()[server]));
     let (Some(server), Some(host)) = (waiting, aggregator.sign_in_pages.host.get()) else {
         return call::route(aggregator, message, &request, kind);

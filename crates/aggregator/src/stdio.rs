@@ -29,6 +29,7 @@ pub async fn serve(aggregator: Arc<Aggregator>, mut signals: Signals) -> io::Res
         sink: Arc::clone(&outbox) as Arc<dyn ClientSink>,
         names: aggregator.options.names,
         scope: Scope::All,
+        profile: aggregator.local_profile(),
         principal: Principal::local(),
         is_alone: true,
         surface: aggregator.options.surface,

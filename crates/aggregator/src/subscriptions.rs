@@ -20,7 +20,6 @@ use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::{Fleet, View};
 use crate::resources::not_found;
 use crate::responder::Responder;
-use crate::surface::Surface;
 use followers::{Concerned, Delivery, Follower, Followers};
 
 /// The owners of more URIs than this are searched on a separate thread.
@@ -116,7 +115,7 @@ fn owner(
         to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
         return None;
     };
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
     let server = owner_of(&view, client.scope(), &uri, &mut view.snapshot.uri_budget(1));
     match server.and_then(|server| Some((server, view.connections[server].clone()?))) {
         Some((server, connection)) => Some((uri.into_owned(), server, connection)),
@@ -172,7 +171,7 @@ pub(crate) fn listen(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: S
     let owner = Arc::clone(&client);
     owner.defer(id.clone(), &to.clone(), async move {
         let fleet = &aggregator.fleet;
-        let (filter, owned) = fleet.honoured(client.scope(), wanted).await;
+        let (filter, owned) = fleet.honoured(&client, wanted).await;
         let listener = Listener {
             client: Arc::clone(&client),
             to: Arc::clone(&to),
@@ -265,23 +264,18 @@ pub(crate) fn leave(fleet: &Arc<Fleet>, client: &Client) {
 }
 
 impl Fleet {
-    /// Notifies the listen streams that want it of a changed list, of this server or (`None`) of our own.
-    pub(crate) fn notify_listeners(&self, server: Option<usize>, kind: Kind) {
-        let listeners: Vec<_> = {
-            let subscriptions = self.subscriptions();
-            let wants = |listener: &&Arc<Listener>| match kind {
+    /// Notifies the listen streams that want it of the lists that have changed for their clients.
+    pub(crate) fn notify_listeners(&self, changed: impl Fn(&Client) -> Vec<Kind>) {
+        let listeners = self.subscriptions().listeners.clone();
+        for listener in listeners {
+            let wants = |kind: &Kind| match kind {
                 Kind::Tool => listener.filter.tools,
                 Kind::Prompt => listener.filter.prompts,
                 Kind::Resource | Kind::Template => listener.filter.resources,
             };
-            let sees = |listener: &&Arc<Listener>| match server {
-                Some(server) => listener.client.scope().sees(server),
-                None => listener.client.surface() != Surface::Full,
-            };
-            subscriptions.listeners.iter().filter(wants).filter(sees).cloned().collect()
-        };
-        for listener in listeners {
-            listener.notify(&listen::tagged(kind.changed(), None, &listener.id));
+            for kind in changed(&listener.client).into_iter().filter(wants) {
+                listener.notify(&listen::tagged(kind.changed(), None, &listener.id));
+            }
         }
     }
 
@@ -290,10 +284,15 @@ impl Fleet {
         let Some(uri) = envelope.params.uri.and_then(|uri| text::decode(uri.of(line))) else { return };
         let Concerned { clients, listeners } = self.subscriptions().followers.concerned(server, &uri);
         let plain = listen::retag(line, &envelope.params, None);
-        for client in clients {
+        // A profile may have hidden the resource since.
+        let is_visible = |client: &Client| {
+            client.profile().is_none()
+                || self.is_seen_by(client, server) && self.view_of(client).snapshot.has_uri(&uri)
+        };
+        for client in clients.into_iter().filter(|client| is_visible(client)) {
             client.pass(&plain);
         }
-        for listener in listeners {
+        for listener in listeners.into_iter().filter(|listener| is_visible(&listener.client)) {
             let mut tagged = listen::retag(line, &envelope.params, Some(&listener.id)).to_vec();
             tagged.push(b'\n');
             listener.notify(&tagged);
@@ -389,9 +388,9 @@ impl Fleet {
     }
 
     /// The part of the filter that can be honoured, and the owners of the resources.
-    async fn honoured(self: &Arc<Self>, scope: Scope, wanted: Filter) -> (Filter, Vec<(usize, String)>) {
+    async fn honoured(self: &Arc<Self>, client: &Client, wanted: Filter) -> (Filter, Vec<(usize, String)>) {
         let mut filter = wanted;
-        let view = self.view();
+        let (view, scope) = (self.view_of(client), client.scope());
         let is_offered = |capability: &str| {
             let servers = view.snapshot.servers().iter().enumerate();
             let mut seen = servers.filter(|(index, _)| scope.sees(*index));
@@ -435,7 +434,7 @@ impl Fleet {
 fn owner_of(view: &View, scope: Scope, uri: &str, budget: &mut UriBudget) -> Option<usize> {
     let tells = |&server: &usize| view.snapshot.servers()[server].offer.has_within("resources", "subscribe");
     let owners = view.snapshot.owners_of_uri(scope, uri, budget);
-    owners.into_iter().find(tells).or_else(|| view.snapshot.resource_servers(scope).into_iter().find(tells))
+    owners.into_iter().find(tells).or_else(|| view.snapshot.resource_servers(scope, uri).into_iter().find(tells))
 }
 
 impl Listener {

@@ -53,8 +53,9 @@ pub enum Surface {
 pub trait ToolFinder: Send + Sync {
     /// The tools that match best, best first.
     fn find(&self, tool_query: ToolQuery) -> FoundTools;
-    /// The skills of the tools of this server or of all, with the number of tools in each: the largest first.
-    fn skills(&self, server: Option<usize>) -> Vec<(String, usize)>;
+    /// The skills of the tools of this server or of all, as clients of a profile see them, with the number of tools in
+    /// each: the largest first.
+    fn skills(&self, server: Option<usize>, profile: Option<&str>) -> Vec<(String, usize)>;
     /// The tools that are listed on every surface, by their full names.
     fn pinned(&self) -> Arc<[String]>;
     /// Whether uses of tools are counted.
@@ -91,6 +92,8 @@ pub struct ToolQuery {
     pub server: Option<usize>,
     /// Only tools of this skill, by its id or name.
     pub skill: Option<String>,
+    /// Only tools of this profile.
+    pub profile: Option<Arc<str>>,
 }
 
 /// A tool that was found.
@@ -109,7 +112,7 @@ fn is_small(aggregator: &Aggregator, client: &Client, view: &View) -> bool {
     if aggregator.tool_finder().is_none() {
         return false;
     }
-    match client.surface() {
+    match client.surface(view) {
         Surface::Full => false,
         Surface::Search | Surface::Grow => true,
         Surface::Auto => count(view, client) > max_tools_for(&client.name()),
@@ -126,7 +129,7 @@ fn count(view: &View, client: &Client) -> usize {
 
 /// The list of tools for a client on the small surface: the JSON of a `result`.
 pub(crate) fn page(aggregator: &Aggregator, client: &Client, lifecycle: Lifecycle) -> Option<Bytes> {
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
     let tool_finder = aggregator.tool_finder().filter(|_| is_small(aggregator, client, &view))?;
     Some(meta_tools::page(&view, client, &**tool_finder, lifecycle))
 }

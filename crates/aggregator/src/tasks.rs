@@ -84,7 +84,7 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request
     let Incoming { client, to, line, .. } = &message;
     let id = request.id;
     let (scope, lifecycle) = (client.scope(), lifecycle_of(&request.params));
-    if !aggregator.fleet.offers_tasks(scope, lifecycle) {
+    if !aggregator.fleet.offers_tasks(client, lifecycle) {
         let method = text::decode(request.method.of(line)).unwrap_or_default();
         let text = format!("Method not found: {method}");
         return to.respond(&reply::error(id.of(line), code::METHOD_NOT_FOUND, &text, None));
@@ -94,8 +94,9 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request
         return to.respond(&reply::error(id.of(line), code::INVALID_PARAMS, text, None));
     };
     let slot = aggregator.fleet.tasks().slot(client, scope, &task);
+    let slot = slot.filter(|(server, _)| aggregator.fleet.is_seen_by(client, *server));
     if let Some((server, original)) = slot {
-        let view = aggregator.fleet.view();
+        let view = aggregator.fleet.view_of(client);
         let Some(connection) = &view.connections[server] else {
             return call::route_to(aggregator, message, request, server, Target::Method(route));
         };
@@ -109,7 +110,7 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request
     }
     match scope {
         // A server alone in its scope knows best what it has, unless the task belongs to another client.
-        Scope::One(server) if !aggregator.fleet.tasks().is_known(server, &task) => {
+        Scope::One(server) if client.profile().is_none() && !aggregator.fleet.tasks().is_known(server, &task) => {
             call::route_to(aggregator, message, request, server, Target::Method(route));
         }
         Scope::One(_) | Scope::All => {
@@ -122,11 +123,11 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request
 /// `tasks/list` of a legacy client: its own tasks at all servers.
 pub(crate) fn list(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span) {
     let Incoming { client, to, line, .. } = message;
-    if !aggregator.fleet.offers_tasks(client.scope(), Lifecycle::Session) {
+    if !aggregator.fleet.offers_tasks(client, Lifecycle::Session) {
         let text = "Method not found: tasks/list";
         return to.respond(&reply::error(id.of(line), code::METHOD_NOT_FOUND, text, None));
     }
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
     let servers = view.snapshot.servers().iter().zip(&view.connections).enumerate();
     let asked: Vec<_> = servers
         .filter(|(index, (server, _))| client.scope().sees(*index) && server.offer.has_within("tasks", "list"))

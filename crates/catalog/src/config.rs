@@ -9,7 +9,7 @@
 mod check;
 mod error;
 mod excerpt;
-mod path;
+pub(crate) mod path;
 #[cfg(test)]
 mod tests;
 mod tree;

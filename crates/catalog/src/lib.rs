@@ -15,6 +15,7 @@
 //! - [`login_command`]: the command that signs in to a server
 //! - [`LoopbackRedirect`]: a redirect address on the machine of the browser
 //! - [`principal`]: who makes a request, and what they may do
+//! - [`profile`]: which part of everything some clients see
 //! - [`mask`]: which parts of a connection config are secrets, and what it looks like without them
 //! - [`secrets`]: the secrets of a server, and texts in which they are masked
 //! - `rules`: what the protocol requires of a definition
@@ -39,6 +40,7 @@ pub mod names;
 pub mod oauth;
 pub mod offer;
 pub mod principal;
+pub mod profile;
 mod repair;
 mod rules;
 mod schema;
@@ -56,6 +58,7 @@ pub use names::{NamePolicy, NameStyle, Separator};
 pub use oauth::{GrantType, OAuthSettings, ResourceParameter, TokenEndpointAuthMethod};
 pub use offer::{Hints, Offer};
 pub use principal::{Principal, Role};
+pub use profile::{Profile, ProfileSpec};
 pub use secrets::Secrets;
 pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
 pub use snapshot::{

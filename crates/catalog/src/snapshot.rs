@@ -33,6 +33,7 @@ use protocol::Lifecycle;
 use crate::item::{Item, Kind};
 use crate::names::{NameStyle, Separator};
 use crate::offer::{Hints, Offer};
+use crate::profile::Profile;
 use crate::server::ServerName;
 use names::{Change, Names};
 use pages::Pages;
@@ -172,6 +173,8 @@ pub struct Snapshot {
     separator: Separator,
     /// Whether servers may be added at any time.
     servers_can_change: bool,
+    /// The profile whose clients see this, if it is not everything.
+    profile: Option<Arc<Profile>>,
     /// By kind. Shared with the previous snapshot if nothing of that kind changed.
     names: [Arc<OnceLock<Names>>; 4],
     pages_of_all: Pages,
@@ -187,9 +190,32 @@ impl Snapshot {
             servers,
             separator,
             servers_can_change: false,
+            profile: None,
             names: Default::default(),
             pages_of_all: Pages::default(),
         }
+    }
+
+    /// What clients of a profile see: `servers` are those of this snapshot, narrowed to the profile.
+    ///
+    /// Names are those of what they see: a hidden item neither takes a name away from a visible one nor changes it.
+    #[must_use]
+    pub fn narrowed_to(&self, profile: &Arc<Profile>, servers: Vec<ServerEntry>) -> Self {
+        Self {
+            profile: Some(Arc::clone(profile)),
+            servers_can_change: self.servers_can_change,
+            ..Self::new(servers, self.separator.clone())
+        }
+    }
+
+    /// The profile whose clients see this; `None` if it is everything.
+    pub fn profile(&self) -> Option<&Arc<Profile>> {
+        self.profile.as_ref()
+    }
+
+    /// Whether clients may use this URI, of a listed resource or not.
+    pub fn has_uri(&self, uri: &str) -> bool {
+        self.profile.as_ref().is_none_or(|profile| profile.has_uri(uri))
     }
 
     /// The successor of `before`. Only the names of servers that differ are built.

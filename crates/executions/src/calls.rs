@@ -13,7 +13,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aggregator::{Aggregator, Client};
+use aggregator::{Aggregator, Client, View};
 use protocol::trace::TraceContext;
 use registry::{Actor, ExecutionId, ExecutionStatus, RawJson, ServerId, Source, Timestamp};
 use serde::Serialize;
@@ -110,13 +110,23 @@ impl CallGuard {
     }
 }
 
+/// What an actor sees of all servers.
+fn view_of(aggregator: &Aggregator, actor: &Actor) -> Arc<View> {
+    aggregator.fleet.view_for(actor.principal.profile().map(|profile| &**profile))
+}
+
 impl Executions {
+    /// What an actor sees of all servers; `None` while there are none.
+    fn view_of(&self, actor: &Actor) -> Option<Arc<View>> {
+        self.aggregator().map(|aggregator| view_of(&aggregator, actor))
+    }
+
     /// Makes a call and waits for its result, within its limits. If the future is dropped, the call is cancelled.
     pub async fn call(self: &Arc<Self>, call: Call) -> Result<Outcome, Error> {
         let requested_at = Instant::now();
         failure::check(&call)?;
         let aggregator = self.aggregator().ok_or(Error::ExecutionStopped)?;
-        let error = match self.resolve(&aggregator.fleet.view(), &call) {
+        let error = match self.resolve(&view_of(&aggregator, &call.actor), &call) {
             Ok(target) => {
                 let execution = self.enter(&call, &target)?;
                 let mut call_guard = CallGuard { whole: Arc::clone(self), aggregator, execution, client: None };
@@ -171,7 +181,7 @@ impl Executions {
             settled = timeout(self.limit(call, slot_index), aggregator.fleet.settled(slot_index)) => settled.is_err(),
         };
         let found =
-            if is_late { Err(Miss::Unavailable(slot_index)) } else { self.resolve(&aggregator.fleet.view(), call) };
+            if is_late { Err(Miss::Unavailable(slot_index)) } else { self.resolve(&view_of(&aggregator, &call.actor), call) };
         let found = found.map_err(|miss| self.explain(miss, call)).and_then(|target| {
             let in_line = self.queue_again(&execution);
             in_line.map(|()| target).map_err(|full| failure::refused(&Refused::Full(full)))

@@ -8,6 +8,7 @@
 //! - `trusted_proxies`: whose word about a client counts, if it is not the client's own connection
 //! - `admission`: authentication, by a token (`tokens`) or, without tokens, by the user of the connection (`local`,
 //!   which uses `sock_diag`); `auth_failures`: failed authentication
+//! - `sight`: which servers a request sees, by its address and the profile of its principal
 //! - `post`: a message that is read (`read_body`, `accept`) and passed to its lifecycle
 //! - `modern`: self-contained requests; `legacy`: sessions; `sse`: the oldest transport; `health`
 //! - `respond`: JSON if the response comes first, else a stream of events; `answer`: responses and refusals
@@ -51,6 +52,7 @@ mod serve;
 mod server;
 mod session;
 mod sessions;
+mod sight;
 #[cfg(target_os = "linux")]
 mod sock_diag;
 mod sse;

@@ -153,7 +153,7 @@ pub(crate) fn check_headers<'l>(
 
 /// A tool may require some of its arguments to be repeated in headers.
 fn check_arguments(posted: &Posted<'_>, tool: &str, params: &Params) -> Result<(), Problem> {
-    let view = posted.shared.aggregator.fleet.view();
+    let view = posted.shared.aggregator.fleet.view_for(posted.request_context.profile.as_deref());
     let Some(route) = view.snapshot.resolve(posted.request_context.scope, ItemKind::Tool, tool) else { return Ok(()) };
     let tool = view.snapshot.item_for(Lifecycle::SelfContained, ItemKind::Tool, route);
     // Hardly any tool does. An invalid annotation means nothing: its tool is listed by servers without headers.

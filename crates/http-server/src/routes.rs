@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use aggregator::surface::UnknownSurface;
-use catalog::Scope;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -17,8 +16,9 @@ use crate::guard::{PageKind, Rejection};
 use crate::panics::Panicked;
 use crate::path::{PathTarget, query};
 use crate::server::{RequestContext, Shared};
+use crate::sight::Sight;
 use crate::tokens::Credential;
-use crate::{answer, cors, fallback, guard, health, legacy, post, read_body, sse};
+use crate::{answer, cors, fallback, guard, health, legacy, post, read_body, sight, sse};
 
 /// Answers a request of a connection.
 pub(crate) async fn answer(
@@ -105,19 +105,20 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
     if let Some(detected) = detected_loop(shared, parts) {
         return answer::refuse_loop(detected, shared.aggregator.fleet.loop_detector().name());
     }
-    let scope = match &target {
-        PathTarget::Mcp(Some(server)) | PathTarget::Sse(Some(server)) => match find_server(shared, server) {
-            Some(scope) => scope,
-            None => return no_such_server(server),
-        },
-        _ => Scope::All,
+    let name = match &target {
+        PathTarget::Mcp(name) | PathTarget::Sse(name) => name.as_deref(),
+        _ => None,
+    };
+    let Sight { scope, profile } = match sight::sight(&shared.aggregator.fleet, &principal, name) {
+        Ok(sight) => sight,
+        Err(unseen) => return unseen.response(),
     };
     let surface = match query(parts.uri.query(), "surface").map(|surface| surface.parse()) {
         None => shared.aggregator.options.surface,
         Some(Ok(surface)) => surface,
         Some(Err(error)) => return bad_surface(&error),
     };
-    let request_context = RequestContext { principal, credential, identity, scope, surface };
+    let request_context = RequestContext { principal, credential, identity, scope, profile, surface };
     match (target, &parts.method) {
         (PathTarget::Mcp(_), &Method::POST) => {
             let credential = request_context.credential.clone();
@@ -154,17 +155,7 @@ fn detected_loop(shared: &Shared, parts: &Parts) -> Option<Loop> {
     shared.aggregator.fleet.loop_detector().note_sender(instances).err()
 }
 
-fn find_server(shared: &Shared, name: &str) -> Option<Scope> {
-    let view = shared.aggregator.fleet.view();
-    view.snapshot.server_named(name).map(Scope::One)
-}
-
 fn bad_surface(error: &UnknownSurface) -> Response<Body> {
     let why = format!("Bad request: {error}, as in /mcp?surface=search");
     answer::refuse_request(StatusCode::BAD_REQUEST, b"null", code::INVALID_REQUEST, &why)
-}
-
-fn no_such_server(name: &str) -> Response<Body> {
-    let why = format!("Not found: there is no server `{name}`; /mcp serves all servers");
-    answer::refuse_request(StatusCode::NOT_FOUND, b"null", code::INVALID_REQUEST, &why)
 }

@@ -87,6 +87,8 @@ pub(crate) struct RequestContext {
     /// That name with its secret, which sessions and streams are bound to; `None` without tokens.
     pub(crate) credential: Option<Credential>,
     pub(crate) scope: Scope,
+    /// The profile of the address, or else the one that the principal is bound to.
+    pub(crate) profile: Option<Arc<str>>,
     pub(crate) surface: Surface,
 }
 
@@ -123,6 +125,7 @@ impl Shared {
             sink,
             names: self.aggregator.options.names,
             scope: request_context.scope,
+            profile: request_context.profile.clone(),
             principal: Arc::clone(&request_context.principal),
             is_alone: false,
             surface: request_context.surface,

@@ -67,7 +67,8 @@ impl Session {
     /// Whether a request that names this session's id may use it. Knowing the id is not enough.
     pub(crate) fn is_of(&self, request_context: &RequestContext, transport: Transport) -> bool {
         // The messages of HTTP+SSE are posted to one address for all servers.
-        let is_here = transport == Transport::Sse || self.request_context.scope == request_context.scope;
+        let (own, given) = (&self.request_context, request_context);
+        let is_here = transport == Transport::Sse || (own.scope, &own.profile) == (given.scope, &given.profile);
         self.transport == transport && self.request_context.credential == request_context.credential && is_here
     }
 

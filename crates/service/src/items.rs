@@ -155,6 +155,7 @@ impl Service {
             principal: Arc::clone(&by.principal),
             is_alone: false,
             surface: aggregator::Surface::Full,
+            profile: None,
         };
         let client = Client::internal(setup);
         let mut pending = Pending { aggregator: &self.aggregator, client: &client, is_answered: false };

@@ -88,6 +88,8 @@ pub struct SearchRequest {
     pub threshold: f32,
     /// Whether results include input schemas.
     pub include_schemas: bool,
+    /// Only tools of this profile.
+    pub profile: Option<Arc<str>>,
 }
 
 /// The results of a search.
@@ -337,14 +339,16 @@ impl Finder {
 
     /// The number of tools that can be called now and whose skills are known.
     pub fn classified_tools(&self) -> u64 {
-        let callable_servers = self.callable_servers();
+        let callable_servers = self.callable_servers(None);
         let tool_index = self.tool_index.read().unwrap_or_else(PoisonError::into_inner);
         tool_index.count(&|entry| entry.is_classified && callable_servers.contains_key(&entry.server)).0 as u64
     }
 
-    /// The id of a server, by id or name.
-    fn named(&self, server: &str) -> Result<ServerId, Error> {
-        let record = self.host.record(server);
+    /// The id of a server that clients of a profile see, by id or name.
+    fn named(&self, server: &str, profile: Option<&str>) -> Result<ServerId, Error> {
+        let view = self.fleet.view_for(profile);
+        let is_visible = |record: &ServerRecord| view.is_whole() || view.snapshot.server_named(&record.name).is_some();
+        let record = self.host.record(server).filter(is_visible);
         record.map(|record| record.id).ok_or_else(|| Error::ServerNotFound { key: server.to_owned() })
     }
 
@@ -362,9 +366,9 @@ impl Finder {
         Ok(ids)
     }
 
-    /// Servers whose tools can be called now.
-    fn callable_servers(&self) -> HashMap<ServerId, KnownServer> {
-        let view = self.fleet.view();
+    /// Servers whose tools can be called now, as clients of a profile see them.
+    fn callable_servers(&self, profile: Option<&str>) -> HashMap<ServerId, KnownServer> {
+        let view = self.fleet.view_for(profile);
         let is_open = |server: &KnownServer| view.snapshot.servers()[server.slot_index].state.offers();
         self.host.servers().into_iter().filter(is_open).map(|server| (server.id, server)).collect()
     }
@@ -387,11 +391,12 @@ impl Finder {
     /// The best tools among those that can be called now, best first.
     pub async fn search(&self, wanted: SearchRequest) -> Result<SearchResults, Error> {
         let begun = Instant::now();
-        let mut callable_servers = self.callable_servers();
+        let profile = wanted.profile.as_deref();
+        let mut callable_servers = self.callable_servers(profile);
         if !wanted.servers.is_empty() {
             let mut named = Vec::with_capacity(wanted.servers.len());
             for server in &wanted.servers {
-                named.push(self.named(server)?);
+                named.push(self.named(server, profile)?);
             }
             callable_servers.retain(|id, _| named.contains(id));
         }

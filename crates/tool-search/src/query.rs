@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aggregator::{Fleet, View};
+use catalog::{Kind, Scope};
 use registry::ServerId;
 use search::{Embedder, Hit, Limits, PointId, Query, StoreFilter, table_reads};
 
@@ -44,6 +46,25 @@ pub(super) struct QueryScope {
     pub(super) skills: Vec<String>,
     /// Only tools with one of these skills, and unclassified ones.
     pub(super) by_skills: Option<Vec<String>>,
+    /// Only tools that the profile of the request shows.
+    pub(super) visible: VisibleTools,
+}
+
+/// The tools that clients of a profile see; all without one.
+#[derive(Clone)]
+pub(super) struct VisibleTools(Option<(Arc<View>, Arc<HashMap<ServerId, usize>>)>);
+
+impl VisibleTools {
+    pub(super) fn of(fleet: &Fleet, profile: Option<&str>, servers: &HashMap<ServerId, KnownServer>) -> Self {
+        let slots = || servers.iter().map(|(id, server)| (*id, server.slot_index)).collect();
+        Self(profile.map(|profile| (fleet.view_for(Some(profile)), Arc::new(slots()))))
+    }
+
+    pub(super) fn has(&self, entry: &IndexedTool) -> bool {
+        let Some((view, slots)) = &self.0 else { return true };
+        let slot = slots.get(&entry.server);
+        slot.is_some_and(|&slot| view.snapshot.resolve(Scope::One(slot), Kind::Tool, &entry.original_name).is_some())
+    }
 }
 
 impl QueryScope {
@@ -51,6 +72,7 @@ impl QueryScope {
         self.servers.contains(&entry.server)
             && entry.is_for(&self.skills)
             && self.by_skills.as_ref().is_none_or(|skills| entry.matches_skills(skills))
+            && self.visible.has(entry)
     }
 
     /// The same filter for the vector store.
@@ -78,6 +100,7 @@ impl Finder {
             servers: Arc::new(callable_servers.keys().copied().collect()),
             skills: self.skill_ids(&wanted.skills)?,
             by_skills: None,
+            visible: VisibleTools::of(&self.fleet, wanted.profile.as_deref(), callable_servers),
         };
         let (query, skills) = self.understand(wanted).await?;
         let query = match user {

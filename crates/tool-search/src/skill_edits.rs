@@ -146,7 +146,7 @@ impl Finder {
 
     /// For each skill, the number of tools that have it and can be called now, and how many have it as their best one.
     fn skill_counts(&self) -> HashMap<String, (usize, usize)> {
-        let callable_servers = self.callable_servers();
+        let callable_servers = self.callable_servers(None);
         let tool_index = self.tool_index.read().unwrap_or_else(PoisonError::into_inner);
         tool_index.skill_counts(&|entry| callable_servers.contains_key(&entry.server))
     }

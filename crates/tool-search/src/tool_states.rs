@@ -103,7 +103,7 @@ impl Finder {
 
     /// The number of callable tools in each state.
     pub fn count_states(&self) -> ToolStates {
-        let (callable_servers, state) = (self.callable_servers(), self.states());
+        let (callable_servers, state) = (self.callable_servers(None), self.states());
         let tool_index = locked(&self.tool_index);
         let mut counts = ToolStates::default();
         tool_index

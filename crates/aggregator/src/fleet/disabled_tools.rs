@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use catalog::{Item, Kind, Offer, ServerEntry};
 
-use super::slots::ServerSlot;
+use super::slots::{ServerSlot, is_large_for};
 
 /// The disabled tools of one server.
 #[derive(Debug, Default)]
@@ -28,10 +28,10 @@ impl ServerSlot {
         self.disabled_tools.lock().unwrap_or_else(PoisonError::into_inner).off = tools;
     }
 
-    /// Whether a server offers many items, those of disabled tools included.
-    pub(super) fn is_large(&self, listed: &Offer) -> bool {
+    /// Whether a server offers many items for so many views, those of disabled tools included.
+    pub(super) fn is_large(&self, listed: &Offer, views: usize) -> bool {
         let disabled_tools = self.disabled_tools.lock().unwrap_or_else(PoisonError::into_inner);
-        upstream::is_large(disabled_tools.last.as_ref().map_or(listed, |last| &last.whole))
+        is_large_for(disabled_tools.last.as_ref().map_or(listed, |last| &last.whole), views)
     }
 
     /// Removes disabled tools from what a server offers. The result must be kept when the view is published.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
-use catalog::{Offer, ServerEntry, ServerName, ServerSpec, ServerState};
+use catalog::{Kind, Offer, ServerEntry, ServerName, ServerSpec, ServerState};
 use protocol::{Lifecycle, reply};
 use tokio::sync::{Notify, mpsc, watch};
 use upstream::{
@@ -212,7 +212,8 @@ impl Fleet {
         }
         let mut connections = before.connections.clone();
         connections.resize(servers.len(), None);
-        self.views.send_replace(Arc::new(View::new(self.snapshot(servers, &before), connections)));
+        let view = View::new(self.snapshot(servers, &before), connections).with_profiles_of(&before, None);
+        self.views.send_replace(Arc::new(view));
         first
     }
 
@@ -362,7 +363,8 @@ impl Fleet {
         next: Option<&Offer>,
         change: impl FnOnce(&Self) + Send + 'static,
     ) {
-        let is_large = self.is_large(index) || next.is_some_and(upstream::is_large);
+        let views = 1 + self.view().profiles.len();
+        let is_large = self.is_large(index) || next.is_some_and(|offer| is_large_for(offer, views));
         let fleet = Arc::clone(self);
         upstream::beside_calls(is_large, move || change(&fleet)).await;
     }
@@ -371,8 +373,9 @@ impl Fleet {
     /// disabled, or it may change who has one of many contested names.
     pub(super) fn is_large(&self, index: usize) -> bool {
         let view = self.view();
+        // The view of each profile changes as well.
         upstream::are_many(view.snapshot.contested())
-            || self.slots.at(index).is_large(&view.snapshot.servers()[index].offer)
+            || self.slots.at(index).is_large(&view.snapshot.servers()[index].offer, 1 + view.profiles.len())
     }
 
     /// Reports that the server at `index` is needed.
@@ -398,6 +401,11 @@ impl Fleet {
         ]);
         Bytes::from(info)
     }
+}
+
+/// Whether a change of so many views of an offer is costly.
+pub(super) fn is_large_for(offer: &Offer, views: usize) -> bool {
+    upstream::are_many(Kind::ALL.into_iter().map(|kind| offer.items(kind).len() * views).sum())
 }
 
 fn mark_starting(server: &mut ServerEntry, known: Option<&Arc<Offer>>) {

@@ -185,6 +185,7 @@ mod tests {
             principal: catalog::Principal::of_token(principal, catalog::Role::Admin, None),
             is_alone: false,
             surface: Surface::Full,
+            profile: None,
         })
     }
 

@@ -33,7 +33,7 @@ const MIN_FITTING_SCORE: f32 = 0.25;
 /// Handles a tool call: of a meta tool, if this client has them, or of a server's tool.
 pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope) {
     let name = match aggregator.tool_finder() {
-        Some(_) if message.client.surface() != Surface::Full => own_name(aggregator, &message, request),
+        Some(_) if has_meta_tools(aggregator, message.client) => own_name(aggregator, &message, request),
         _ => None,
     };
     match name {
@@ -44,12 +44,17 @@ pub(crate) fn take(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request:
     }
 }
 
+/// Whether a client may call meta tools.
+fn has_meta_tools(aggregator: &Aggregator, client: &Client) -> bool {
+    client.surface(&aggregator.fleet.view_of(client)) != Surface::Full
+}
+
 /// The meta tool that is called, if any. A server alone in its scope has tools under their own names, which may equal
 /// ours: then the listed ones are called.
 fn own_name(aggregator: &Aggregator, message: &Incoming<'_>, request: &RequestEnvelope) -> Option<&'static str> {
     let name = text::decode(request.params.name?.of(message.line))?;
     let own = [meta_tools::SEARCH, meta_tools::DESCRIBE, meta_tools::CALL].into_iter().find(|own| *own == name)?;
-    let (view, client) = (aggregator.fleet.view(), message.client);
+    let (view, client) = (aggregator.fleet.view_of(message.client), message.client);
     let is_servers = || view.snapshot.resolve(client.scope(), Kind::Tool, &name).is_some();
     (super::is_small(aggregator, client, &view) || !is_servers()).then_some(own)
 }
@@ -121,7 +126,7 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &Reques
         number => number,
     });
     let limit = limit.and_then(|limit| std::str::from_utf8(limit).ok()?.parse().ok());
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(&meta_call.client);
     let server = match (text_argument(line, arguments, "server"), meta_call.client.scope()) {
         (_, Scope::One(server)) => Some(server),
         (None, Scope::All) => None,
@@ -137,6 +142,7 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &Reques
         least: 0.0,
         server,
         skill: text_argument(line, arguments, "skill").map(Cow::into_owned),
+        profile: meta_call.client.profile().cloned(),
     };
     let query = tool_query.query.clone();
     let learns = aggregator.tool_finder().is_some_and(|tool_finder| tool_finder.learns());
@@ -155,7 +161,7 @@ fn search(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &Reques
         }
         meta_call.answer(&text);
         // A modern client receives changes on a listen stream, which is independent of this request.
-        if meta_call.client.surface() == Surface::Grow && meta_call.lifecycle == Lifecycle::Session {
+        if meta_call.client.surface(view) == Surface::Grow && meta_call.lifecycle == Lifecycle::Session {
             meta_call.client.found(render::found(view, &routes));
         }
     });
@@ -169,14 +175,14 @@ fn later(
     go_on: impl FnOnce(&View, &MetaToolCall, Findings) + Send + 'static,
 ) {
     let Some(tool_finder) = aggregator.tool_finder() else {
-        return go_on(&aggregator.fleet.view(), &meta_call, Findings::default());
+        return go_on(&aggregator.fleet.view_of(&meta_call.client), &meta_call, Findings::default());
     };
     let finding = tool_finder.find(tool_query);
     let aggregator = Arc::clone(aggregator);
     let (client, to, id) = (Arc::clone(&meta_call.client), Arc::clone(&meta_call.to), meta_call.id.clone());
     client.defer(id, &to, async move {
         match finding.await {
-            Ok(findings) => go_on(&aggregator.fleet.view(), &meta_call, findings),
+            Ok(findings) => go_on(&aggregator.fleet.view_of(&meta_call.client), &meta_call, findings),
             Err(why) => meta_call.fail(&format!("The search failed: {why}")),
         }
         meta_call.to.flush();
@@ -188,7 +194,7 @@ fn describe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, request: &Requ
     let Some(name) = text_argument(message.line, arguments(message.line, request), "name") else {
         return meta_call.fail("describe_tool needs `name`: a tool's name as search_tools gives it");
     };
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(&meta_call.client);
     match view.snapshot.resolve(meta_call.client.scope(), Kind::Tool, &name) {
         Some(route) => meta_call.answer(&render::definition(&view, &meta_call.client, meta_call.lifecycle, route)),
         None => suggest(aggregator, meta_call, name.into_owned()),
@@ -205,6 +211,7 @@ fn suggest(aggregator: &Arc<Aggregator>, meta_call: MetaToolCall, name: String) 
         least: MIN_SUGGESTION_SCORE,
         server,
         skill: None,
+        profile: meta_call.client.profile().cloned(),
     };
     later(aggregator, meta_call, tool_query, move |view, meta_call, findings| {
         let mut text = format!("There is no tool `{}`.", one_line(&name, 200));
@@ -231,7 +238,7 @@ fn pass_on(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &Reques
         return MetaToolCall::of(&message, request)
             .fail("call_tool needs `name`: a tool's name as search_tools gives it; and `arguments`: the tool's own");
     };
-    let view = aggregator.fleet.view();
+    let view = aggregator.fleet.view_of(client);
     let is_there = view.snapshot.resolve(client.scope(), Kind::Tool, &name).is_some();
     let why = || view.snapshot.why_missing(client.scope(), Kind::Tool, &name, client.style());
     if !is_there && (meta_tools::is_own(&name) || !matches!(why(), Missing::Starting(_) | Missing::Down(_))) {

@@ -46,7 +46,9 @@ pub(super) fn page(view: &View, client: &Client, tool_finder: &dyn ToolFinder, l
 
 fn pinned(view: &View, client: &Client, tool_finder: &dyn ToolFinder) -> Vec<Route> {
     let mut routes = Vec::new();
-    for name in &*tool_finder.pinned() {
+    let of_profile = view.snapshot.profile().and_then(|profile| profile.spec().pinned.as_deref());
+    let of_all = tool_finder.pinned();
+    for name in of_profile.unwrap_or(&of_all) {
         // Pinned by its full name: a client of one server sees the tool's own name.
         let found = view.snapshot.resolve(Scope::All, Kind::Tool, name);
         let is_seen = |route: &Route| client.scope().sees(route.server) && !routes.contains(route);
@@ -89,7 +91,7 @@ fn paragraph(view: &View, client: &Client, tool_finder: &dyn ToolFinder) -> Stri
         counted(servers.len(), "server"),
     );
     text += &enumeration(&servers);
-    let skills = tool_finder.skills(client.scope().only());
+    let skills = tool_finder.skills(client.scope().only(), client.profile().map(|profile| &**profile));
     if !skills.is_empty() {
         text += ". They are good for: ";
         text += &enumeration(&skills);

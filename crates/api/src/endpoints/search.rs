@@ -63,6 +63,7 @@ async fn find(request: &ApiRequest) -> Result<SearchResults, Error> {
         skill_threshold: share("skill_threshold").unwrap_or(DEFAULT_SKILL_THRESHOLD),
         threshold: share("threshold").unwrap_or(0.0),
         include_schemas: body.truth("include_schemas").unwrap_or(false),
+        profile: request.actor.principal.profile().cloned(),
     };
     // All our tools come from servers.
     if body.truth("include_external") == Some(false) {

@@ -3,19 +3,19 @@
 use std::fmt;
 
 #[derive(Debug, Clone)]
-pub(super) struct JsonPath(String);
+pub(crate) struct JsonPath(String);
 
 impl JsonPath {
-    pub(super) fn root() -> Self {
+    pub(crate) fn root() -> Self {
         Self("$".to_owned())
     }
 
     /// The value of a key. A key that is not an identifier is quoted: `$.mcpServers["my key"]`.
-    pub(super) fn member(&self, key: &str) -> Self {
+    pub(crate) fn member(&self, key: &str) -> Self {
         if is_identifier(key) { Self(format!("{self}.{key}")) } else { Self(format!("{self}[{}]", quoted(key))) }
     }
 
-    pub(super) fn index(&self, index: usize) -> Self {
+    pub(crate) fn index(&self, index: usize) -> Self {
         Self(format!("{self}[{index}]"))
     }
 }

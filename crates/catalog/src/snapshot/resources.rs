@@ -33,6 +33,9 @@ impl Snapshot {
     /// The servers that may have `uri`, best first: those that list it, then those with a matching template, each in
     /// the order of the config. Empty if there is none. The budget must be one of this snapshot.
     pub fn owners_of_uri(&self, scope: Scope, uri: &str, budget: &mut UriBudget) -> Vec<usize> {
+        if !self.has_uri(uri) {
+            return Vec::new();
+        }
         let names = self.names(Kind::Resource);
         let listing = names.route(uri).map(|route| route.server).into_iter().chain(names.hidden_servers(uri));
         let mut owners: Vec<usize> = Vec::new();
@@ -49,8 +52,11 @@ impl Snapshot {
         owners
     }
 
-    /// The running servers with resources, in the order of the config: candidates for an unknown URI.
-    pub fn resource_servers(&self, scope: Scope) -> Vec<usize> {
+    /// The running servers with resources, in the order of the config: candidates for a URI that none lists.
+    pub fn resource_servers(&self, scope: Scope, uri: &str) -> Vec<usize> {
+        if !self.has_uri(uri) {
+            return Vec::new();
+        }
         let having = self.running(scope).filter(|(_, server)| server.offer.has(Kind::Resource.capability()));
         having.map(|(index, _)| index).collect()
     }
@@ -170,10 +176,10 @@ mod tests {
         let down = ServerEntry { state: ServerState::Stopped, ..server("d", &[], &[]) };
         let servers = vec![server("a", &[], &[]), idle("no", Lifecycle::SelfContained), down, server("b", &[], &[])];
         let snapshot = snapshot(servers);
-        assert_eq!(snapshot.resource_servers(Scope::All), [0, 3]);
-        assert_eq!(snapshot.resource_servers(Scope::One(3)), [3]);
-        assert!(snapshot.resource_servers(Scope::One(1)).is_empty());
-        assert!(snapshot.resource_servers(Scope::One(9)).is_empty());
+        assert_eq!(snapshot.resource_servers(Scope::All, "x://1"), [0, 3]);
+        assert_eq!(snapshot.resource_servers(Scope::One(3), "x://1"), [3]);
+        assert!(snapshot.resource_servers(Scope::One(1), "x://1").is_empty());
+        assert!(snapshot.resource_servers(Scope::One(9), "x://1").is_empty());
     }
 
     #[test]

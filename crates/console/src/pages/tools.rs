@@ -132,6 +132,7 @@ async fn found(request: &PageRequest<'_>, filters: &Filters<'_>) -> Result<(Vec<
         skill_threshold: DEFAULT_SKILL_THRESHOLD,
         threshold: 0.0,
         include_schemas: false,
+        profile: None,
     };
     let findings = request.service().search(wanted).await?;
     let how = if findings.metadata.by_meaning { "by words and by meaning" } else { "by words" };

@@ -134,6 +134,7 @@ impl Attempt {
             principal: Arc::clone(&call.actor.principal),
             is_alone: false,
             surface: aggregator::Surface::Full,
+            profile: None,
         };
         let client = Client::for_tracked_call(setup, Arc::clone(&attempt) as Arc<dyn CallTracker>);
         execution.goes_as(&client, ID, line.len());

@@ -6,7 +6,7 @@ use aggregator::View;
 use catalog::{Kind, Missing, NameStyle, Route, Scope, ServerState, Snapshot};
 use protocol::scan::member;
 use protocol::{Lifecycle, Span};
-use registry::{Page, ServerId, ToolFilter};
+use registry::{Page, ServerId, ToolFilter, ToolRecord};
 
 use super::Call;
 use crate::{Error, Executions};
@@ -72,7 +72,11 @@ impl Executions {
 
     /// The slot index of the server with that id or name.
     fn slot_index_of(&self, snapshot: &Snapshot, id_or_name: &str) -> Option<usize> {
-        self.server_table().find(id_or_name).map(|entry| entry.slot_index).or_else(|| snapshot.server_named(id_or_name))
+        let slot_index = self.server_table().find(id_or_name).map(|entry| entry.slot_index);
+        let is_there = |&slot_index: &usize| {
+            snapshot.servers().get(slot_index).is_some_and(|server| server.state != ServerState::Removed)
+        };
+        slot_index.filter(is_there).or_else(|| snapshot.server_named(id_or_name))
     }
 
     fn at_server(&self, snapshot: &Snapshot, server: &str, name: &str) -> Result<Route, Miss> {
@@ -127,7 +131,17 @@ impl Executions {
             Err(error) => return Error::Registry(error),
         };
         let entry = |id: ServerId| self.server_table().find(&id.to_string());
-        let down = known.iter().filter_map(|tool| entry(tool.source_server_id)).find(|server| !server.status.is_up());
+        let view = self.view_of(&call.actor);
+        let profile = view.as_ref().and_then(|view| view.snapshot.profile());
+        // A tool that the caller's profile hides does not exist.
+        let is_visible = |tool: &&ToolRecord| {
+            profile.is_none_or(|profile| {
+                let definition = tool.definition.get().as_bytes();
+                profile.has_server(&tool.server_name)
+                    && profile.has_tool(&tool.server_name, &tool.original_name, definition)
+            })
+        };
+        let down = known.iter().filter(is_visible).filter_map(|tool| entry(tool.source_server_id)).find(|server| !server.status.is_up());
         match down {
             Some(server) if call.server.is_none() => self.unavailable(server.slot_index),
             _ => Error::ToolNotFound { name: call.name.clone() },

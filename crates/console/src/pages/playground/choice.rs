@@ -157,6 +157,7 @@ async fn found(request: &PageRequest<'_>, name: &str) -> Vec<String> {
         skill_threshold: DEFAULT_SKILL_THRESHOLD,
         threshold: 0.0,
         include_schemas: false,
+        profile: None,
     };
     // Without search there are no suggestions.
     let findings = request.service().search(wanted).await;
