@@ -182,9 +182,10 @@ impl Aggregator {
     pub fn abandon(&self, client: &Arc<Client>) {
         const WHY: &str = "the client disconnected";
         client.set_connected(None);
+        client.mark_abandoned();
         client.cancel_all_deferred();
         self.parked_calls.abandon(client.number());
-        self.fleet.slots.for_each(|slot| slot.waiting.cancel_all(client.number()));
+        self.fleet.cancel_all_waiting(client.number());
         for connection in self.fleet.at_work() {
             connection.abandon_all(client.number(), WHY);
         }
@@ -195,6 +196,9 @@ impl Aggregator {
         client.server_requests.give_up();
         subscriptions::leave(&self.fleet, client);
         tasks::leave(&self.fleet, client);
+        if client.has_initialize() {
+            self.fleet.end_instances_of_session(client.number());
+        }
     }
 
     fn take_message(self: &Arc<Self>, message: Incoming<'_>) {
@@ -322,7 +326,7 @@ impl Aggregator {
             Some("notifications/roots/list_changed") => self.pass_on_roots(message),
             method => match message.client.scope() {
                 Scope::One(server) => {
-                    if let Some(connection) = &self.fleet.view().connections[server] {
+                    if let Some(connection) = self.fleet.connection_for(&self.fleet.view(), message.client, server) {
                         connection.for_lifecycle(lifecycle_of(params)).pass(message.line);
                     }
                 }

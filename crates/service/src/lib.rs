@@ -51,7 +51,7 @@ mod tools;
 mod usage;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use aggregator::cycle::Chain;
@@ -177,6 +177,7 @@ impl Service {
         });
         executions.load_stop_state().await?;
         let fleet = Fleet::empty(options.clone(), &chain, remote.clone());
+        fleet.set_instance_idle_timeout(Duration::from_secs(settings.now().idle_timeout_s));
         let interceptor = Arc::clone(&executions) as Arc<dyn aggregator::interceptor::CallInterceptor>;
         let aggregator = match records_calls {
             true => Aggregator::with_interceptor(Arc::clone(&fleet), options.clone(), interceptor),
