@@ -35,6 +35,7 @@ mod disabled_tools;
 mod error;
 mod events;
 mod grant_store;
+mod instances;
 mod items;
 mod lists;
 mod overview;
@@ -80,6 +81,7 @@ pub use lists::{LIST_DEADLINE, LONGEST_LIST_WAIT, ListPlace, ListSize, MAX_LISTE
 pub use overview::Weight;
 /// What search compares while there is no embedding model, or it is unreachable.
 pub use search::WITHOUT_A_MODEL as SEARCHED_WITHOUT_MODEL;
+pub use instances::InstanceView;
 pub use servers::{Registration, ServerHealth, ServerView, ServiceState, TestReport, Update, to_the_end};
 pub use settings::{SETTING_RANGES, Settings, change_stored_settings, stored_settings};
 pub use sign_ins::{Returned, SignInAttempt, SignInSetup, SignInView};
