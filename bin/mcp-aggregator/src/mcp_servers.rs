@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 const MASK: &str = "***";
 
 /// Keys of a connection config that concern how mcp-aggregator runs a server.
-const ONLY_OURS: [&str; 4] = ["era", "lazy", "startTimeout", "timeout"];
+const ONLY_OURS: [&str; 6] = ["era", "lazy", "max_instances", "share", "startTimeout", "timeout"];
 
 /// The servers in the format of clients, and remarks for the user.
 pub(crate) struct Written {

@@ -78,6 +78,38 @@ pub(crate) fn container(server: &Value) -> Option<String> {
     Some(printable(&parts.join(", ")))
 }
 
+/// The instances of a server that not everybody shares, one on each line; nothing for other servers.
+pub(crate) fn instances(server: &Value) -> Vec<String> {
+    let instances = server["instances"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if instances.is_empty() {
+        return Vec::new();
+    }
+    let rows: Vec<[String; 3]> = instances.iter().map(instance).collect();
+    let heading = format!("instances ({})", instances.len());
+    std::iter::once(heading).chain(aligned(&rows).into_iter().map(|line| format!("{NOTE}{line}"))).collect()
+}
+
+/// An instance: whose it is, its status, and more.
+fn instance(instance: &Value) -> [String; 3] {
+    let mut more = vec![format!("since {}", moment(instance, "since"))];
+    more.extend(instance["pid"].as_u64().map(|pid| format!("pid {pid}")));
+    more.extend(instance["running_calls"].as_u64().filter(|calls| *calls > 0).map(|calls| format!("{calls} calls")));
+    more.extend(instance["error"].as_str().map(printable));
+    [instance_owner(instance), text(instance, "status"), more.join(", ")]
+}
+
+/// Whose instance it is.
+pub(crate) fn instance_owner(instance: &Value) -> String {
+    let identity = match text(instance, "identity").as_str() {
+        "-" => "local user".to_owned(),
+        name => name.to_owned(),
+    };
+    match instance["client"].as_str() {
+        Some(client) => format!("{identity} in {}", printable(client)),
+        None => identity,
+    }
+}
+
 /// Rows below a header; the last column is truncated to the width of the terminal, but not in a pipe.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
     table_within(header, rows, seen_width(), false)
@@ -176,6 +208,20 @@ mod tests {
             container(&server)
         );
         assert_eq!(container(&json!({"container": null})), None);
+    }
+
+    #[test]
+    fn each_instance_is_on_its_own_line() {
+        let since = "2026-07-28T12:00:00Z";
+        let server = json!({"instances": [
+            {"identity": null, "client": null, "status": "running", "since": since, "running_calls": 2, "pid": 7, "error": null},
+            {"identity": "ann", "client": "cursor", "status": "failed", "since": since, "running_calls": 0, "pid": null, "error": "it\u{1b}ended"},
+        ]});
+        let lines = instances(&server);
+        assert_eq!(lines[0], "instances (2)");
+        assert!(lines[1].starts_with("  local user") && lines[1].ends_with(", pid 7, 2 calls"), "{lines:?}");
+        assert!(lines[2].starts_with("  ann in cursor  failed") && !lines[2].contains('\u{1b}'), "{lines:?}");
+        assert_eq!(instances(&json!({"instances": []})), [""; 0]);
     }
 
     #[test]

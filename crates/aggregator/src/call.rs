@@ -12,7 +12,7 @@ use upstream::{CallError, Connection, Request, ResponseHandler};
 use crate::bridge;
 use crate::client::{CallOrigin, Client, lifecycle_of};
 use crate::dispatch::{Aggregator, FlushSet, Incoming};
-use crate::fleet::View;
+use crate::fleet::{Entered, Fleet, Instances, View};
 use crate::interceptor::{CallStart, CallTracker};
 use crate::responder::Responder;
 use crate::response_rewriter;
@@ -38,14 +38,14 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request
     let view = aggregator.fleet.view_of(client);
     let named = Named::find(&view, client, kind, name_at, &name);
     if let Some(retry) = sign_in::retry(aggregator, line, request) {
-        let server = named.owner(client).map(|(server, _)| server);
+        let server = named.owner(&aggregator.fleet, client).map(|(server, _)| server);
         return sign_in::resume(aggregator, message, &retry, kind, server);
     }
     let Some(interceptor) = aggregator.interceptor.as_ref().filter(|_| kind == Kind::Tool && to.tracker().is_none())
     else {
         return go(aggregator, message, request, &named);
     };
-    let Some((server, tool)) = named.owner(client) else {
+    let Some((server, tool)) = named.owner(&aggregator.fleet, client) else {
         return go(aggregator, message, request, &named);
     };
     let (params, meta) = (request.params.span, request.params.meta);
@@ -92,7 +92,7 @@ impl<'n> Named<'n> {
     }
 
     /// The server of the item, whether or not it can be called now, and the name the server uses.
-    fn owner(&self, client: &Client) -> Option<(usize, Arc<str>)> {
+    fn owner(&self, fleet: &Fleet, client: &Client) -> Option<(usize, Arc<str>)> {
         let snapshot = &self.view.snapshot;
         if let Some(found) = self.found {
             return Some((found.server, Arc::clone(&snapshot.item(self.kind, found).id)));
@@ -102,7 +102,7 @@ impl<'n> Named<'n> {
             (Scope::All, Missing::Starting(server) | Missing::Down(server)) => {
                 Some((server, snapshot.without_prefix(server, self.name).into()))
             }
-            (Scope::One(server), Missing::UnknownItem(_)) if takes_unlisted(self.view, server) => {
+            (Scope::One(server), Missing::UnknownItem(_)) if takes_unlisted(fleet, self.view, server) => {
                 Some((server, self.name.into()))
             }
             _ => None,
@@ -112,16 +112,20 @@ impl<'n> Named<'n> {
 
 /// Whether a server alone in its scope receives calls of unlisted items too: it knows best what it has. Under a profile,
 /// an unlisted item may be a hidden one.
-fn takes_unlisted(view: &View, server: usize) -> bool {
-    view.is_whole() && view.connections[server].is_some()
+fn takes_unlisted(fleet: &Fleet, view: &View, server: usize) -> bool {
+    view.is_whole() && fleet.is_reachable(view, server)
 }
 
 /// Sends a call. If there is an interceptor, it opens the call first.
 fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnvelope, named: &Named<'_>) {
     let Incoming { client, to, line, .. } = &message;
     let Named { view, kind, name_at, name, found } = *named;
-    let Some((found, connection)) = found.and_then(|found| Some((found, view.connections[found.server].as_ref()?)))
-    else {
+    let fleet = &aggregator.fleet;
+    let serving = |found: Route| Some((found, fleet.connection_for(view, client, found.server)?));
+    let Some((found, connection)) = found.and_then(serving) else {
+        if let Some(instances) = found.and_then(|found| fleet.instances_of(found.server)) {
+            return wait_for_instance(aggregator, message, request, &instances, named.target());
+        }
         let why = named.why_not(client);
         if let Missing::Starting(server) = why {
             return wait(aggregator, message, request, server, named.target());
@@ -132,7 +136,7 @@ fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnve
             return;
         }
         if let (Scope::One(server), Missing::UnknownItem(_)) = (client.scope(), why)
-            && takes_unlisted(view, server)
+            && takes_unlisted(fleet, view, server)
         {
             return route_to(aggregator, message, request, server, named.target());
         }
@@ -141,7 +145,6 @@ fn go(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEnve
     };
     tracing::debug!(%name, server = %connection.server(), bytes = line.len(), "call");
     let server_name = view.snapshot.item(kind, found).id_token();
-    let connection = Arc::clone(connection);
     let renamed = Some(Edit { span: name_at, with: &server_name });
     send(aggregator, message, request, Destination { connection: &connection, renamed, alias: None });
 }
@@ -194,9 +197,15 @@ pub(crate) fn route_to(
     server: usize,
     target: Target,
 ) {
-    let view = aggregator.fleet.view_of(message.client);
-    if let Some(connection) = &view.connections[server] {
-        return send(aggregator, message, request, Destination::as_it_is(connection));
+    let fleet = &aggregator.fleet;
+    let view = fleet.view_of(message.client);
+    if let Some(connection) = fleet.connection_for(&view, message.client, server) {
+        return send(aggregator, message, request, Destination::as_it_is(&connection));
+    }
+    if view.snapshot.servers()[server].state.offers()
+        && let Some(instances) = fleet.instances_of(server)
+    {
+        return wait_for_instance(aggregator, message, request, &instances, target);
     }
     let Incoming { to, line, .. } = &message;
     match &view.snapshot.servers()[server].state {
@@ -282,6 +291,27 @@ fn wait(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request: &RequestEn
     }
 }
 
+/// Lets the call wait for the instance of its client. The instance has a deadline, so the call has one.
+pub(crate) fn wait_for_instance(
+    aggregator: &Arc<Aggregator>,
+    message: Incoming<'_>,
+    request: &RequestEnvelope,
+    instances: &Arc<Instances>,
+    target: Target,
+) {
+    let suspended = SuspendedRequest::new(aggregator, &message, request, target);
+    let Incoming { client, to, line, flush_set } = message;
+    client.request_opened();
+    match instances.enter(&aggregator.fleet, suspended) {
+        Entered::Waits => {}
+        Entered::Ready(suspended) => {
+            client.request_closed();
+            suspended.resume(flush_set);
+        }
+        Entered::Refused(error) => to.on_failure(request.id.of(line), &error),
+    }
+}
+
 /// Resumes calls that have waited, now that their server is up or down.
 pub(crate) fn resume(calls: impl IntoIterator<Item = SuspendedRequest>) {
     let mut flush_set = FlushSet::default();
@@ -298,7 +328,7 @@ pub(crate) fn cut_short(aggregator: &Aggregator, client: &Client, id: &[u8], why
     let fleet = &aggregator.fleet;
     let number = client.number();
     client.cancel_deferred(id)
-        || fleet.slots.any(|slot| slot.waiting.cancel(number, id))
+        || fleet.cancel_waiting(number, id)
         || aggregator.parked_calls.cut_short(number, id, why)
         || fleet.at_work().iter().any(|connection| connection.abandon_call(number, id, why))
 }
@@ -309,7 +339,7 @@ pub(crate) fn cancel(aggregator: &Aggregator, message: &Incoming<'_>, params: &P
     let (id, client) = (id_at.of(message.line), message.client.number());
     let fleet = &aggregator.fleet;
     if message.client.cancel_deferred(id)
-        || fleet.slots.any(|slot| slot.waiting.cancel(client, id))
+        || fleet.cancel_waiting(client, id)
         || aggregator.parked_calls.cancel(client, id, message.line, id_at)
     {
         return;

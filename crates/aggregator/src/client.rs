@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use catalog::{Kind, NamePolicy, NameStyle, Principal, Scope};
+use catalog::{Kind, NamePolicy, NameStyle, Principal, Scope, Share};
 use protocol::bridge::meta::ClientMeta;
 use protocol::reply::{self, code};
 use protocol::{Lifecycle, Revision};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use upstream::Requester;
+use upstream::{Audience, Requester};
 
 use crate::client_sink::{ClientSink, Message, Outbound};
 use crate::connected_clients::ConnectedClient;
@@ -68,6 +68,8 @@ pub struct Client {
     open: AtomicUsize,
     answered: Notify,
     left: watch::Sender<bool>,
+    /// Its session has ended.
+    is_abandoned: AtomicBool,
 }
 
 struct State {
@@ -117,7 +119,7 @@ impl Client {
     }
 
     fn without_respondent(setup: ClientSetup, call_origin: CallOrigin) -> Arc<Self> {
-        let client = Self::make(setup, next_number(), NO_RESPONDENT, call_origin);
+        let client = Self::make(setup, next_number(), Requester::NO_RESPONDENT, call_origin);
         client.refuse_server_requests();
         client
     }
@@ -146,6 +148,7 @@ impl Client {
             open: AtomicUsize::new(0),
             answered: Notify::new(),
             left: watch::Sender::new(false),
+            is_abandoned: AtomicBool::new(false),
         })
     }
 
@@ -190,6 +193,26 @@ impl Client {
     /// The principal it acts for.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.setup.principal
+    }
+
+    /// The audience of a server's run that serves it: its session's or its identity's. A client without a session has
+    /// the instance of its identity.
+    pub(crate) fn audience(&self, share: Share) -> Audience {
+        match share {
+            Share::All => Audience::Everybody,
+            Share::Session if self.has_initialize() => Audience::Session(self.number),
+            Share::User | Share::Session => Audience::Identity(Arc::clone(self.principal().id())),
+        }
+    }
+
+    /// Whether a run of a server with this audience serves it.
+    pub(crate) fn is_in(&self, audience: &Audience) -> bool {
+        match audience {
+            Audience::Everybody => true,
+            Audience::Nobody => false,
+            Audience::Identity(id) => id == self.principal().id(),
+            Audience::Session(number) => *number == self.number,
+        }
     }
 
     /// The origin of its requests.
@@ -411,6 +434,16 @@ impl Client {
         drop(self.left.subscribe().wait_for(|&left| left).await);
     }
 
+    /// Marks its session as ended: no instance of a server starts for it any more.
+    pub(crate) fn mark_abandoned(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+    }
+
+    /// Whether its session has ended.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
+    }
+
     /// Whether it has left or is leaving.
     pub fn has_left(&self) -> bool {
         *self.left.borrow()
@@ -467,10 +500,6 @@ impl Drop for DeferGuard {
         self.client.request_closed();
     }
 }
-
-/// The respondent of clients that accept no server requests. These are refused whichever client they concern, so such
-/// clients need not take turns at a server.
-const NO_RESPONDENT: u64 = 0;
 
 /// A unique number.
 pub(crate) fn next_number() -> u64 {

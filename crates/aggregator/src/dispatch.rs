@@ -195,9 +195,10 @@ impl Aggregator {
     pub fn abandon(&self, client: &Arc<Client>) {
         const WHY: &str = "the client disconnected";
         client.set_connected(None);
+        client.mark_abandoned();
         client.cancel_all_deferred();
         self.parked_calls.abandon(client.number());
-        self.fleet.slots.for_each(|slot| slot.waiting.cancel_all(client.number()));
+        self.fleet.cancel_all_waiting(client.number());
         for connection in self.fleet.at_work() {
             connection.abandon_all(client.number(), WHY);
         }
@@ -208,6 +209,9 @@ impl Aggregator {
         client.server_requests.give_up();
         subscriptions::leave(&self.fleet, client);
         tasks::leave(&self.fleet, client);
+        if client.has_initialize() {
+            self.fleet.end_instances_of_session(client.number());
+        }
     }
 
     fn take_message(self: &Arc<Self>, message: Incoming<'_>) {
@@ -337,7 +341,8 @@ impl Aggregator {
             method => match message.client.scope() {
                 Scope::One(server) => {
                     let view = self.fleet.view_of(message.client);
-                    if let Some(connection) = view.connections[server].as_ref().filter(|_| view.is_whole()) {
+                    let connection = self.fleet.connection_for(&view, message.client, server);
+                    if let Some(connection) = connection.filter(|_| view.is_whole()) {
                         connection.for_lifecycle(lifecycle_of(params)).pass(message.line);
                     }
                 }

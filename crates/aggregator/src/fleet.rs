@@ -4,10 +4,12 @@
 //! - `slots`: the slots of servers: registering, starting, renaming, removing
 //! - `name_conflicts`: items that cannot be listed because another server has the same name or URI
 //! - `disabled_tools`: tools that are not listed though their servers have them
+//! - `instances`: the runs of servers that not everybody shares
 //! - `profiles`: what the clients of a profile see
 //! - `observer`: handles the events of running servers
 
 mod disabled_tools;
+mod instances;
 pub(crate) mod name_conflicts;
 mod observer;
 mod profiles;
@@ -15,6 +17,8 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+pub use instances::InstanceView;
+pub(crate) use instances::{Entered, Instances};
 use name_conflicts::NameConflicts;
 use profiles::{Changed, ProfileViews};
 pub(crate) use slots::ServerSlots;
@@ -24,6 +28,7 @@ pub use slots::{UpstreamEvent, UpstreamHandle};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -53,6 +58,9 @@ use crate::tasks::Tasks;
 
 /// How long a list waits for servers that are still starting, counted from our own start.
 const LIST_START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long an instance may be idle, unless that is set.
+const INSTANCE_IDLE_MS: u64 = 300_000;
 
 /// How long `initialize` waits for servers that are still starting, counted the same way: their instructions can be
 /// sent to a client only once.
@@ -114,6 +122,10 @@ pub struct Fleet {
     /// How urgently everything is to stop.
     stop: watch::Sender<Stop>,
     tasks_of_servers: Mutex<JoinSet<()>>,
+    /// How long an instance may be idle, in milliseconds.
+    instance_idle_ms: AtomicU64,
+    /// How many runs of instances were begun.
+    instances_begun: AtomicUsize,
     /// The configuration chain that every server inherits.
     chain: OsString,
     instance_mark: Arc<InstanceMark>,
@@ -211,6 +223,8 @@ impl Fleet {
             slots: ServerSlots::default(),
             stop: watch::Sender::new(Stop::Never),
             tasks_of_servers: Mutex::new(JoinSet::new()),
+            instance_idle_ms: AtomicU64::new(INSTANCE_IDLE_MS),
+            instances_begun: AtomicUsize::new(0),
             chain: chain.as_value(),
             loop_detector: loop_detector.unwrap_or_else(|| Arc::new(LoopDetector::new(&instance_mark))),
             name_conflicts: NameConflicts::default(),
@@ -325,9 +339,16 @@ impl Fleet {
         lock(&self.clients).values().filter_map(Weak::upgrade).collect()
     }
 
+    /// The connections to all running servers that serve clients, and to their instances.
+    pub(crate) fn connected(&self) -> Vec<Arc<Connection>> {
+        let mut connections: Vec<_> = self.view().connections.iter().flatten().cloned().collect();
+        connections.extend(self.connections_to_instances());
+        connections
+    }
+
     /// Every connection that may have pending requests, including retired ones.
     pub(crate) fn at_work(&self) -> Vec<Arc<Connection>> {
-        let mut connections: Vec<_> = self.view().connections.iter().flatten().cloned().collect();
+        let mut connections = self.connected();
         connections.extend(lock(&self.retired).iter().filter_map(Weak::upgrade));
         let modern: Vec<_> = connections.iter().filter_map(|connection| connection.modern().cloned()).collect();
         connections.extend(modern);
@@ -481,12 +502,13 @@ impl Fleet {
     /// Forwards a log message that belongs to no request to all clients that want it.
     fn log_message(&self, server: &Arc<Connection>, line: &Bytes, envelope: &Envelope) {
         // A client that set no level does not receive what other clients requested.
-        let is_chatter = self.is_lowered(server.index())
+        let is_chatter = self.is_lowered(&server.key())
             && logs::level_of(line, &envelope.params).is_some_and(|level| level < Level::Info);
         // Built once, and shared by all clients that see several servers.
         let mut labelled = None;
         for client in self.clients() {
             if self.is_seen_by(&client, server.index())
+                && client.is_in(server.audience())
                 && client.is_initialized()
                 && !(is_chatter && client.level().is_none())
                 && logs::is_wanted(&client, line, envelope)
@@ -507,11 +529,11 @@ impl Fleet {
     }
 
     /// Notifies the client that received a URL elicitation that it is complete.
-    fn elicitation_complete(&self, server: usize, line: &Bytes, envelope: &Envelope) {
+    fn elicitation_complete(&self, server: &Connection, line: &Bytes, envelope: &Envelope) {
         let id = envelope.params.span.and_then(|params| protocol::scan::member(line, params, "elicitationId"));
         let Some(id) = id.and_then(|id| protocol::text::decode(id.of(line))) else { return };
         for client in self.clients() {
-            if client.server_requests.take_elicitation(server, &id) {
+            if client.is_in(server.audience()) && client.server_requests.take_elicitation(server.index(), &id) {
                 client.pass(line);
             }
         }
@@ -527,9 +549,9 @@ impl Fleet {
     ) {
         match method {
             "notifications/message" => self.log_message(server, line, envelope),
-            "notifications/resources/updated" => self.resource_updated(server.index(), line, envelope),
-            "notifications/tasks/status" => self.task_status(server.index(), line, envelope),
-            "notifications/elicitation/complete" => self.elicitation_complete(server.index(), line, envelope),
+            "notifications/resources/updated" => self.resource_updated(&server.key(), line, envelope),
+            "notifications/tasks/status" => self.task_status(&server.key(), line, envelope),
+            "notifications/elicitation/complete" => self.elicitation_complete(server, line, envelope),
             _ => self.unknown_notice(server, line),
         }
     }
@@ -542,9 +564,9 @@ impl Fleet {
     /// Forwards an unknown notification to clients that see only that server.
     fn unknown_notice(&self, server: &Connection, line: &Bytes) {
         for client in self.clients() {
-            let is_about = client.scope() == Scope::One(server.index()) || client.is_alone();
+            let is_only = client.is_in(server.audience()) && client.scope() == Scope::One(server.index());
             // What an unknown notification is about is unknown, too.
-            if is_about && client.profile().is_none() {
+            if (is_only || client.is_alone()) && client.profile().is_none() {
                 client.pass(line);
             }
         }

@@ -21,7 +21,7 @@
 //! start), `suspended_request` (a request while it waits), `bridge` (requests between the lifecycles), `unavailable`
 //! (errors for servers that are not connected), `sign_in` (clients that are sent to a sign-in page).
 //!
-//! Besides: [`interceptor`] (tracking of calls), [`load`] (the configuration file), [`cycle`] (an aggregator that
+//! Besides: `grant_key` (where the sign-in of one identity is stored), [`interceptor`] (tracking of calls), [`load`] (the configuration file), [`cycle`] (an aggregator that
 //! would start itself), [`logging`], [`Signals`], `local_client` (a client in our own process, for the commands of
 //! `mcp-aggregator`).
 
@@ -36,6 +36,7 @@ mod connected_clients;
 pub mod cycle;
 mod dispatch;
 mod fleet;
+mod grant_key;
 mod initialize;
 pub mod interceptor;
 mod level;
@@ -64,7 +65,8 @@ pub use client::{Client, ClientSetup};
 pub use client_limits::ClientLimits;
 pub use connected_clients::ConnectedClient;
 pub use dispatch::{Aggregator, FlushSet, Incoming, Options};
-pub use fleet::{FAILURES_TARGET, Fleet, UpstreamEvent, UpstreamHandle, View};
+pub use fleet::{FAILURES_TARGET, Fleet, InstanceView, UpstreamEvent, UpstreamHandle, View};
+pub use grant_key::{grant_key_of, grant_key_of_server};
 pub use local_client::LocalClient;
 pub use method_set::MethodSet;
 pub use protocol::escape;

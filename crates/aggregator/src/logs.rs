@@ -10,7 +10,7 @@ use protocol::bridge::label;
 use protocol::reply::{self, code};
 use protocol::scan::member;
 use protocol::{Envelope, Kind, Lifecycle, Params, Span, text};
-use upstream::Connection;
+use upstream::{Connection, UpstreamKey};
 
 use crate::client::Client;
 use crate::dispatch::{Aggregator, Incoming};
@@ -68,23 +68,28 @@ pub(crate) fn set_level(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
 /// The levels set at servers, and those that open requests want.
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
-    /// By server: the levels that modern requests want while they are open.
-    requested: HashMap<usize, Vec<Level>>,
-    /// By server: the level that was last set.
-    applied: HashMap<usize, Level>,
+    /// By run of a server: the levels that modern requests want while they are open.
+    requested: HashMap<UpstreamKey, Vec<Level>>,
+    /// By run of a server: the level that was last set.
+    applied: HashMap<UpstreamKey, Level>,
 }
 
 impl Levels {
     /// Forgets a server that was removed.
     pub(crate) fn forget(&mut self, server: usize) {
-        self.requested.remove(&server);
-        self.applied.remove(&server);
+        self.requested.retain(|by, _| by.server != server);
+        self.applied.retain(|by, _| by.server != server);
+    }
+
+    /// Forgets an instance that has ended. Requests that want a level of it end with it.
+    pub(crate) fn forget_run(&mut self, by: &UpstreamKey) {
+        self.applied.remove(by);
     }
 
     /// The level to set at a server when clients want `of_clients`, if it differs from the current one.
-    fn due(&self, server: usize, of_clients: Option<Level>) -> Option<Level> {
-        let requested = self.requested.get(&server).into_iter().flatten().copied();
-        let applied = self.applied.get(&server).copied();
+    fn due(&self, by: &UpstreamKey, of_clients: Option<Level>) -> Option<Level> {
+        let requested = self.requested.get(by).into_iter().flatten().copied();
+        let applied = self.applied.get(by).copied();
         // When no level is wanted any more, a server cannot be reset to its own default. Clients that never set a
         // level get this one.
         let wanted = of_clients.into_iter().chain(requested).min().or(applied.map(|_| Level::Info))?;
@@ -103,7 +108,7 @@ impl LevelRequest {
     /// Sets the server's level before the request is sent. Clients that want less do not receive the additional
     /// messages.
     pub(crate) fn new(fleet: &Arc<Fleet>, connection: &Arc<Connection>, level: Level) -> Self {
-        fleet.levels().requested.entry(connection.index()).or_default().push(level);
+        fleet.levels().requested.entry(connection.key()).or_default().push(level);
         fleet.settle_level(connection);
         Self { fleet: Arc::clone(fleet), connection: Arc::clone(connection), level }
     }
@@ -112,10 +117,14 @@ impl LevelRequest {
 impl Drop for LevelRequest {
     fn drop(&mut self) {
         let mut levels = self.fleet.levels();
-        if let Some(requested) = levels.requested.get_mut(&self.connection.index())
-            && let Some(at) = requested.iter().position(|&level| level == self.level)
-        {
-            requested.swap_remove(at);
+        let by = self.connection.key();
+        if let Some(requested) = levels.requested.get_mut(&by) {
+            if let Some(at) = requested.iter().position(|&level| level == self.level) {
+                requested.swap_remove(at);
+            }
+            if requested.is_empty() {
+                levels.requested.remove(&by);
+            }
         }
         drop(levels);
         // At shutdown there is no runtime for the task, and no server to send to.
@@ -132,8 +141,8 @@ impl Drop for LevelRequest {
 impl Fleet {
     /// Sets at every server the most verbose level that is wanted now, where that has changed.
     pub(crate) fn settle_levels(&self) {
-        for connection in self.view().connections.iter().flatten() {
-            self.settle_level(connection);
+        for connection in self.connected() {
+            self.settle_level(&connection);
         }
     }
 
@@ -146,20 +155,21 @@ impl Fleet {
         // Locked until it is sent: the last level sent must be the last one recorded.
         let mut levels = self.levels();
         let clients = self.clients();
-        let seeing = clients.iter().filter(|client| self.is_seen_by(client, server));
-        let Some(level) = levels.due(server, seeing.filter_map(|client| client.level()).min()) else { return };
-        levels.applied.insert(server, level);
+        let by = connection.key();
+        let seeing = clients.iter().filter(|client| self.is_seen_by(client, server) && client.is_in(&by.audience));
+        let Some(level) = levels.due(&by, seeing.filter_map(|client| client.level()).min()) else { return };
+        levels.applied.insert(by, level);
         self.set_level_of(connection, level);
     }
 
-    /// Whether `server` logs more than by default, because a client or request wants it.
-    pub(crate) fn is_lowered(&self, server: usize) -> bool {
-        self.levels().applied.contains_key(&server) || self.clients().iter().any(|client| client.level().is_some())
+    /// Whether a run of a server logs more than by default, because a client or request wants it.
+    pub(crate) fn is_lowered(&self, by: &UpstreamKey) -> bool {
+        self.levels().applied.contains_key(by) || self.clients().iter().any(|client| client.level().is_some())
     }
 
     /// Sets the level at a server that connects later or has lost its session.
     pub(crate) fn set_level_of_new(&self, connection: &Arc<Connection>) {
-        self.levels().applied.remove(&connection.index());
+        self.levels().applied.remove(&connection.key());
         self.settle_level(connection);
     }
 
@@ -190,11 +200,12 @@ mod tests {
     #[test]
     fn a_server_gets_the_lowest_log_level_of_all_clients_until_they_leave() {
         let mut levels = Levels::default();
-        assert_eq!(levels.due(0, None), None, "a server nobody wants anything of is left alone");
+        let server = UpstreamKey::of_all(0);
+        assert_eq!(levels.due(&server, None), None, "a server nobody wants anything of is left alone");
         let mut ask = |requested: &[Level], of_clients| {
-            levels.requested.insert(0, requested.to_vec());
-            let due = levels.due(0, of_clients);
-            levels.applied.extend(due.map(|level| (0, level)));
+            levels.requested.insert(server.clone(), requested.to_vec());
+            let due = levels.due(&server, of_clients);
+            levels.applied.extend(due.map(|level| (server.clone(), level)));
             due
         };
         assert_eq!(ask(&[], Some(Level::Error)), Some(Level::Error));

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use upstream::{Connection, Response};
 
 use crate::call::{self, Destination};
-use crate::client::lifecycle_of;
+use crate::client::{Client, lifecycle_of};
 use crate::client_sink::Message;
 use crate::dispatch::{Aggregator, FlushSet, Incoming};
 use crate::responder::Responder;
@@ -81,15 +81,13 @@ fn search(
     candidates: &[usize],
 ) {
     let Incoming { client, to, line, .. } = message;
-    let view = aggregator.fleet.view_of(client);
     let lifecycle = lifecycle_of(&request.params);
-    let connections = candidates.iter().filter_map(|&server| view.connections[server].as_ref());
-    let connections: Vec<_> = connections.map(|connection| Arc::clone(connection.for_lifecycle(lifecycle))).collect();
+    let candidates = candidates.to_vec();
     let (id, request, uri) = (request.id, *request, uri.to_owned());
     let (aggregator, owner, answer_to, line) =
         (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), (*line).clone());
     client.defer(line.slice(id.start..id.end), to, async move {
-        let found = timeout(RESOURCE_SEARCH_TIMEOUT, first_to_have(connections, bare_params(&line, &request.params)))
+        let found = timeout(RESOURCE_SEARCH_TIMEOUT, first_to_have(&aggregator, &owner, candidates, lifecycle, bare_params(&line, &request.params)))
             .await
             .ok()
             .flatten();
@@ -122,14 +120,25 @@ fn bare_params(line: &Bytes, params: &Params) -> Bytes {
     change.apply()
 }
 
-async fn first_to_have(connections: Vec<Arc<Connection>>, params: Bytes) -> Option<(Arc<Connection>, Response)> {
+async fn first_to_have(
+    aggregator: &Arc<Aggregator>,
+    client: &Arc<Client>,
+    candidates: Vec<usize>,
+    lifecycle: Lifecycle,
+    params: Bytes,
+) -> Option<(Arc<Connection>, Response)> {
+    let view = aggregator.fleet.view_of(client);
     let mut asked = JoinSet::new();
-    let mut waiting = connections.into_iter();
+    let reachable = candidates.into_iter().filter(|&server| aggregator.fleet.is_reachable(&view, server));
+    let mut waiting = reachable.collect::<Vec<_>>().into_iter();
     loop {
         match waiting.next() {
-            Some(connection) => {
-                let params = params.clone();
+            Some(server) => {
+                let (fleet, client, params) = (Arc::clone(&aggregator.fleet), Arc::clone(client), params.clone());
                 asked.spawn(async move {
+                    // Its instance may have to start.
+                    let connection = fleet.reach(&client, server).await.ok()?;
+                    let connection = Arc::clone(connection.for_lifecycle(lifecycle));
                     let answer = connection.request("resources/read", Some(&params)).await;
                     answer.map(|answer| (connection, answer))
                 });
@@ -187,11 +196,14 @@ pub(crate) fn complete(aggregator: &Arc<Aggregator>, message: Incoming<'_>, requ
         Some("ref/prompt") if let Some((name_at, name)) = text_of("name") => {
             let found = view.snapshot.resolve(scope, Kind::Prompt, &name);
             if let Some(found) = found
-                && let Some(connection) = &view.connections[found.server]
+                && let Some(connection) = &aggregator.fleet.connection_for(&view, client, found.server)
             {
                 let server_name = view.snapshot.item(Kind::Prompt, found).id_token();
                 let renamed = Some(Edit { span: name_at, with: &server_name });
                 return call::send(aggregator, message, request, Destination { connection, renamed, alias: None });
+            }
+            if let Some(instances) = found.and_then(|found| aggregator.fleet.instances_of(found.server)) {
+                return call::wait_for_instance(aggregator, message, request, &instances, Target::Method(complete));
             }
             if let Some(server) = alone {
                 return call::route_to(aggregator, message, request, server, Target::Method(complete));

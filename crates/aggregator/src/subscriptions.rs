@@ -2,6 +2,7 @@
 
 mod followers;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use protocol::reply::{self, code};
 use protocol::{Envelope, Lifecycle, Params, Span, text};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use upstream::Connection;
+use upstream::{Connection, UpstreamKey};
 
 use crate::client::Client;
 use crate::client_sink::Message;
 use crate::dispatch::{Aggregator, Incoming};
 use crate::fleet::{Fleet, View};
 use crate::resources::not_found;
-use crate::responder::Responder;
+use crate::responder::{Responder, failure};
 use followers::{Concerned, Delivery, Follower, Followers};
 
 /// The owners of more URIs than this are searched on a separate thread.
@@ -47,7 +48,7 @@ struct Listener {
 
 /// `resources/subscribe` of a legacy client.
 pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
-    let Some((uri, server, connection)) = owner(aggregator, message, id, params) else { return };
+    let Some((uri, server)) = owner(aggregator, message, id, params) else { return };
     let Incoming { client, to, line, .. } = message;
     if let Some(why) = aggregator.fleet.refusal_of_subscriptions(client, &[&uri]) {
         let text = format!("Too many subscriptions: {why}");
@@ -57,14 +58,22 @@ pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
     let id = line.slice(id.start..id.end);
     client.defer(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
+        let connection = match fleet.reach(&follower, server).await {
+            Ok(connection) => connection,
+            Err(error) => {
+                answer_to.respond(&failure(&id, &error));
+                return answer_to.flush();
+            }
+        };
+        let server = connection.key();
         // One after the other: requests to the server must be in the order of the table's changes.
-        let slot = fleet.slots.at(server);
-        let _alone = slot.subscribing.lock().await;
+        let subscribing = fleet.subscribing(&server);
+        let _alone = subscribing.lock().await;
         // Recorded first: a change may be notified together with the response.
-        let is_first = fleet.follow(server, &uri, &follower, Delivery::Subscribed(Arc::downgrade(&follower)));
+        let is_first = fleet.follow(&server, &uri, &follower, Delivery::Subscribed(Arc::downgrade(&follower)));
         let answer = if is_first { start(&connection, &uri).await } else { Ok(()) };
         if answer.is_err() {
-            fleet.subscriptions().followers.remove(server, &uri, |known| known.client == follower.number());
+            fleet.subscriptions().followers.remove(&server, &uri, |known| known.client == follower.number());
         }
         respond(&answer_to, &id, answer);
     });
@@ -72,16 +81,20 @@ pub(crate) fn subscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id
 
 /// `resources/unsubscribe` of a legacy client.
 pub(crate) fn unsubscribe(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Span, params: &Params) {
-    let Some((uri, server, connection)) = owner(aggregator, message, id, params) else { return };
+    let Some((uri, server)) = owner(aggregator, message, id, params) else { return };
     let Incoming { client, to, line, .. } = message;
-    let (aggregator, number, answer_to) = (Arc::clone(aggregator), client.number(), Arc::clone(to));
+    let (aggregator, follower, answer_to) = (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to));
     let id = line.slice(id.start..id.end);
     client.defer(id.clone(), to, async move {
         let fleet = &aggregator.fleet;
-        let slot = fleet.slots.at(server);
-        let _alone = slot.subscribing.lock().await;
-        fleet.subscriptions().followers.remove(server, &uri, |known| known.client == number);
-        let answer = if fleet.has_follower(server, &uri) { Ok(()) } else { stop(&connection, &uri).await };
+        let server = fleet.key_for(&follower, server);
+        let subscribing = fleet.subscribing(&server);
+        let _alone = subscribing.lock().await;
+        fleet.subscriptions().followers.remove(&server, &uri, |known| known.client == follower.number());
+        let answer = match fleet.connection_of(&server) {
+            Some(connection) if !fleet.has_follower(&server, &uri) => stop(&connection, &uri).await,
+            _ => Ok(()),
+        };
         respond(&answer_to, &id, answer);
     });
 }
@@ -108,7 +121,7 @@ fn owner(
     message: &Incoming<'_>,
     id: Span,
     params: &Params,
-) -> Option<(String, usize, Arc<Connection>)> {
+) -> Option<(String, usize)> {
     let Incoming { client, to, line, .. } = message;
     let Some(uri) = params.uri.and_then(|uri| text::decode(uri.of(line))) else {
         let text = "Invalid params: `uri` must be a string";
@@ -117,8 +130,8 @@ fn owner(
     };
     let view = aggregator.fleet.view_of(client);
     let server = owner_of(&view, client.scope(), &uri, &mut view.snapshot.uri_budget(1));
-    match server.and_then(|server| Some((server, view.connections[server].clone()?))) {
-        Some((server, connection)) => Some((uri.into_owned(), server, connection)),
+    match server.filter(|&server| aggregator.fleet.is_reachable(&view, server)) {
+        Some(server) => Some((uri.into_owned(), server)),
         None => {
             to.respond(&not_found(id.of(line), &uri, Lifecycle::Session));
             None
@@ -214,8 +227,8 @@ struct Listening {
     listener: Arc<Listener>,
 }
 
-/// A server, a URI that it owns, and whether we must subscribe at the server first.
-type Followed = (usize, String, bool);
+/// A run of a server, a URI that it owns, and whether we must subscribe at the server first.
+type Followed = (UpstreamKey, String, bool);
 
 impl Listening {
     /// Records the subscriptions, and returns for each whether the server needs a request first; or the limit
@@ -231,11 +244,13 @@ impl Listening {
 
     async fn start(&self, subscriptions: Vec<Followed>) {
         for (server, uri, is_first) in subscriptions {
-            let Some(connection) = self.fleet.view().connections[server].clone() else { continue };
+            // An instance that starts now subscribes to everything that is recorded.
+            let is_running = self.fleet.connection_of(&server).is_some();
+            let Ok(connection) = self.fleet.reach(&self.listener.client, server.server).await else { continue };
             // Waits for the lock until the first subscriber's request has been answered.
-            let slot = self.fleet.slots.at(server);
-            let _alone = slot.subscribing.lock().await;
-            if !is_first {
+            let subscribing = self.fleet.subscribing(&server);
+            let _alone = subscribing.lock().await;
+            if !is_first || !is_running {
                 continue;
             }
             if let Err(error) = start(&connection, &uri).await {
@@ -280,14 +295,14 @@ impl Fleet {
     }
 
     /// Notifies the subscribers of a changed resource, each in its lifecycle's form.
-    pub(crate) fn resource_updated(&self, server: usize, line: &Bytes, envelope: &Envelope) {
+    pub(crate) fn resource_updated(&self, server: &UpstreamKey, line: &Bytes, envelope: &Envelope) {
         let Some(uri) = envelope.params.uri.and_then(|uri| text::decode(uri.of(line))) else { return };
         let Concerned { clients, listeners } = self.subscriptions().followers.concerned(server, &uri);
         let plain = listen::retag(line, &envelope.params, None);
         // A profile may have hidden the resource since.
         let is_visible = |client: &Client| {
             client.profile().is_none()
-                || self.is_seen_by(client, server) && self.view_of(client).snapshot.has_uri(&uri)
+                || self.is_seen_by(client, server.server) && self.view_of(client).snapshot.has_uri(&uri)
         };
         for client in clients.into_iter().filter(|client| is_visible(client)) {
             client.pass(&plain);
@@ -300,7 +315,7 @@ impl Fleet {
     }
 
     /// Adds a subscription. Returns whether it is the first to that resource.
-    fn follow(&self, server: usize, uri: &str, client: &Client, delivery: Delivery) -> bool {
+    fn follow(&self, server: &UpstreamKey, uri: &str, client: &Client, delivery: Delivery) -> bool {
         let (client, principal) = (client.number(), Arc::clone(client.principal().id()));
         let followers = &mut self.subscriptions().followers;
         let is_first = !followers.has(server, uri);
@@ -317,6 +332,8 @@ impl Fleet {
     /// exceeded.
     fn follow_all(&self, listener: &Arc<Listener>, owned: Vec<(usize, String)>) -> Result<Vec<Followed>, String> {
         let (client, principal) = (listener.client.number(), listener.client.principal().id());
+        let key = |&(server, _): &(usize, String)| (server, self.key_for(&listener.client, server));
+        let keys: HashMap<usize, UpstreamKey> = owned.iter().map(key).collect();
         let mut subscriptions = self.subscriptions();
         // Others may have subscribed since the request was read.
         let more: Vec<&str> = owned.iter().map(|(_, uri)| uri.as_str()).collect();
@@ -325,10 +342,11 @@ impl Fleet {
         {
             return Err(why);
         }
+        let owned: Vec<_> = owned.into_iter().map(|(server, uri)| (keys[&server].clone(), uri)).collect();
         let followed = owned.into_iter().map(|(server, uri)| {
             let delivery = Delivery::Listening(Arc::clone(listener));
             let follower = Follower { client, principal: Arc::clone(principal), delivery };
-            let is_first = subscriptions.followers.add(server, &uri, follower);
+            let is_first = subscriptions.followers.add(&server, &uri, follower);
             (server, uri, is_first)
         });
         let followed = followed.collect();
@@ -342,18 +360,23 @@ impl Fleet {
         self.client_limits().refusal_of_subscriptions(known, more)
     }
 
-    fn has_follower(&self, server: usize, uri: &str) -> bool {
+    fn has_follower(&self, server: &UpstreamKey, uri: &str) -> bool {
         self.subscriptions().followers.has(server, uri)
     }
 
-    fn stop_following(self: &Arc<Self>, ended: Vec<(usize, String)>) {
+    /// Whether anybody follows a resource of that run of a server.
+    pub(crate) fn has_followers(&self, server: &UpstreamKey) -> bool {
+        self.subscriptions().followers.of_server(server).next().is_some()
+    }
+
+    fn stop_following(self: &Arc<Self>, ended: Vec<(UpstreamKey, String)>) {
         for (server, uri) in ended {
-            let Some(connection) = self.view().connections[server].clone() else { continue };
+            let Some(connection) = self.connection_of(&server) else { continue };
             let fleet = Arc::clone(self);
             self.spawn(async move {
-                let slot = fleet.slots.at(server);
-                let _alone = slot.subscribing.lock().await;
-                if !fleet.has_follower(server, &uri)
+                let subscribing = fleet.subscribing(&server);
+                let _alone = subscribing.lock().await;
+                if !fleet.has_follower(&server, &uri)
                     && let Err(error) = stop(&connection, &uri).await
                 {
                     tracing::debug!(server = %connection.server(), %uri, ?error, "failed to unsubscribe");
@@ -364,15 +387,15 @@ impl Fleet {
 
     /// Subscribes again at a server that has lost its subscriptions.
     pub(crate) fn resubscribe(self: &Arc<Self>, connection: &Arc<Connection>) {
-        let server = connection.index();
-        if self.subscriptions().followers.of_server(server).next().is_none() {
+        let server = connection.key();
+        if !self.has_followers(&server) {
             return;
         }
         let (fleet, connection) = (Arc::clone(self), Arc::clone(connection));
         self.spawn(async move {
-            let slot = fleet.slots.at(server);
-            let _alone = slot.subscribing.lock().await;
-            let uris: Vec<String> = fleet.subscriptions().followers.of_server(server).map(str::to_owned).collect();
+            let subscribing = fleet.subscribing(&server);
+            let _alone = subscribing.lock().await;
+            let uris: Vec<String> = fleet.subscriptions().followers.of_server(&server).map(str::to_owned).collect();
             let mut asked = JoinSet::new();
             for uri in uris {
                 let connection = Arc::clone(&connection);
@@ -406,10 +429,11 @@ impl Fleet {
     /// The owners of these URIs, where there are any. Many are searched on another thread, for one request at a time.
     async fn owners_of(self: &Arc<Self>, view: Arc<View>, scope: Scope, uris: Vec<String>) -> Vec<(usize, String)> {
         let is_large = uris.len() > SEARCH_IN_PLACE;
+        let fleet = Arc::clone(self);
         let search = move || {
             let mut budget = view.snapshot.uri_budget(uris.len());
             let mut owner = |uri: &str| {
-                owner_of(&view, scope, uri, &mut budget).filter(|&server| view.connections[server].is_some())
+                owner_of(&view, scope, uri, &mut budget).filter(|&server| fleet.is_reachable(&view, server))
             };
             uris.into_iter().filter_map(|uri| Some((owner(&uri)?, uri))).collect()
         };

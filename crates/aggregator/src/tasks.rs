@@ -15,7 +15,7 @@ use protocol::scan::{elements, member};
 use protocol::splice::Edit;
 use protocol::{Envelope, Lifecycle, Params, RequestEnvelope, Span, text};
 use tokio::time::timeout;
-use upstream::{Connection, Response};
+use upstream::{Connection, Response, UpstreamKey};
 
 use crate::call::{self, Destination};
 use crate::client::{Client, lifecycle_of};
@@ -38,14 +38,14 @@ const TASK_CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Tasks {
     /// By the id that clients use.
     known: HashMap<String, Task>,
-    /// The client's id, by server and the server's id.
-    visible: HashMap<(usize, String), String>,
+    /// The client's id, by the run of the server and the server's id.
+    visible: HashMap<(UpstreamKey, String), String>,
     /// Their ids by token, oldest first.
     order: HashMap<Arc<str>, VecDeque<String>>,
 }
 
 struct Task {
-    server: usize,
+    by: UpstreamKey,
     original: String,
     client: Weak<Client>,
     number: u64,
@@ -97,7 +97,10 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request
     let slot = slot.filter(|(server, _)| aggregator.fleet.is_seen_by(client, *server));
     if let Some((server, original)) = slot {
         let view = aggregator.fleet.view_of(client);
-        let Some(connection) = &view.connections[server] else {
+        let Some(connection) = &aggregator.fleet.connection_for(&view, client, server) else {
+            if let Some(instances) = aggregator.fleet.instances_of(server) {
+                return call::wait_for_instance(aggregator, message, request, &instances, Target::Method(route));
+            }
             return call::route_to(aggregator, message, request, server, Target::Method(route));
         };
         if original == task {
@@ -128,10 +131,10 @@ pub(crate) fn list(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Spa
         return to.respond(&reply::error(id.of(line), code::METHOD_NOT_FOUND, text, None));
     }
     let view = aggregator.fleet.view_of(client);
-    let servers = view.snapshot.servers().iter().zip(&view.connections).enumerate();
+    let servers = view.snapshot.servers().iter().enumerate();
     let asked: Vec<_> = servers
-        .filter(|(index, (server, _))| client.scope().sees(*index) && server.offer.has_within("tasks", "list"))
-        .filter_map(|(_, (_, connection))| connection.clone())
+        .filter(|(index, server)| client.scope().sees(*index) && server.offer.has_within("tasks", "list"))
+        .filter_map(|(index, _)| aggregator.fleet.connection_for(&view, client, index))
         .filter(|connection| connection.lifecycle() == Lifecycle::Session)
         .collect();
     let id = line.slice(id.start..id.end);
@@ -156,11 +159,11 @@ pub(crate) fn list(aggregator: &Arc<Aggregator>, message: &Incoming<'_>, id: Spa
 pub(crate) fn leave(fleet: &Fleet, client: &Client) {
     let orphaned = fleet.tasks().take_legacy_of(client.number());
     let view = fleet.view();
-    for Task { server, original, .. } in orphaned {
-        if let Some(connection) = &view.connections[server]
-            && view.snapshot.servers()[server].offer.has_within("tasks", "cancel")
+    for Task { by, original, .. } in orphaned {
+        if let Some(connection) = fleet.connection_of(&by)
+            && view.snapshot.servers()[by.server].offer.has_within("tasks", "cancel")
         {
-            fleet.spawn(cancel(Arc::clone(connection), original));
+            fleet.spawn(cancel(connection, original));
         }
     }
 }
@@ -180,16 +183,15 @@ impl Tasks {
         let own = known.extract_if(|_, task| task.lifecycle == Lifecycle::Session && task.number == client);
         let own: Vec<Task> = own.map(|(_, task)| task).collect();
         for task in &own {
-            visible.remove(&(task.server, task.original.clone()));
+            visible.remove(&(task.by.clone(), task.original.clone()));
         }
         own
     }
 
     /// Records a task and returns the id for clients.
     fn remember(&mut self, connection: &Connection, original: &str, client: &Arc<Client>) -> String {
-        let server = connection.index();
-        let is_taken =
-            |id: &str| self.known.get(id).is_some_and(|task| task.server != server || task.original != original);
+        let by = connection.key();
+        let is_taken = |id: &str| self.known.get(id).is_some_and(|task| task.by != by || task.original != original);
         let mut visible = original.to_owned();
         let mut round = 1;
         while is_taken(&visible) {
@@ -200,14 +202,14 @@ impl Tasks {
             round += 1;
         }
         let task = Task {
-            server,
+            by: by.clone(),
             original: original.to_owned(),
             client: Arc::downgrade(client),
             number: client.number(),
             principal: Arc::clone(client.principal().id()),
             lifecycle: connection.lifecycle(),
         };
-        self.visible.insert((server, original.to_owned()), visible.clone());
+        self.visible.insert((by, original.to_owned()), visible.clone());
         let principal = Arc::clone(&task.principal);
         if self.known.insert(visible.clone(), task).is_none() {
             self.order.entry(Arc::clone(&principal)).or_default().push_back(visible.clone());
@@ -229,23 +231,23 @@ impl Tasks {
         };
         let oldest = whose.and_then(|whose| self.order.get_mut(&whose)?.pop_front());
         if let Some(task) = oldest.and_then(|oldest| self.known.remove(&oldest)) {
-            self.visible.remove(&(task.server, task.original));
+            self.visible.remove(&(task.by, task.original));
         }
     }
 
     fn is_known(&self, server: usize, visible: &str) -> bool {
-        self.known.get(visible).is_some_and(|task| task.server == server)
+        self.known.get(visible).is_some_and(|task| task.by.server == server)
     }
 
     /// The server of a client's task, and the server's id of it.
     fn slot(&self, client: &Client, scope: Scope, visible: &str) -> Option<(usize, String)> {
-        let task = self.known.get(visible).filter(|task| scope.sees(task.server) && task.is(client))?;
-        Some((task.server, task.original.clone()))
+        let task = self.known.get(visible).filter(|task| scope.sees(task.by.server) && task.is(client))?;
+        Some((task.by.server, task.original.clone()))
     }
 
     /// The owner of a server's task, and the id the owner uses.
-    fn owner(&self, server: usize, original: &str) -> Option<(Arc<Client>, String)> {
-        let visible = self.visible.get(&(server, original.to_owned()))?;
+    fn owner(&self, by: &UpstreamKey, original: &str) -> Option<(Arc<Client>, String)> {
+        let visible = self.visible.get(&(by.clone(), original.to_owned()))?;
         Some((self.known.get(visible)?.client.upgrade()?, visible.clone()))
     }
 
@@ -255,7 +257,7 @@ impl Tasks {
         let tasks = array.and_then(|array| elements(line, array)).unwrap_or_default();
         let own = |task: Span| {
             let original = text::decode(member(line, task, "taskId")?.of(line))?;
-            let visible = self.visible.get(&(connection.index(), original.clone().into_owned()))?;
+            let visible = self.visible.get(&(connection.key(), original.clone().into_owned()))?;
             self.known.get(visible).filter(|task| task.is(client))?;
             let definition = line.slice(task.start..task.end);
             if *visible == original {
@@ -293,10 +295,10 @@ impl Fleet {
     }
 
     /// Forwards a task's status notification to its owner.
-    pub(crate) fn task_status(&self, server: usize, line: &Bytes, envelope: &Envelope) {
+    pub(crate) fn task_status(&self, by: &UpstreamKey, line: &Bytes, envelope: &Envelope) {
         let Some(task_at) = envelope.params.task_id else { return };
         let Some(original) = text::decode(task_at.of(line)) else { return };
-        let Some((client, visible)) = self.tasks().owner(server, &original) else { return };
+        let Some((client, visible)) = self.tasks().owner(by, &original) else { return };
         let mut message = Vec::with_capacity(line.len() + 16);
         let token = reply::string(&visible);
         let with = if visible == original { task_at.of(line) } else { &token };
@@ -306,10 +308,10 @@ impl Fleet {
     }
 
     /// The owner of the task that a server request is related to, if it names one.
-    pub(crate) fn client_of_task(&self, server: usize, line: &[u8], params: &Params) -> Option<Arc<Client>> {
+    pub(crate) fn client_of_task(&self, by: &UpstreamKey, line: &[u8], params: &Params) -> Option<Arc<Client>> {
         let related = member(line, params.meta?, meta::RELATED_TASK)?;
         let task = text::decode(member(line, related, "taskId")?.of(line))?;
-        self.tasks().owner(server, &task).map(|(client, _)| client)
+        self.tasks().owner(by, &task).map(|(client, _)| client)
     }
 
     pub(crate) fn tasks(&self) -> MutexGuard<'_, Tasks> {
@@ -324,14 +326,14 @@ mod tests {
     fn begin(tasks: &mut Tasks, principal: &str, number: usize) {
         let (id, principal) = (format!("{principal}-{number}"), Arc::<str>::from(principal));
         let task = Task {
-            server: 0,
+            by: UpstreamKey::of_all(0),
             original: id.clone(),
             client: Weak::new(),
             number: 1,
             principal: Arc::clone(&principal),
             lifecycle: Lifecycle::SelfContained,
         };
-        tasks.visible.insert((0, id.clone()), id.clone());
+        tasks.visible.insert((UpstreamKey::of_all(0), id.clone()), id.clone());
         tasks.known.insert(id.clone(), task);
         tasks.order.entry(Arc::clone(&principal)).or_default().push_back(id);
         tasks.forget_surplus(&principal);

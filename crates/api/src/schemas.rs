@@ -144,6 +144,7 @@ mod tests {
             next_retry_at: None,
             error_message: None,
             warning: None,
+            instances: Vec::new(),
         };
         let prompt = service::PromptView {
             name: "a.b".to_owned(),

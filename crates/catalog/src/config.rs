@@ -4,7 +4,7 @@
 //! checked, and its variables are replaced. All problems are reported, not only the first.
 //!
 //! Variables are replaced in the values we use (`type`, `command`, `args`, the values of `env`, `cwd`, `url`, the
-//! values of `headers`, `oauth`, `docker`, `era`) and nowhere else: keys of other programs are ignored, whatever they contain.
+//! values of `headers`, `oauth`, `docker`, `era`, `share`) and nowhere else: keys of other programs are ignored, whatever they contain.
 
 mod check;
 mod error;
@@ -23,7 +23,7 @@ use crate::jsonc;
 use crate::server::{ServerName, ServerSpec};
 
 /// The keys of a server's entry that [`Config`] reads. All others concern other programs, and are ignored.
-pub const SERVER_KEYS: [&str; 17] = [
+pub const SERVER_KEYS: [&str; 19] = [
     "type",
     "transport",
     "command",
@@ -39,6 +39,8 @@ pub const SERVER_KEYS: [&str; 17] = [
     "era",
     "timeout",
     "startTimeout",
+    "share",
+    "max_instances",
     "enabled",
     "disabled",
 ];

@@ -21,6 +21,7 @@
 //! - `rules`: what the protocol requires of a definition
 //! - `repair`: compares definitions with these rules, and edits those that differ
 //! - `schema`: whether a schema can be used
+//! - [`sharing`]: which clients share one process or session of a server
 //! - [`snapshot`]: everything that exists at one moment, merged; every name, every list, whose a URI is
 //! - [`names`]: what a tool or prompt is called towards clients: canonical name and safe alias
 //! - [`uri_template`]: whether a URI could have come from a template
@@ -46,6 +47,7 @@ mod rules;
 mod schema;
 pub mod secrets;
 pub mod server;
+pub mod sharing;
 pub mod snapshot;
 pub mod uri_template;
 
@@ -61,6 +63,7 @@ pub use principal::{Principal, Role};
 pub use profile::{Profile, ProfileSpec};
 pub use secrets::Secrets;
 pub use server::{Dialect, Filled, Program, Remote, ServerName, ServerSpec, Transport};
+pub use sharing::{Share, Sharing};
 pub use snapshot::{
     Collision, Missing, Route, SIGN_IN_REQUIRED, Scope, ServerEntry, ServerState, Snapshot, Unavailable, UriBudget,
 };

@@ -11,6 +11,7 @@ use crate::container::Container;
 use crate::mask;
 use crate::oauth::OAuthSettings;
 use crate::secrets::Secrets;
+use crate::sharing::Sharing;
 
 /// The key of a server in the config, verbatim. Never empty.
 ///
@@ -76,6 +77,8 @@ pub struct ServerSpec {
     pub timeout: Option<Duration>,
     /// The timeout of its start; the default if absent.
     pub start_timeout: Option<Duration>,
+    /// Which clients share it.
+    pub sharing: Sharing,
     /// Its secrets, which must not be shown.
     pub secrets: Secrets,
     /// Where its sign-in is stored; `None` if it cannot have one. It survives a restart, and contains no secret.
@@ -271,6 +274,7 @@ mod tests {
             lifecycle: None,
             timeout: None,
             start_timeout: None,
+            sharing: Sharing::default(),
             secrets: Secrets::default(),
             grant_key: None,
         });

@@ -168,6 +168,8 @@ fn over_http(upstream: &Upstream, wanted: &Container, here: u16) -> Upstream {
     let url = Filled::from(format!("http://{LOOPBACK}:{here}{path}").as_str());
     Upstream {
         index: upstream.index,
+        audience: upstream.audience.clone(),
+        mark_number: upstream.mark_number,
         spec: ServerSpec {
             transport: Transport::Remote(Remote { url, headers, dialect, oauth: None }),
             ..upstream.spec.clone()

@@ -286,6 +286,7 @@ impl CallFixture {
             lifecycle: None,
             timeout: server.timeout,
             start_timeout: None,
+            sharing: catalog::Sharing::default(),
             secrets: Secrets::default(),
             grant_key: None,
         };

@@ -67,7 +67,6 @@ impl Executions {
 
     /// The time limit of a call by the configuration of the server in that slot, as far as it is known.
     pub(crate) fn own_limit(&self, slot_index: usize) -> Option<Duration> {
-        let view = self.aggregator()?.fleet.view();
-        view.connections.get(slot_index)?.as_ref()?.limit()
+        self.aggregator()?.fleet.call_limit(slot_index)
     }
 }

@@ -35,6 +35,7 @@ mod disabled_tools;
 mod error;
 mod events;
 mod grant_store;
+mod instances;
 mod items;
 mod lists;
 mod overview;
@@ -51,7 +52,7 @@ mod tools;
 mod usage;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use aggregator::cycle::Chain;
@@ -80,6 +81,7 @@ pub use lists::{LIST_DEADLINE, LONGEST_LIST_WAIT, ListPlace, ListSize, MAX_LISTE
 pub use overview::Weight;
 /// What search compares while there is no embedding model, or it is unreachable.
 pub use search::WITHOUT_A_MODEL as SEARCHED_WITHOUT_MODEL;
+pub use instances::InstanceView;
 pub use servers::{Registration, ServerHealth, ServerView, ServiceState, TestReport, Update, to_the_end};
 pub use settings::{SETTING_RANGES, Settings, change_stored_settings, stored_settings};
 pub use sign_ins::{Returned, SignInAttempt, SignInSetup, SignInView};
@@ -177,6 +179,7 @@ impl Service {
         });
         executions.load_stop_state().await?;
         let fleet = Fleet::empty(options.clone(), &chain, remote.clone());
+        fleet.set_instance_idle_timeout(Duration::from_secs(settings.now().idle_timeout_s));
         let interceptor = Arc::clone(&executions) as Arc<dyn aggregator::interceptor::CallInterceptor>;
         let aggregator = match records_calls {
             true => Aggregator::with_interceptor(Arc::clone(&fleet), options.clone(), interceptor),

@@ -31,7 +31,7 @@ impl Service {
 
     /// All servers in the order of their names, and the total number.
     pub fn servers(&self, status: Option<Status>, page: Page) -> Listed<ServerView> {
-        let mut views: Vec<ServerView> = self.context.all().iter().map(|handle| view(handle)).collect();
+        let mut views: Vec<ServerView> = self.context.all().iter().map(|handle| self.view(handle)).collect();
         views.retain(|view| status.is_none_or(|status| view.record.status == status));
         views.sort_by(|one, other| one.record.name.cmp(&other.record.name));
         let total = views.len() as u64;
@@ -73,7 +73,7 @@ impl Service {
     /// One server, by id or name.
     pub async fn server(&self, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = self.context.find(id_or_name)?;
-        let mut view = view(&handle);
+        let mut view = self.view(&handle);
         if let Some(container_handle) = &handle.current().container_handle {
             let container = ContainerView::measured(container_handle).await;
             view.usage = UsageView::of_container(&container);
@@ -93,7 +93,7 @@ impl Service {
         if before != after {
             self.rename_pins(by, &before, &after).await?;
         }
-        Ok(view(&handle))
+        Ok(self.view(&handle))
     }
 
     /// Removes a server and all its data. Running calls have up to 30 s.
@@ -111,7 +111,7 @@ impl Service {
     pub async fn disconnect(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<ServerView, Error> {
         let key = id_or_name.to_owned();
         let handle = to_the_end(Arc::clone(&self.context).disconnect(by.clone(), key, force)).await?;
-        Ok(view(&handle))
+        Ok(self.view(&handle))
     }
 
     /// Disconnects it, as [`Service::disconnect`] does, and connects it again; waits for the result.
@@ -124,13 +124,13 @@ impl Service {
     /// Enables it, resets its failures, and connects it: waits up to 1.5 s for the result.
     pub async fn enable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).switch(by.clone(), id_or_name.to_owned(), true)).await?;
-        Ok(view(&handle))
+        Ok(self.view(&handle))
     }
 
     /// Disconnects and disables it.
     pub async fn disable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).switch(by.clone(), id_or_name.to_owned(), false)).await?;
-        Ok(view(&handle))
+        Ok(self.view(&handle))
     }
 
     /// Discovers its tools again, in the background.
@@ -147,7 +147,8 @@ impl Service {
 
     /// The health of one server.
     pub async fn server_health(&self, id_or_name: &str) -> Result<ServerHealth, Error> {
-        let shown = self.context.find(id_or_name)?.current();
+        let handle = self.context.find(id_or_name)?;
+        let shown = handle.current();
         let (record, health) = (&shown.record, &shown.health);
         Ok(ServerHealth {
             server_id: record.id.to_string(),
@@ -162,6 +163,7 @@ impl Service {
             next_retry_at: shown.status.retry_at(),
             error_message: record.error_message.clone(),
             warning: health.warning.clone(),
+            instances: self.instances(&handle),
         })
     }
 
@@ -224,7 +226,7 @@ impl Service {
     /// The view of a server, with its tools if they have been discovered. Its connection state does not depend on
     /// whether its tools can be read.
     async fn view_with_tools(&self, handle: &SupervisorHandle) -> ServerView {
-        let mut view = view(handle);
+        let mut view = self.view(handle);
         if view.record.status.is_up() {
             let tools = self.stored_tools(handle.id).await;
             let tools = tools.inspect_err(|error| tracing::warn!(%error, "failed to read the tools of a server")).ok();
@@ -232,21 +234,22 @@ impl Service {
         }
         view
     }
-}
 
-/// The view of a server.
-fn view(handle: &SupervisorHandle) -> ServerView {
-    let shown = handle.current();
-    ServerView {
-        record: shown.record.clone(),
-        retry_count: retries(&shown.record),
-        next_retry_at: shown.status.retry_at(),
-        lazy: shown.is_lazy,
-        asleep: shown.status == ServerStatus::Asleep,
-        container: shown.container_handle.as_deref().map(ContainerView::of),
-        usage: None,
-        progress: shown.progress.clone(),
-        tools: None,
+    /// The view of a server.
+    fn view(&self, handle: &SupervisorHandle) -> ServerView {
+        let shown = handle.current();
+        ServerView {
+            record: shown.record.clone(),
+            retry_count: retries(&shown.record),
+            next_retry_at: shown.status.retry_at(),
+            lazy: shown.is_lazy,
+            asleep: shown.status == ServerStatus::Asleep,
+            instances: self.instances(handle),
+            container: shown.container_handle.as_deref().map(ContainerView::of),
+            usage: None,
+            progress: shown.progress.clone(),
+            tools: None,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use registry::{Actor, AuditNote, Store};
 use serde::{Deserialize, Serialize};
@@ -438,6 +439,7 @@ impl Service {
         self.settings.put(changed.clone());
         self.executions.apply_settings(changed.for_executions());
         changed.apply_to(self.fleet.server_limits());
+        self.fleet.set_instance_idle_timeout(Duration::from_secs(changed.idle_timeout_s));
         if before.pinned_tools != changed.pinned_tools {
             self.fleet.surface_changed();
         }

@@ -60,6 +60,9 @@ pub(crate) use health::HealthRecord;
 use publisher::StatusPublisher;
 pub(crate) use status::ServerStatus;
 
+/// How long running calls may take when their server is to end.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Supervises one server.
 pub(crate) struct Supervisor {
     context: Arc<ServiceContext>,
@@ -175,6 +178,8 @@ impl Supervisor {
         let Inactive { status, refusal, done } = inactive;
         self.publisher.set(status);
         self.publisher.withdraw_offer().await;
+        // Nothing of it is listed any more, so nobody calls an instance.
+        self.context.fleet.end_instances(self.handle.slot_index, Duration::ZERO).await;
         self.reply_to_waiting(Err(refusal.as_deref().unwrap_or("it was not connected")));
         notify_all(done);
         loop {
@@ -184,7 +189,7 @@ impl Supervisor {
                         return step;
                     }
                 }
-                Command::End(end) => return self.after_end_requests(vec![end]),
+                Command::End(end) => return self.after_end_requests(vec![end]).await,
                 Command::Update(update) => {
                     let must_reconnect = self.update_config(update).await;
                     let is_waiting_for_people = matches!(
@@ -218,6 +223,10 @@ impl Supervisor {
     /// It is asleep, and its known offer is listed. A call wakes it.
     async fn sleep_until_needed(&mut self) -> Step {
         let Some(known) = self.publisher.known.clone() else { return Step::Connect(None) };
+        match spec::resolve(self.publisher.record()) {
+            Ok(spec) => self.context.fleet.share(self.handle.slot_index, &spec, DRAIN_TIMEOUT).await,
+            Err(why) => return self.stop_retrying(&why),
+        }
         self.publisher.set(ServerStatus::Asleep);
         self.context.fleet.set_state(self.handle.slot_index, ServerState::Asleep, Some(Arc::clone(&known))).await;
         self.reply_to_waiting(Ok(()));
@@ -236,7 +245,7 @@ impl Supervisor {
                     self.awaiting.push(reply);
                     return Step::Connect(Some(known));
                 }
-                Command::End(end) => return self.after_end_requests(vec![end]),
+                Command::End(end) => return self.after_end_requests(vec![end]).await,
                 Command::Update(update) => {
                     let must_reconnect = self.update_config(update).await;
                     if must_reconnect {
@@ -267,7 +276,7 @@ impl Supervisor {
                         return step;
                     }
                 }
-                Command::End(end) => return self.after_end_requests(vec![end]),
+                Command::End(end) => return self.after_end_requests(vec![end]).await,
                 Command::Update(update) => {
                     if self.update_config(update).await {
                         self.reset_failures();
@@ -303,7 +312,8 @@ impl Supervisor {
     }
 
     /// The next step after an administrator ended the connection.
-    fn after_end_requests(&mut self, ends: Vec<End>) -> Step {
+    async fn after_end_requests(&mut self, ends: Vec<End>) -> Step {
+        self.end_instances(ends.iter().any(|end| end.force)).await;
         let goal = ends.iter().map(|end| end.goal).max().unwrap_or(TargetState::Disconnected);
         let done = ends.into_iter().map(|end| end.done).collect();
         match goal {
@@ -318,6 +328,18 @@ impl Supervisor {
                 Step::Inactive(Inactive { status, refusal: None, done })
             }
         }
+    }
+
+    /// Ends its instances: no new calls are sent, and running ones may finish unless that is forced.
+    async fn end_instances(&mut self, force: bool) {
+        if self.context.fleet.instance_views(self.handle.slot_index).is_empty() {
+            return;
+        }
+        self.publisher.withdraw_offer_as(&ServerStatus::Disconnected).await;
+        let drain_timeout = if force { Duration::ZERO } else { DRAIN_TIMEOUT };
+        self.context.fleet.drain_instances(self.handle.slot_index, drain_timeout).await;
+        self.cancel_calls();
+        self.context.fleet.end_instances(self.handle.slot_index, Duration::ZERO).await;
     }
 
     /// Applies another registration. Returns whether the server must be reconnected.

@@ -38,7 +38,7 @@ struct ChildHost<'h> {
 impl ChildHost<'_> {
     fn start_process(&self) -> Result<Started<Process>, Cause> {
         let Self { upstream, program } = self;
-        let (tag, watchdog) = (upstream.instance_mark.tag_of(upstream.index), &*upstream.watchdog);
+        let (tag, watchdog) = (upstream.instance_mark.tag_of(upstream.mark_number), &*upstream.watchdog);
         let (process, Streams { stdin, stdout, stderr }) =
             Process::start(program, upstream.withheld, &upstream.environment, tag, watchdog)?;
         let group = process.group();
@@ -92,7 +92,7 @@ impl StdioHost for ChildHost<'_> {
     async fn remove_leftovers(&self, ending: &Ending) {
         if self.upstream.cleans_up_leftovers || matches!(ending, Ending::Failed { .. }) {
             // When everything stops, the watchdog scans once for all servers; here only this server has ended.
-            let mark = self.upstream.instance_mark.mark_of(self.upstream.index);
+            let mark = self.upstream.instance_mark.mark_of(self.upstream.mark_number);
             let swept = tokio::task::spawn_blocking(move || process_mark::signal_all(&mark, Signal::KILL));
             drop(swept.await);
         }

@@ -36,6 +36,7 @@ use protocol::{Lifecycle, Line, Lines, RequestEnvelope, Span};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::audience::{Audience, UpstreamKey};
 use crate::changes::{ChangeSet, Changes};
 use crate::failure::{CallError, Cause, Ending, Phase, Unreadable};
 use crate::limits::{LARGE_MESSAGE, Limit, ServerLimits, Undelivered};
@@ -87,6 +88,7 @@ pub struct Connection {
     /// It may be renamed while connected.
     server: Mutex<ServerName>,
     index: usize,
+    audience: Audience,
     transport: UpstreamTransport,
     pending: Mutex<PendingRequests>,
     /// The handlers of open server requests, by the server's id.
@@ -133,6 +135,8 @@ pub struct ConnectionContext {
     pub server: ServerName,
     /// Its slot index.
     pub index: usize,
+    /// Whom it serves.
+    pub audience: Audience,
     /// Is notified of messages that belong to no request.
     pub observer: Weak<dyn UpstreamObserver>,
     /// Our client meta for a modern server.
@@ -150,13 +154,14 @@ pub struct ConnectionContext {
 impl Connection {
     /// A connection without any traffic yet.
     pub fn new(connection_context: ConnectionContext, transport: UpstreamTransport) -> Self {
-        let ConnectionContext { server, index, observer, client_meta, limit, limits, secrets, liveness } =
+        let ConnectionContext { server, index, audience, observer, client_meta, limit, limits, secrets, liveness } =
             connection_context;
         Self {
             server: Mutex::new(server),
             index,
             transport,
-            pending: Mutex::default(),
+            pending: Mutex::new(PendingRequests::of(&audience)),
+            audience,
             server_requests: Mutex::default(),
             observer,
             lifecycle: OnceLock::new(),
@@ -236,6 +241,16 @@ impl Connection {
     /// The server's slot index.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// Whom it serves.
+    pub fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
+    /// Which run of which server this is.
+    pub fn key(&self) -> UpstreamKey {
+        UpstreamKey { server: self.index, audience: self.audience.clone() }
     }
 
     /// How long a request may take, if there is a limit.

@@ -285,6 +285,28 @@ pub enum CallError {
         /// The server of the call.
         server: ServerName,
     },
+    /// The server has one instance for each identity or session, and no further one may start. The call was not sent.
+    #[error(
+        "server `{server}` already has {most} instances, the `max_instances` of its configuration; another one can \
+         start when one of them has ended"
+    )]
+    TooManyInstances {
+        /// The server of the call.
+        server: ServerName,
+        /// The limit.
+        most: usize,
+    },
+    /// The instance of the server that serves this client cannot be started, or ended again at once. The call was not
+    /// sent.
+    #[error("the instance of server `{server}` for this client failed: {why}; next attempt in {} s", retry_in.as_secs_f64().ceil())]
+    InstanceFailed {
+        /// The server of the call.
+        server: ServerName,
+        /// What happened, with the last lines of its stderr.
+        why: Box<str>,
+        /// When a call starts it again.
+        retry_in: Duration,
+    },
     /// Its client had disconnected, and other clients waited for the server, or the server waited for the client.
     #[error("the call to `{server}` was abandoned: its client disconnected")]
     Deserted {
@@ -331,6 +353,8 @@ impl CallError {
             | Self::Congested { server, .. }
             | Self::TooSlow { server, .. }
             | Self::OthersTurn { server }
+            | Self::TooManyInstances { server, .. }
+            | Self::InstanceFailed { server, .. }
             | Self::Deserted { server } => server,
         }
     }
@@ -349,6 +373,8 @@ impl CallError {
             Self::Congested { .. } => "server_congested",
             Self::TooSlow { .. } => "server_too_slow",
             Self::OthersTurn { .. } => "others_turn",
+            Self::TooManyInstances { .. } => "too_many_instances",
+            Self::InstanceFailed { .. } => "instance_failed",
             Self::Deserted { .. } => "client_gone",
         }
     }
@@ -356,7 +382,10 @@ impl CallError {
     /// Whether the server certainly did not do the work, so that a retry cannot do it twice, and may succeed.
     pub fn is_safe_to_retry(&self) -> bool {
         match self {
-            Self::Congested { .. } | Self::OthersTurn { .. } => true,
+            Self::Congested { .. }
+            | Self::OthersTurn { .. }
+            | Self::TooManyInstances { .. }
+            | Self::InstanceFailed { .. } => true,
             Self::Remote { failure, .. } => {
                 matches!(failure, RemoteFailure::Unreachable | RemoteFailure::SessionLost | RemoteFailure::Busy)
             }

@@ -48,6 +48,8 @@ pub struct Handshake {
     pub start_timeout: Duration,
     /// Only tools are listed.
     pub tools_only: bool,
+    /// Nothing is listed: the items are known from another run of the same server.
+    pub skips_lists: bool,
     /// The lifecycle of the only client there will be, once it is known; `None` where there may be several.
     pub client_lifecycle: Option<watch::Receiver<Option<Lifecycle>>>,
 }
@@ -167,7 +169,7 @@ impl Handshake {
 
     /// Every server may have tools, whatever it declares; the rest is listed only if declared.
     fn asks_for(&self, kind: Kind, offer: &Offer) -> bool {
-        kind == Kind::Tool || !self.tools_only && offer.has(kind.capability())
+        !self.skips_lists && (kind == Kind::Tool || !self.tools_only && offer.has(kind.capability()))
     }
 
     async fn initialize(&self, connection: &Connection) -> Result<HandshakeResult, Cause> {

@@ -8,6 +8,7 @@
 //! - `list_reader`: reads the pages of a list; `list_findings`: what was wrong with their entries, each reason once;
 //!   `listing`: a complete list, and how it becomes part of the offer
 //! - `connection`: requests to the server, each under an id of ours, and the routing of its responses
+//! - `audience`: whom the run of a server serves: everybody, or one identity or session
 //! - `response_handler`: the interface of requesters: responses, notifications and server requests
 //! - `pending`: the table of pending requests, and the owner of a server request
 //! - `liveness`: signs that a server has disconnected
@@ -30,6 +31,7 @@
 //! - `holder`: which process holds a port or a file
 //! - `failure`: how a server or a call failed, as text
 
+mod audience;
 mod changes;
 mod child;
 mod connection;
@@ -61,6 +63,7 @@ pub mod transport;
 pub mod usage;
 pub mod watchdog;
 
+pub use audience::{Audience, UpstreamKey};
 pub use connection::{Connection, ConnectionContext, IncomingMessage, Request, Response};
 pub use container::{ContainerHandle, ContainerInfo, Usage};
 pub use failure::{CallError, Cause, Ending, Phase, RemoteFailure, Report, Unreadable};

@@ -3,7 +3,7 @@
 //! Over a pipe a server request does not name the request it belongs to. As long as all pending requests belong to one
 //! client that is clear. When they belong to several it is not, and a server request must never reach the wrong
 //! person: it is refused, and from then on that server serves one client at a time; requests of others wait for their
-//! turn. Servers that never send requests are never exclusive.
+//! turn. Servers that never send requests are never exclusive, and neither are instances that serve one person.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::audience::Audience;
 use crate::connection::Response;
 use crate::failure::Ending;
 use crate::limits::OverLimit;
@@ -34,6 +35,8 @@ pub(crate) struct PendingRequests {
     abandoned: VecDeque<AbandonedRequest>,
     /// The server has sent a request whose owner was ambiguous.
     is_exclusive: bool,
+    /// All requests are of the same person.
+    is_of_one_person: bool,
     /// Set once, when no response can arrive any more.
     pub(crate) ended: Option<Arc<Ending>>,
 }
@@ -88,6 +91,11 @@ pub(crate) enum RequestOwner {
 }
 
 impl PendingRequests {
+    /// The requests of this audience.
+    pub(crate) fn of(audience: &Audience) -> Self {
+        Self { is_of_one_person: audience.is_one_person(), ..Self::default() }
+    }
+
     /// Adds a request and returns its number.
     pub(crate) fn enter(&mut self, pending: Pending) -> u64 {
         self.last += 1;
@@ -97,7 +105,7 @@ impl PendingRequests {
 
     /// Whether a request of `requester` must wait for its turn.
     pub(crate) fn queue_needed_for(&mut self, requester: Requester) -> bool {
-        if !self.is_exclusive || requester.is_alone {
+        if !self.is_exclusive || self.is_of_one_person || requester.is_alone {
             return false;
         }
         !self.held.is_empty() || self.serves_others(requester.respondent)
@@ -239,6 +247,9 @@ impl PendingRequests {
     /// The owner, if all pending and all remembered cancelled requests belong to one.
     fn most_likely(&mut self) -> RequestOwner {
         let owner = self.only_handler();
+        if self.is_of_one_person {
+            return owner;
+        }
         let RequestOwner::Handler(handler) = &owner else { return owner };
         let respondent = handler.requester().respondent;
         let is_surveyable = self.abandoned.len() < MAX_ABANDONED_REQUESTS;
@@ -252,6 +263,9 @@ impl PendingRequests {
     /// The owner, if all pending requests belong to one.
     pub(crate) fn only_handler(&mut self) -> RequestOwner {
         self.expire_abandoned();
+        if self.is_of_one_person {
+            return self.latest_that_can_answer();
+        }
         let sent = || self.calls().filter(|(_, call)| !call.is_held);
         // The latest: its stream is the least likely to be closing.
         let Some((_, latest)) = sent().max_by_key(|&(number, _)| number) else { return RequestOwner::Nobody };
@@ -262,6 +276,12 @@ impl PendingRequests {
             return RequestOwner::Handler(Arc::clone(&latest.handler));
         }
         RequestOwner::Ambiguous
+    }
+
+    /// The latest request, of those clients that accept server requests if there are any.
+    fn latest_that_can_answer(&self) -> RequestOwner {
+        let latest = self.calls().max_by_key(|&(number, call)| (call.requester.can_answer(), number));
+        latest.map_or(RequestOwner::Nobody, |(_, call)| RequestOwner::Handler(Arc::clone(&call.handler)))
     }
 
     /// Removes everything that was sent, when it can no longer be answered. The server no longer works on it either.

@@ -22,6 +22,17 @@ pub struct Requester {
     pub is_alone: bool,
 }
 
+impl Requester {
+    /// The respondent of clients that accept no server requests. These are refused whichever client they concern, so
+    /// such clients need not take turns at a server.
+    pub const NO_RESPONDENT: u64 = 0;
+
+    /// Whether it accepts server requests.
+    pub(crate) fn can_answer(&self) -> bool {
+        self.respondent != Self::NO_RESPONDENT
+    }
+}
+
 /// Receives the responses to its requests. Every request ends in one of `on_response`, `on_failure`, `on_cancelled`.
 pub trait ResponseHandler: Send + Sync {
     /// Its identity.

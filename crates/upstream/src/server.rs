@@ -10,6 +10,7 @@ use catalog::{Kind, Offer, ServerSpec, Transport};
 use protocol::Envelope;
 use tokio::sync::watch;
 
+use crate::audience::Audience;
 use crate::child;
 use crate::connection::{Connection, ConnectionContext};
 use crate::container::ContainerHandle;
@@ -157,6 +158,10 @@ pub type Probe = fn(String, Duration) -> Pin<Box<dyn Future<Output = ProbeResult
 pub struct Upstream {
     /// Its slot index.
     pub index: usize,
+    /// Whom it serves.
+    pub audience: Audience,
+    /// The number that its processes are marked with. No other run has it at the same time.
+    pub mark_number: usize,
     /// How it is reached.
     pub spec: ServerSpec,
     /// Variables it gets besides its own, if we start it.
@@ -201,6 +206,7 @@ impl Upstream {
         ConnectionContext {
             server: self.spec.name.clone(),
             index: self.index,
+            audience: self.audience.clone(),
             observer: Arc::downgrade(observer),
             client_meta: self.handshake.modern_client_meta(),
             limit: self.spec.timeout,
@@ -284,6 +290,8 @@ mod tests {
         let instance_mark = Arc::new(InstanceMark::new(std::process::id(), 7, None));
         Upstream {
             index: 0,
+            audience: Audience::Everybody,
+            mark_number: 0,
             spec: config.servers.into_iter().next().unwrap(),
             environment: Vec::new(),
             withheld: &[],
@@ -292,6 +300,7 @@ mod tests {
                 capabilities: Bytes::from_static(b"{}"),
                 start_timeout: Duration::from_secs(60),
                 tools_only: true,
+                skips_lists: false,
                 client_lifecycle: None,
             },
             loop_detector: Arc::new(LoopDetector::new(&instance_mark)),

@@ -33,6 +33,7 @@ use crate::{command_hint, local_registry, progress, session};
     after_help = "\
 Examples:
   mcp-aggregator add memory -- npx -y @modelcontextprotocol/server-memory
+  mcp-aggregator add notes --share user -- npx -y @modelcontextprotocol/server-memory
   mcp-aggregator add git --env 'TOKEN=${GIT_TOKEN}' --lazy -- uvx mcp-server-git
   mcp-aggregator add docs https://example.org/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
   mcp-aggregator add old https://example.org/sse --transport sse
@@ -81,6 +82,12 @@ pub(crate) struct AddArguments {
     /// Start the server when one of its tools is called, and stop it when it is idle
     #[arg(long)]
     pub(crate) lazy: bool,
+    /// Who shares one process or session of the server
+    #[arg(long, value_enum)]
+    pub(crate) share: Option<ShareArgument>,
+    /// How many instances may run at once, with --share user or session [default: 100]
+    #[arg(long, value_name = "NUMBER", requires = "share", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) max_instances: Option<u16>,
     /// Check the health of the server with GET requests to this URL, instead of MCP pings
     #[arg(long, value_name = "URL")]
     pub(crate) health_url: Option<String>,
@@ -120,6 +127,17 @@ pub(crate) enum TransportArgument {
     Http,
     /// HTTP+SSE, the deprecated transport
     Sse,
+}
+
+/// Who shares one process or session of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShareArgument {
+    /// All clients
+    All,
+    /// The clients of one identity: each token or person has its own
+    User,
+    /// One session: each has its own
+    Session,
 }
 
 /// How long to wait for the first start of a server, which may include a download.
@@ -310,6 +328,11 @@ fn registration(arguments: &AddArguments) -> Result<Value, Failure> {
         && let Some(Value::Object(config)) = new.get_mut("connection_config")
     {
         config.insert("lazy".to_owned(), json!(true));
+    }
+    if let Some(Value::Object(config)) = new.get_mut("connection_config") {
+        let share = arguments.share.and_then(|share| share.to_possible_value());
+        config.extend(share.map(|share| ("share".to_owned(), json!(share.get_name()))));
+        config.extend(arguments.max_instances.map(|most| ("max_instances".to_owned(), json!(most))));
     }
     refuse_joined_words(&new, arguments.json.as_ref().is_some_and(Option::is_some))?;
     Ok(Value::Object(new))

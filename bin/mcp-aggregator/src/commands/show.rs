@@ -68,6 +68,7 @@ fn lines(server: &Value) -> Vec<String> {
         ("progress", text(server, "progress")),
         ("enabled", enabled_word(server)),
         ("lazy", text(config, "lazy").replace('-', "false")),
+        ("share", text(config, "share")),
         ("connected", moment(server, "connected_at")),
         ("last connected", moment(server, "last_connected_at")),
         ("next attempt", moment(server, "next_retry_at")),
@@ -89,6 +90,7 @@ fn lines(server: &Value) -> Vec<String> {
     lines.extend(error.lines().map(|line| format!("  | {}", printable(line))));
     let notices = server["server_info"]["notices"].as_array().map(Vec::as_slice).unwrap_or_default();
     lines.extend(notices.iter().filter_map(Value::as_str).map(|notice| format!("notice: {}", printable(notice))));
+    lines.extend(server_view::instances(server));
     let tools = server["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
     lines.push(format!("tools ({})", tools.len()));
     lines.extend(tools.iter().map(|tool| format!("  {}", text(tool, "name"))));

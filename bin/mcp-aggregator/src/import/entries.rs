@@ -203,7 +203,7 @@ mod tests {
                 "env" | "headers" => (json!({"A": "b"}), None),
                 "docker" => (json!({"image": "a"}), None),
                 "oauth" => (json!({"clientId": "a", "scopes": ["b"], "resource": false}), None),
-                "timeout" | "startTimeout" => (json!(5000), None),
+                "timeout" | "startTimeout" | "max_instances" => (json!(5000), None),
                 "lazy" => (json!(true), None),
                 "serverUrl" | "httpUrl" => {
                     (json!("http://x/mcp"), Some(("/connection_config/url", json!("http://x/mcp"))))
@@ -211,7 +211,7 @@ mod tests {
                 "type" | "transport" => (json!("sse"), Some(("/transport_type", json!("sse")))),
                 "enabled" => (json!(false), Some(("/enabled", json!(false)))),
                 "disabled" => (json!(true), Some(("/enabled", json!(false)))),
-                "command" | "cwd" | "url" | "era" => (json!("a"), None),
+                "command" | "cwd" | "url" | "era" | "share" => (json!("a"), None),
                 other => panic!("there is no example of `{other}`"),
             };
             let unchanged = format!("/connection_config/{key}");

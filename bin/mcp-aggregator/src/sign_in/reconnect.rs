@@ -92,6 +92,7 @@ mod tests {
             lifecycle: None,
             timeout: None,
             start_timeout: None,
+            sharing: catalog::Sharing::default(),
             secrets: Secrets::default(),
             grant_key: Some("key".to_owned()),
         };

@@ -47,6 +47,19 @@ pub(crate) struct Server {
     /// The same for programs.
     pub(crate) cpu_percent: Option<f64>,
     pub(crate) memory_bytes: Option<u64>,
+    /// Its instances, if not everybody shares it.
+    pub(crate) instances: Vec<Instance>,
+    /// The same for programs.
+    pub(crate) instances_json: Value,
+}
+
+/// An instance of a server.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Instance {
+    /// Whose it is.
+    pub(crate) whose: String,
+    pub(crate) status: String,
+    pub(crate) running_calls: u64,
 }
 
 /// A call.
@@ -125,7 +138,17 @@ fn server(described: &Value, calls: &[Call]) -> Server {
         memory: server_view::memory(&described["usage"]).unwrap_or_default(),
         cpu_percent: described["usage"]["cpu_percent"].as_f64(),
         memory_bytes: described["usage"]["memory_bytes"].as_u64(),
+        instances: described["instances"].as_array().into_iter().flatten().map(instance).collect(),
+        instances_json: described["instances"].clone(),
         name,
+    }
+}
+
+fn instance(described: &Value) -> Instance {
+    Instance {
+        whose: server_view::instance_owner(described),
+        status: server_view::text(described, "status"),
+        running_calls: described["running_calls"].as_u64().unwrap_or_default(),
     }
 }
 
@@ -145,7 +168,8 @@ impl Snapshot {
         let servers = self.servers.iter().map(|server| {
             json!({"name": server.name, "status": server.status, "tools": server.tools, "calls": server.calls,
                 "errors": server.errors, "p50_ms": server.p50.map(rounded), "p95_ms": server.p95.map(rounded),
-                "cpu_percent": server.cpu_percent, "memory_bytes": server.memory_bytes})
+                "cpu_percent": server.cpu_percent, "memory_bytes": server.memory_bytes,
+                "instances": server.instances_json})
         });
         let calls = self.calls.iter().map(|call| {
             json!({"submitted_at": call.submitted_at, "server": call.server, "tool": call.tool, "status": call.status,

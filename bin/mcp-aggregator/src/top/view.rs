@@ -1,6 +1,6 @@
 //! Formats a snapshot in lines. Pure: depends only on the snapshot, the user's choices and the size.
 
-use super::snapshot::{Call, Server, Snapshot};
+use super::snapshot::{Call, Instance, Server, Snapshot};
 use crate::colour::Colour;
 use crate::commands::status::in_words;
 use crate::table::{aligned, cut};
@@ -61,7 +61,7 @@ pub(crate) fn frame(snapshot: &Snapshot, choice: &Choice, error: Option<&str>, s
     let room = size.height.saturating_sub(FIXED_ROWS).max(2);
     let servers = sorted(&snapshot.servers, choice.sort);
     // Servers get the lines they need, but a third is left for calls.
-    let for_servers = (servers.len() + 1).min(room - room / 3);
+    let for_servers = rows_of(&servers).min(room - room / 3);
     let chosen = choice.marked.checked_sub(1).and_then(|place| servers.get(place)).map(|server| server.name.as_str());
 
     let mut lines = vec![(title(snapshot), None), error.map_or_else(|| numbers(snapshot), warning)];
@@ -81,10 +81,15 @@ pub(crate) fn frame(snapshot: &Snapshot, choice: &Choice, error: Option<&str>, s
 pub(crate) fn once(snapshot: &Snapshot, width: usize) -> Vec<String> {
     let servers = sorted(&snapshot.servers, Sort::Name);
     let mut lines = vec![(title(snapshot), None), numbers(snapshot), (String::new(), None)];
-    lines.extend(server_lines(snapshot, &servers, usize::MAX, servers.len() + 1));
+    lines.extend(server_lines(snapshot, &servers, usize::MAX, rows_of(&servers)));
     lines.push((String::new(), None));
     lines.extend(call_lines(snapshot, None, 20));
     lines.into_iter().map(|(line, _)| cut(&line, width).trim_end().to_owned()).collect()
+}
+
+/// A row for all servers, and one for each and for each of its instances.
+fn rows_of(servers: &[Server]) -> usize {
+    1 + servers.iter().map(|server| 1 + server.instances.len()).sum::<usize>()
 }
 
 fn warning(error: &str) -> Line {
@@ -164,13 +169,33 @@ fn server_lines(snapshot: &Snapshot, servers: &[Server], marked: usize, room: us
             server.memory.clone(),
         ]
     };
-    let rows: Vec<_> = [header, all].into_iter().chain(servers.iter().enumerate().map(row)).collect();
-    let colours = [None, None].into_iter().chain(servers.iter().map(|server| Some(colour_of(server))));
+    let (mut rows, mut colours) = (vec![header, all], vec![None, None]);
+    let mut marked_row = marked;
+    for (place, server) in servers.iter().enumerate() {
+        if place + 1 == marked {
+            marked_row = rows.len() - 1;
+        }
+        rows.push(row((place, server)));
+        colours.push(Some(colour_of(server)));
+        rows.extend(server.instances.iter().map(instance_row));
+        colours.resize(rows.len(), None);
+    }
     let mut lines = aligned(&rows).into_iter().zip(colours);
     let header = lines.next();
     // The list scrolls until the selected row is the last one.
-    let skipped = if marked == usize::MAX { 0 } else { (marked + 1).saturating_sub(room) };
+    let skipped = if marked == usize::MAX { 0 } else { (marked_row + 1).saturating_sub(room) };
     header.into_iter().chain(lines.skip(skipped).take(room)).collect()
+}
+
+/// An instance, below its server.
+fn instance_row(instance: &Instance) -> [String; 10] {
+    let mut row: [String; 10] = Default::default();
+    row[1] = format!("  {}", instance.whose);
+    row[2].clone_from(&instance.status);
+    if instance.running_calls > 0 {
+        row[4] = format!("{} running", instance.running_calls);
+    }
+    row
 }
 
 fn colour_of(server: &Server) -> Colour {
@@ -226,10 +251,7 @@ mod tests {
             errors,
             p50: p95,
             p95,
-            cpu: String::new(),
-            memory: String::new(),
-            cpu_percent: None,
-            memory_bytes: None,
+            ..Server::default()
         };
         let call = |server: &str, status: &str| Call {
             time: "12:00:00".to_owned(),
@@ -271,6 +293,22 @@ mod tests {
             sort = sort.next();
         }
         assert_eq!(sort, Sort::Name);
+    }
+
+    #[test]
+    fn the_instances_of_a_server_are_below_it() {
+        let mut snapshot = snapshot();
+        let of = |whose: &str| Instance { whose: whose.into(), status: "running".into(), running_calls: 1 };
+        snapshot.servers[1].instances = vec![of("ann"), of("ben")];
+        let lines = once(&snapshot, 80);
+        let at = |text: &str| lines.iter().position(|line| line.trim_start().starts_with(text)).unwrap();
+        assert_eq!([at("ann"), at("ben"), at("b  ")], [at("a ") + 1, at("a ") + 2, at("a ") + 3], "{lines:#?}");
+        let size = Size { width: 80, height: 11 };
+        let marked: Vec<String> = frame(&snapshot, &Choice { marked: 2, ..Choice::default() }, None, size)
+            .into_iter()
+            .map(|(line, _)| line)
+            .collect();
+        assert!(marked.iter().any(|line| line.starts_with(">  b")), "the marked row is visible: {marked:#?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use catalog::{Offer, SIGN_IN_REQUIRED, ServerState, Unavailable};
 use protocol::reply::code;
 use protocol::{Envelope, Lifecycle};
 use upstream::{
-    Cause, Connection, ContainerHandle, Ending, Phase, ProcessInfo, Report, ResponseHandler, ServerRequest, Stop,
+    Audience, Cause, Connection, ContainerHandle, Ending, Phase, ProcessInfo, Report, ResponseHandler, ServerRequest, Stop,
     UpstreamObserver,
 };
 
@@ -19,10 +19,15 @@ impl UpstreamObserver for Fleet {
     fn on_running(&self, index: usize, connection: &Arc<Connection>, offer: Offer) {
         let has_logs = offer.has("logging") && offer.lifecycle == Lifecycle::Session;
         let offer = Arc::new(offer);
+        // The run that only provides the catalog is not in the view, so no request of a client can be sent to it.
+        let serves_clients = *connection.audience() != Audience::Nobody;
+        if !serves_clients {
+            self.slots.at(index).set_catalog_connection(connection);
+        }
         self.change(index, |server, slot| {
             server.state = ServerState::Running;
             server.offer = Arc::clone(&offer);
-            *slot = Some(Arc::clone(connection));
+            *slot = serves_clients.then(|| Arc::clone(connection));
         });
         // The complete offer, not the one in the view: the supervisor stores it and must not lose disabled tools.
         self.slots.at(index).send_event(UpstreamEvent::Running(offer));
@@ -40,7 +45,8 @@ impl UpstreamObserver for Fleet {
         let mut is_current = false;
         self.change(index, |server, slot| {
             // It may have ended meanwhile, and another connection may be there.
-            is_current = slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection));
+            let of_catalog = || self.slots.at(index).catalog_connection();
+            is_current = slot.clone().or_else(of_catalog).is_some_and(|current| Arc::ptr_eq(&current, connection));
             if is_current {
                 server.offer = Arc::clone(&offer);
             }
@@ -61,8 +67,8 @@ impl UpstreamObserver for Fleet {
         (self.options.method_set.on_notification)(self, server, method, line, envelope);
     }
 
-    fn on_server_request(&self, index: usize, request: ServerRequest) {
-        let of_task = self.client_of_task(index, &request.line, &request.envelope.params);
+    fn on_server_request(&self, _index: usize, request: ServerRequest) {
+        let of_task = self.client_of_task(&request.server.key(), &request.line, &request.envelope.params);
         let alone = || self.clients().into_iter().find(|client| client.is_alone());
         let Some(client) = of_task.or_else(alone) else {
             let text = "No client has a call on this server, so nobody can answer";
@@ -83,6 +89,7 @@ impl UpstreamObserver for Fleet {
     fn on_ended(&self, index: usize, ending: &Arc<Ending>) {
         let server_slot = self.slots.at(index);
         let stays_on_offer = server_slot.end() && *self.stop.borrow() == Stop::Never;
+        drop(server_slot.take_catalog_connection());
         self.change(index, |server, slot| {
             *slot = None;
             if stays_on_offer && server.state.offers() {
@@ -157,7 +164,7 @@ impl Drop for EndGuard {
 
 impl EndGuard {
     fn end_if_running(&self) {
-        let connection = self.fleet.view().connections[self.index].clone();
+        let connection = self.fleet.connection(self.index);
         let ending = Arc::new(Ending::Failed { phase: Phase::Runtime, cause: Cause::Broken });
         UpstreamObserver::on_ended(&*self.fleet, self.index, &ending);
         if let Some(connection) = connection {

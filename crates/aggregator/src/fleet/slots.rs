@@ -4,17 +4,19 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use catalog::{Kind, Offer, ServerEntry, ServerName, ServerSpec, ServerState};
 use protocol::{Lifecycle, reply};
 use tokio::sync::{Notify, mpsc, watch};
 use upstream::{
-    Connection, ContainerHandle, Ending, Handshake, INSTANCE_MARK_VARIABLE, ProcessInfo, Report, Stop, Upstream,
+    Audience, Connection, ContainerHandle, Ending, Handshake, INSTANCE_MARK_VARIABLE, ProcessInfo, Report, Stop, Upstream,
     UpstreamObserver,
 };
 
 use super::disabled_tools::DisabledTools;
+use super::instances::Instances;
 use super::observer::EndGuard;
 use super::{Fleet, View, lock};
 use crate::cycle;
@@ -71,7 +73,7 @@ pub(crate) struct ServerSlot {
     /// Calls that wait until the server is up or down.
     pub(crate) waiting: StartupQueue,
     /// Serialises changes of subscriptions.
-    pub(crate) subscribing: tokio::sync::Mutex<()>,
+    pub(crate) subscribing: Arc<tokio::sync::Mutex<()>>,
     /// A server that is asleep is needed.
     needed: Notify,
     current: Mutex<CurrentRun>,
@@ -79,6 +81,8 @@ pub(crate) struct ServerSlot {
     over: Notify,
     /// Tools that are not listed.
     pub(super) disabled_tools: Mutex<DisabledTools>,
+    /// Its instances, if not everybody shares it. Its own run then serves no client.
+    pub(super) instances: Mutex<Option<Arc<Instances>>>,
 }
 
 /// The current run of the server.
@@ -122,11 +126,12 @@ impl ServerSlot {
             CurrentRun { stop: watch::Sender::new(Stop::Never), events: None, stays_on_offer: false, has_ended: true };
         Self {
             waiting: StartupQueue::default(),
-            subscribing: tokio::sync::Mutex::default(),
+            subscribing: Arc::default(),
             needed: Notify::new(),
             current: Mutex::new(current),
             over: Notify::new(),
             disabled_tools: Mutex::default(),
+            instances: Mutex::default(),
         }
     }
 
@@ -253,28 +258,8 @@ impl Fleet {
     }
 
     fn spawn_server(self: &Arc<Self>, index: usize, spec: ServerSpec, stopping: watch::Receiver<Stop>) {
-        let start_timeout = spec.start_timeout.unwrap_or(self.options.start_timeout);
-        let upstream = Upstream {
-            index,
-            spec,
-            environment: vec![
-                (OsString::from(INSTANCE_MARK_VARIABLE), self.instance_mark.value_for(index).into()),
-                (OsString::from(cycle::VARIABLE), self.chain.clone()),
-            ],
-            withheld: self.options.withheld,
-            handshake: Handshake {
-                client_info: self.client_info(),
-                capabilities: Bytes::from_static(self.options.capabilities.as_bytes()),
-                start_timeout,
-                tools_only: self.options.method_set.is_tools_only,
-                client_lifecycle: self.options.awaits_client.then(|| self.client_lifecycle.subscribe()),
-            },
-            instance_mark: Arc::clone(&self.instance_mark),
-            loop_detector: Arc::clone(&self.loop_detector),
-            watchdog: Arc::clone(&self.watchdog),
-            limits: Arc::clone(&self.options.server_limits),
-            cleans_up_leftovers: self.options.servers_can_change,
-        };
+        let audience = if self.instances_of(index).is_some() { Audience::Nobody } else { Audience::Everybody };
+        let upstream = self.upstream(index, audience, index, spec);
         let (observer, remote) = (Arc::clone(self) as Arc<dyn UpstreamObserver>, self.remote.clone());
         let end_guard = EndGuard { fleet: Arc::clone(self), index };
         let mut tasks_of_servers = lock(&self.tasks_of_servers);
@@ -286,6 +271,35 @@ impl Fleet {
             // the task.
             upstream.run(observer, stopping, remote).await;
         });
+    }
+
+    /// A server that is about to run. Its processes are marked with `mark_number`.
+    pub(super) fn upstream(&self, index: usize, audience: Audience, mark_number: usize, spec: ServerSpec) -> Upstream {
+        let start_timeout = spec.start_timeout.unwrap_or(self.options.start_timeout);
+        Upstream {
+            index,
+            audience,
+            mark_number,
+            spec,
+            environment: vec![
+                (OsString::from(INSTANCE_MARK_VARIABLE), self.instance_mark.value_for(mark_number).into()),
+                (OsString::from(cycle::VARIABLE), self.chain.clone()),
+            ],
+            withheld: self.options.withheld,
+            handshake: Handshake {
+                client_info: self.client_info(),
+                capabilities: Bytes::from_static(self.options.capabilities.as_bytes()),
+                start_timeout,
+                tools_only: self.options.method_set.is_tools_only,
+                skips_lists: false,
+                client_lifecycle: self.options.awaits_client.then(|| self.client_lifecycle.subscribe()),
+            },
+            instance_mark: Arc::clone(&self.instance_mark),
+            loop_detector: Arc::clone(&self.loop_detector),
+            watchdog: Arc::clone(&self.watchdog),
+            limits: Arc::clone(&self.options.server_limits),
+            cleans_up_leftovers: self.options.servers_can_change,
+        }
     }
 
     /// Sets the state of a server that is not running, and what is listed for it.
@@ -318,7 +332,7 @@ impl Fleet {
         let mut connection = None;
         let next = (state, offer.unwrap_or_else(|| Arc::new(Offer::new(Lifecycle::Session))));
         self.change(index, |server, slot| {
-            connection = slot.take();
+            connection = slot.take().or_else(|| self.slots.at(index).take_catalog_connection());
             (server.state, server.offer) = next.clone();
         });
         let mut retired = lock(&self.retired);
@@ -341,9 +355,10 @@ impl Fleet {
 
     /// Renames the server, and with it all its items.
     pub async fn rename(self: &Arc<Self>, index: usize, name: &ServerName) {
-        if let Some(connection) = &self.view().connections[index] {
+        if let Some(connection) = self.connection(index) {
             connection.rename(name.clone());
         }
+        self.rename_instances(index, name);
         let name = name.clone();
         self.change_beside_calls(index, None, move |fleet| fleet.change(index, |server, _| server.name = name.clone()))
             .await;
@@ -352,6 +367,8 @@ impl Fleet {
     /// Removes the server at `index`, which must not be running, for good.
     pub async fn remove(self: &Arc<Self>, index: usize) {
         self.set_state(index, ServerState::Removed, None).await;
+        self.end_instances(index, Duration::ZERO).await;
+        *lock(&self.slots.at(index).instances) = None;
         lock(&self.reports).remove(&index);
         self.levels().forget(index);
     }
@@ -383,9 +400,9 @@ impl Fleet {
         self.slots.at(index).needed.notify_one();
     }
 
-    /// Whether calls wait for the server at `index`.
+    /// Whether calls wait for the server at `index`, or its instances for its catalog.
     pub fn is_awaited(&self, index: usize) -> bool {
-        !self.slots.at(index).waiting.is_empty()
+        !self.slots.at(index).waiting.is_empty() || self.wants_catalog(index)
     }
 
     /// Waits until the server at `index` is needed, or was needed while it was starting.

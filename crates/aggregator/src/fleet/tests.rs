@@ -62,6 +62,7 @@ fn connection(index: usize) -> Arc<Connection> {
     let connection_context = ConnectionContext {
         server: name("s"),
         index,
+        audience: upstream::Audience::Everybody,
         observer: Weak::<Fleet>::new(),
         client_meta: ClientMeta { capabilities: Bytes::from_static(b"{}"), info: None, log_level: None },
         limit: None,

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
+use upstream::UpstreamKey;
+
 use super::Listener;
 use crate::client::Client;
 use crate::client_limits::SubscriptionCounts;
@@ -14,8 +16,8 @@ use crate::client_limits::SubscriptionCounts;
 /// All subscriptions to resources.
 #[derive(Default)]
 pub(super) struct Followers {
-    /// By server and URI; no list is empty.
-    by_server: BTreeMap<usize, BTreeMap<String, Vec<Follower>>>,
+    /// By run of a server and URI; no list is empty.
+    by_server: BTreeMap<UpstreamKey, BTreeMap<String, Vec<Follower>>>,
     by_client: HashMap<u64, usize>,
     by_principal: HashMap<Arc<str>, usize>,
     count: usize,
@@ -42,11 +44,11 @@ pub(super) struct Concerned {
 
 impl Followers {
     /// Adds a subscription. Returns whether it is the first to that resource.
-    pub(super) fn add(&mut self, server: usize, uri: &str, follower: Follower) -> bool {
+    pub(super) fn add(&mut self, server: &UpstreamKey, uri: &str, follower: Follower) -> bool {
         *self.by_client.entry(follower.client).or_default() += 1;
         *self.by_principal.entry(Arc::clone(&follower.principal)).or_default() += 1;
         self.count += 1;
-        let of_server = self.by_server.entry(server).or_default();
+        let of_server = self.by_server.entry(server.clone()).or_default();
         match of_server.get_mut(uri) {
             Some(followers) => {
                 followers.push(follower);
@@ -59,36 +61,36 @@ impl Followers {
         }
     }
 
-    pub(super) fn has(&self, server: usize, uri: &str) -> bool {
-        self.by_server.get(&server).is_some_and(|of_server| of_server.contains_key(uri))
+    pub(super) fn has(&self, server: &UpstreamKey, uri: &str) -> bool {
+        self.by_server.get(server).is_some_and(|of_server| of_server.contains_key(uri))
     }
 
-    /// The followed resources of a server.
-    pub(super) fn of_server(&self, server: usize) -> impl Iterator<Item = &str> {
-        self.by_server.get(&server).into_iter().flat_map(BTreeMap::keys).map(String::as_str)
+    /// The followed resources of a run of a server.
+    pub(super) fn of_server(&self, server: &UpstreamKey) -> impl Iterator<Item = &str> {
+        self.by_server.get(server).into_iter().flat_map(BTreeMap::keys).map(String::as_str)
     }
 
     /// Removes those subscriptions to one resource that are meant.
-    pub(super) fn remove(&mut self, server: usize, uri: &str, is_meant: impl Fn(&Follower) -> bool) {
-        let Some(of_server) = self.by_server.get_mut(&server) else { return };
+    pub(super) fn remove(&mut self, server: &UpstreamKey, uri: &str, is_meant: impl Fn(&Follower) -> bool) {
+        let Some(of_server) = self.by_server.get_mut(server) else { return };
         let Some(followers) = of_server.get_mut(uri) else { return };
         let ended: Vec<Follower> = followers.extract_if(.., |follower| is_meant(follower)).collect();
         if followers.is_empty() {
             of_server.remove(uri);
         }
         if of_server.is_empty() {
-            self.by_server.remove(&server);
+            self.by_server.remove(server);
         }
         ended.iter().for_each(|follower| self.forget(follower));
     }
 
     /// Removes all subscriptions that are meant. Returns their servers and URIs.
-    pub(super) fn remove_all(&mut self, is_meant: impl Fn(&Follower) -> bool) -> Vec<(usize, String)> {
+    pub(super) fn remove_all(&mut self, is_meant: impl Fn(&Follower) -> bool) -> Vec<(UpstreamKey, String)> {
         let mut ended = Vec::new();
-        for (&server, of_server) in &mut self.by_server {
+        for (server, of_server) in &mut self.by_server {
             of_server.retain(|uri, followers| {
                 for follower in followers.extract_if(.., |follower| is_meant(follower)) {
-                    ended.push(((server, uri.clone()), follower));
+                    ended.push(((server.clone(), uri.clone()), follower));
                 }
                 !followers.is_empty()
             });
@@ -99,10 +101,10 @@ impl Followers {
     }
 
     /// Whom a change of `uri` concerns: a notification may name a sub-resource of the followed one.
-    pub(super) fn concerned(&self, server: usize, uri: &str) -> Concerned {
+    pub(super) fn concerned(&self, server: &UpstreamKey, uri: &str) -> Concerned {
         let mut concerned = Concerned::default();
         let (mut clients, mut listeners) = (HashSet::new(), HashSet::new());
-        let Some(of_server) = self.by_server.get(&server) else { return concerned };
+        let Some(of_server) = self.by_server.get(server) else { return concerned };
         for follower in prefixes_of(of_server, uri).into_iter().flatten() {
             match &follower.delivery {
                 Delivery::Subscribed(client) if clients.insert(follower.client) => {
@@ -177,6 +179,10 @@ mod tests {
     use crate::responder::Responder;
     use crate::surface::Surface;
 
+    fn server(index: usize) -> UpstreamKey {
+        UpstreamKey::of_all(index)
+    }
+
     fn client(principal: &str) -> Arc<Client> {
         Client::new(ClientSetup {
             sink: Arc::new(NullSink),
@@ -209,23 +215,23 @@ mod tests {
     fn subscriptions_are_found_by_server_and_uri_and_counted() {
         let (one, other) = (client("p"), client("p"));
         let mut followers = Followers::default();
-        assert!(followers.add(0, "u://1", subscribed(&one)));
-        assert!(!followers.add(0, "u://1", subscribed(&other)));
-        assert!(followers.add(1, "u://1", subscribed(&one)));
-        assert!(followers.add(0, "u://2", subscribed(&one)));
+        assert!(followers.add(&server(0), "u://1", subscribed(&one)));
+        assert!(!followers.add(&server(0), "u://1", subscribed(&other)));
+        assert!(followers.add(&server(1), "u://1", subscribed(&one)));
+        assert!(followers.add(&server(0), "u://2", subscribed(&one)));
         let counts = |followers: &Followers| {
             let SubscriptionCounts { session, identity, all } = followers.counts(&one);
             (session, identity, all)
         };
         assert_eq!(counts(&followers), (3, 4, 4));
-        assert_eq!(followers.of_server(0).collect::<Vec<_>>(), ["u://1", "u://2"]);
-        followers.remove(0, "u://1", |follower| follower.client == one.number());
-        assert!(followers.has(0, "u://1"));
-        followers.remove(0, "u://1", |follower| follower.client == other.number());
-        assert!(!followers.has(0, "u://1") && followers.has(1, "u://1"));
+        assert_eq!(followers.of_server(&server(0)).collect::<Vec<_>>(), ["u://1", "u://2"]);
+        followers.remove(&server(0), "u://1", |follower| follower.client == one.number());
+        assert!(followers.has(&server(0), "u://1"));
+        followers.remove(&server(0), "u://1", |follower| follower.client == other.number());
+        assert!(!followers.has(&server(0), "u://1") && followers.has(&server(1), "u://1"));
         assert_eq!(counts(&followers), (2, 2, 2));
         let ended = followers.remove_all(|follower| follower.client == one.number());
-        assert_eq!(ended, [(0, "u://2".to_owned()), (1, "u://1".to_owned())]);
+        assert_eq!(ended, [(server(0), "u://2".to_owned()), (server(1), "u://1".to_owned())]);
         assert_eq!(counts(&followers), (0, 0, 0));
         assert!(followers.by_server.is_empty() && followers.by_client.is_empty() && followers.by_principal.is_empty());
     }
@@ -235,12 +241,12 @@ mod tests {
         let clients = ["a", "b", "c"].map(client);
         let mut followers = Followers::default();
         for uri in ["", "é", "u://", "u://1/é", "u://1/and", "u://1/and/more", "u://1/and/most", "u://2"] {
-            followers.add(0, uri, subscribed(&clients[0]));
-            followers.add(0, uri, listening(&clients[1]));
+            followers.add(&server(0), uri, subscribed(&clients[0]));
+            followers.add(&server(0), uri, listening(&clients[1]));
         }
-        followers.add(1, "u://1/and", subscribed(&clients[2]));
+        followers.add(&server(1), "u://1/and", subscribed(&clients[2]));
         let concerned = |uri: &str| {
-            let concerned = followers.concerned(0, uri);
+            let concerned = followers.concerned(&server(0), uri);
             (concerned.clients.len(), concerned.listeners.len())
         };
         assert_eq!(concerned("u://1/and/more"), (1, 4), "each listener follows one of them");
@@ -272,13 +278,13 @@ mod tests {
         let time = |count: usize| {
             let mut followers = Followers::default();
             for number in 0..count {
-                followers.add(0, "u://", listening(&client));
-                followers.add(0, &format!("u://{number}"), subscribed(&client));
+                followers.add(&server(0), "u://", listening(&client));
+                followers.add(&server(0), &format!("u://{number}"), subscribed(&client));
             }
             shortest(|| {
                 let begun = Instant::now();
-                assert_eq!(followers.concerned(0, "u://7/and/more").listeners.len(), count);
-                assert!((0..count).all(|number| followers.has(0, &format!("u://{number}"))));
+                assert_eq!(followers.concerned(&server(0), "u://7/and/more").listeners.len(), count);
+                assert!((0..count).all(|number| followers.has(&server(0), &format!("u://{number}"))));
                 begun.elapsed()
             })
         };

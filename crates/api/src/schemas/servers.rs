@@ -27,7 +27,8 @@ fn connection_config() -> Schema {
             "How to reach the server. `stdio` needs `command` and accepts `args`, `env` and `cwd`; `sse` needs `url`; \
              `http` needs `url` or `base_url`; both accept `headers` and `oauth`. Each transport accepts `docker` instead: the \
              server then runs in a container that mcp-aggregator manages. All accept `timeout` (milliseconds for a \
-             call), `startTimeout` (milliseconds until the server must be ready), `era` (legacy, modern) and `lazy`. \
+             call), `startTimeout` (milliseconds until the server must be ready), `era` (legacy, modern), `lazy`, \
+             `share` (all, user, session) and `max_instances`. \
              `${VAR}` is stored as written and replaced when connecting. The config is stored encrypted. Responses \
              show secrets as `***`; a value of `***` in a request keeps the stored secret.",
         )
@@ -48,6 +49,16 @@ fn connection_config() -> Schema {
         )
         .with_optional("era", Schema::one_of(["legacy", "modern"]))
         .with_optional("lazy", Schema::truth().about("Start the server only when it is needed."))
+        .with_optional(
+            "share",
+            Schema::one_of(["all", "user", "session"])
+                .about("Who shares a process or session of the server: all clients, one identity, or one session."),
+        )
+        .with_optional(
+            "max_instances",
+            Schema::integer(1, 10_000)
+                .about("How many instances may run at once if not everybody shares the server; 100 by default."),
+        )
         .such_as(json!({"command": "npx", "args": ["-y", "some-server"], "env": {"TOKEN": "${TOKEN}"}}))
 }
 
@@ -208,6 +219,7 @@ pub(super) fn server() -> Schema {
             Schema::truth()
                 .about("Whether the server is lazy and not running; it starts when one of its tools is called."),
         )
+        .with("instances", instances())
         .with("container", container().or_null())
         .with(
             "usage",
@@ -220,6 +232,19 @@ pub(super) fn server() -> Schema {
             Schema::text().or_null().about("What is still to be done before the server can start, and its progress."),
         )
         .with_optional("tools", Schema::list(Schema::named("Tool")).about("Only if requested or just discovered."))
+}
+
+/// The instances of a server.
+fn instances() -> Schema {
+    let instance = Schema::object()
+        .with("identity", Schema::text().or_null().about("Whom it acts for; null for the local user."))
+        .with("client", Schema::text().or_null().about("The client whose session it belongs to, with `share: session`."))
+        .with("status", Schema::one_of(["starting", "running", "stopping", "failed"]))
+        .with("since", moment().about("Since when."))
+        .with("running_calls", Schema::count())
+        .with("pid", Schema::integer(1, i64::from(u32::MAX)).or_null().about("Its process, if it is one of ours."))
+        .with("error", Schema::text().or_null().about("Why it failed."));
+    Schema::list(instance).about("The instances for identities or sessions; empty if all clients share the server.")
 }
 
 /// CPU and memory use of a server.
@@ -324,6 +349,7 @@ pub(super) fn server_health() -> Schema {
                 .or_null()
                 .about("Anything unusual, such as a health check URL that fails while the server answers calls."),
         )
+        .with("instances", instances())
 }
 
 pub(super) fn history_event() -> Schema {

@@ -157,11 +157,12 @@ impl Check<'_> {
         self.filled_in.take();
         let lifecycle = self.lifecycle(server);
         let [timeout, start_timeout] = ["timeout", "startTimeout"].map(|key| self.milliseconds(server, key));
+        let sharing = self.sharing(server);
         let transport = self.transport(server)?;
         let variables = self.filled_in.take();
         let secrets = Secrets::of(&transport, variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let grant_key = grant_key(&name, &transport);
-        Some(ServerSpec { name, transport, lifecycle, timeout, start_timeout, secrets, grant_key })
+        Some(ServerSpec { name, transport, lifecycle, timeout, start_timeout, sharing, secrets, grant_key })
     }
 }
 

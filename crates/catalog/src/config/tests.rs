@@ -65,6 +65,7 @@ mod a_good_config {
             lifecycle: None,
             timeout: None,
             start_timeout: None,
+            sharing: crate::Sharing::default(),
             secrets: Secrets::default().with(secrets.iter().copied()),
             grant_key: None,
         };

@@ -34,6 +34,7 @@ pub(crate) async fn show(request: &PageRequest<'_>, name: &str) -> Result<PageRe
         r#"<div id="top" data-live="server. tools."><div class="head"><h1>{name} {status}</h1>{actions}</div>{description}{missing}{problem_banner}</div>
 <div class="columns"><div>
 <section aria-labelledby="facts-title"><h2 id="facts-title">Summary</h2><div class="card" id="facts" data-live="server. tools. execution.">{facts}</div></section>
+<div id="instances" data-live="server. execution.">{instances}</div>
 <section aria-labelledby="tools-title"><h2 id="tools-title">Tools</h2><div id="tools" data-live="tools. server.">{tools}</div></section>
 {config}</div><div>
 <section aria-labelledby="history-title"><h2 id="history-title">History</h2><div class="card" id="history" data-live="server.">{history}</div></section>
@@ -50,6 +51,7 @@ pub(crate) async fn show(request: &PageRequest<'_>, name: &str) -> Result<PageRe
         }),
         problem_banner = problem_banner(&server, &health),
         facts = facts(request, &server, &health),
+        instances = instances(&server),
         tools = tool_list(&server, &tools.items, tools.total),
         config = edit::section(request, &server, None),
         history = timeline(&history.items),
@@ -206,6 +208,34 @@ fn instructions(text: &str) -> Html {
         r#"<details id="instructions"><summary>{first} …</summary><pre class="prose">{text}</pre></details>"#,
         first = super::overview::clip(text.lines().next().unwrap_or_default(), 120),
         text = text,
+    )
+}
+
+/// The instances of a server that not everybody shares.
+fn instances(server: &ServerView) -> Html {
+    if server.instances.is_empty() {
+        return Html::default();
+    }
+    let rows: Html = server
+        .instances
+        .iter()
+        .map(|instance| {
+            let client = instance.client.as_deref().map(|client| html!(r#"<span class="sub">{}</span>"#, clip(client, 80)));
+            let error = instance.error.as_deref().map(|why| html!(r#"<span class="sub">{}</span>"#, clip(why, 160)));
+            html!(
+                r#"<tr><th scope="row">{identity}{client}</th><td>{status}{error}</td><td>{since}</td><td class="n">{calls}</td></tr>"#,
+                identity = instance.identity.as_deref().unwrap_or("local user"),
+                client = client,
+                status = instance.status,
+                error = error,
+                since = display::moment(instance.since),
+                calls = display::count(instance.running_calls),
+            )
+        })
+        .collect();
+    html!(
+        r#"<section aria-labelledby="instances-title"><h2 id="instances-title">Instances</h2><div class="scroll"><table><thead><tr><th scope="col">Identity</th><th scope="col">Status</th><th scope="col">Since</th><th scope="col" class="n">Running calls</th></tr></thead><tbody>{}</tbody></table></div></section>"#,
+        rows
     )
 }
 

@@ -106,6 +106,7 @@ impl Signed {
             lifecycle: None,
             timeout: None,
             start_timeout: None,
+            sharing: catalog::Sharing::default(),
             secrets: Secrets::default(),
             grant_key: Some(KEY.to_owned()),
         }

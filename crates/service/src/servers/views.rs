@@ -6,6 +6,7 @@ use serde_json::Value;
 use tool_search::{ToolStates, ToolView};
 
 use crate::containers::ContainerView;
+use crate::instances::InstanceView;
 use crate::usage::UsageView;
 
 /// A server: its stored record, and its current state.
@@ -22,6 +23,8 @@ pub struct ServerView {
     pub lazy: bool,
     /// It is lazy and not running: it starts when one of its tools is called.
     pub asleep: bool,
+    /// Its instances, if not everybody shares it.
+    pub instances: Vec<InstanceView>,
     /// The container it runs in.
     pub container: Option<ContainerView>,
     /// Its resource usage, if it is a process or a container of ours; only on request.
@@ -60,6 +63,8 @@ pub struct ServerHealth {
     pub error_message: Option<String>,
     /// A warning, such as a health address that fails while the server answers calls.
     pub warning: Option<String>,
+    /// Its instances, if not everybody shares it.
+    pub instances: Vec<InstanceView>,
 }
 
 /// The result of a connection test. It is not stored.

@@ -12,11 +12,9 @@ use upstream::{Cause, Connection, Ending, Report, Stop};
 use super::backoff::{self, ConnectHistory, RetryDecision};
 use super::health::{CheckResult, Condition};
 use super::monitor::{Monitor, MonitorEvent};
-use super::{Command, End, ServerStatus, Step, Supervisor};
+use super::{Command, DRAIN_TIMEOUT, End, ServerStatus, Step, Supervisor};
 use crate::spec;
 
-/// How long running calls may take when their server is to end.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often they are counted.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How many checks of an unreachable server may fail while it still has running calls: some stop listening and finish
@@ -55,6 +53,7 @@ impl Supervisor {
             Ok(spec) => spec,
             Err(why) => return self.stop_retrying(&why),
         };
+        self.context.fleet.share(self.handle.slot_index, &spec, DRAIN_TIMEOUT).await;
         self.publisher.set(ServerStatus::Connecting);
         let mut handle = self.context.fleet.begin(self.handle.slot_index, spec, known).await;
         let end_reason = match self.wait_until_running(&mut handle).await {
@@ -118,7 +117,7 @@ impl Supervisor {
         self.publisher.current.health.failures = 0;
         self.publisher.mark_connected(offer);
         self.reply_to_waiting(Ok(()));
-        let connection = self.context.fleet.view().connections[self.handle.slot_index].clone();
+        let connection = self.context.fleet.connection(self.handle.slot_index);
         // It may have ended at the same moment.
         let Some(connection) = connection else { return EndReason::Lost { ending: None, is_stable: false } };
         let mut monitor = Monitor::start(Arc::clone(&self.context), connection);
@@ -261,7 +260,7 @@ impl Supervisor {
     }
 
     /// Cancels the running calls.
-    fn cancel_calls(&self) {
+    pub(super) fn cancel_calls(&self) {
         let name = &self.publisher.record().name;
         let why = format!("server `{name}` is being disconnected");
         let cancelled = self.context.executions.cancel_all_at(self.handle.slot_index, &why);
@@ -314,7 +313,7 @@ impl Supervisor {
     /// The next step after a connection.
     async fn after(&mut self, end_reason: EndReason, report: Option<&Report>) -> Step {
         match end_reason {
-            EndReason::Requested(ends) => self.after_end_requests(ends),
+            EndReason::Requested(ends) => self.after_end_requests(ends).await,
             EndReason::Reconnect => {
                 self.reset_failures();
                 Step::Connect(None)
@@ -401,7 +400,7 @@ impl Supervisor {
     }
 
     /// It cannot be reached, and a retry without a change is useless.
-    fn stop_retrying(&mut self, why: &str) -> Step {
+    pub(super) fn stop_retrying(&mut self, why: &str) -> Step {
         self.publisher.failures += 1;
         Step::refused(ServerStatus::Failed { why: why.to_owned() }, why.to_owned())
     }

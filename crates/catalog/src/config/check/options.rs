@@ -1,9 +1,10 @@
-//! Options of a server: whether it is enabled, its lifecycle, its timeouts.
+//! Options of a server: whether it is enabled, its lifecycle, its timeouts, and who shares it.
 
 use super::super::path::JsonPath;
 use super::super::tree::{self, Member, Node};
 use super::report::Wanted;
 use super::{Check, Entry};
+use crate::sharing::{Share, Sharing};
 use protocol::Lifecycle;
 use std::time::Duration;
 
@@ -46,6 +47,44 @@ impl Check<'_> {
                 None
             }
         }
+    }
+
+    /// Which clients share the server, and how many instances it may have.
+    pub(super) fn sharing(&mut self, server: &Entry<'_>) -> Sharing {
+        let share = self.share(server).unwrap_or_default();
+        Sharing { share, max_instances: self.max_instances(server).unwrap_or(Sharing::DEFAULT_MAX_INSTANCES) }
+    }
+
+    fn share(&mut self, server: &Entry<'_>) -> Option<Share> {
+        let word = self.word(server, "share")?;
+        let share = Share::named(word.value.trim().to_ascii_lowercase().as_str());
+        if share.is_none() {
+            let message = "must be \"all\", \"user\" or \"session\"";
+            let hint = Some("\"user\" starts an instance for each identity, \"session\" one for each session");
+            self.problem_with_hint(&server.path.member("share"), message, hint);
+        }
+        share
+    }
+
+    fn max_instances(&mut self, server: &Entry<'_>) -> Option<usize> {
+        const MOST: usize = Sharing::MAX_MAX_INSTANCES;
+        let path = server.path.member("max_instances");
+        let number = match server.get("max_instances")? {
+            Node::Number(number) => *number,
+            other => {
+                self.wrong_kind(&path, other, Wanted::Number);
+                return None;
+            }
+        };
+        if number.fract() != 0.0 || !(1.0..=MOST as f64).contains(&number) {
+            self.problem(&path, format!("must be a whole number from 1 to {MOST}"));
+            return None;
+        }
+        if server.get("share").is_none() {
+            let message = "has no effect, because all clients share the server; set `share` to \"user\" or \"session\"";
+            self.warning(&path, message.to_owned());
+        }
+        Some(number as usize)
     }
 
     /// A timeout in milliseconds, as Claude Code and Cursor write `timeout`.
@@ -148,6 +187,33 @@ mod tests {
         is_refused(r#"{"command": "a", "startTimeout": 0}"#, "startTimeout", "must be more than 0 milliseconds", usual);
         let entry = r#"{"command": "a", "startTimeout": "60000"}"#;
         is_refused(entry, "startTimeout", "must be a number of milliseconds, not a string", "remove the quotes");
+    }
+
+    #[test]
+    fn a_server_is_shared_by_all_or_has_an_instance_for_each_user_or_session() {
+        let sharing = |share, max_instances| Sharing { share, max_instances };
+        for (members, expected) in [
+            (r#""x": 1"#, sharing(Share::All, 100)),
+            (r#""share": "all""#, sharing(Share::All, 100)),
+            (r#""share": "User""#, sharing(Share::User, 100)),
+            (r#""share": "session", "max_instances": 7"#, sharing(Share::Session, 7)),
+            (r#""share": "${NOPE:-user}""#, sharing(Share::User, 100)),
+        ] {
+            assert_eq!(server(members).sharing, expected, "{members}");
+        }
+        let hint = r#""user" starts an instance for each identity, "session" one for each session"#;
+        for share in ["", "users", "none"] {
+            let entry = format!(r#"{{"command": "a", "share": "{share}"}}"#);
+            is_refused(&entry, "share", r#"must be "all", "user" or "session""#, hint);
+        }
+        for number in ["0", "-1", "1.5", "10001", "1e300"] {
+            let error = parse(&format!(r#"{{"command": "a", "share": "user", "max_instances": {number}}}"#)).unwrap_err();
+            assert!(error.ends_with("$.mcpServers.s.max_instances  must be a whole number from 1 to 10000"), "{error}");
+        }
+        let entry = r#"{"command": "a", "share": "user", "max_instances": "5"}"#;
+        is_refused(entry, "max_instances", "must be a number, not a string", "remove the quotes");
+        let config = parse(r#"{"command": "a", "max_instances": 5}"#).unwrap();
+        assert!(config.warnings[0].message.starts_with("has no effect"), "{:?}", config.warnings);
     }
 
     #[test]

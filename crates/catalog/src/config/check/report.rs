@@ -23,6 +23,7 @@ pub(super) enum Wanted {
     NamedTexts,
     Flag,
     Milliseconds,
+    Number,
 }
 
 impl Check<'_> {
@@ -35,7 +36,7 @@ impl Check<'_> {
     pub(super) fn wrong_kind(&mut self, path: &JsonPath, found: &Node, wanted: Wanted) {
         let hint = match (wanted, found) {
             (Wanted::Text, Node::Number(_) | Node::Bool(_)) => Some("put the value in quotes"),
-            (Wanted::Flag | Wanted::Milliseconds, Node::String(_)) => Some("remove the quotes"),
+            (Wanted::Flag | Wanted::Milliseconds | Wanted::Number, Node::String(_)) => Some("remove the quotes"),
             (Wanted::Texts | Wanted::NamedTexts, Node::Null) => Some("remove the key instead"),
             _ => None,
         };
@@ -46,6 +47,7 @@ impl Check<'_> {
             Wanted::NamedTexts => "an object of strings",
             Wanted::Flag => "true or false",
             Wanted::Milliseconds => "a number of milliseconds",
+            Wanted::Number => "a number",
         };
         self.problem_with_hint(path, format!("must be {wanted}, not {}", found.kind()), hint);
     }

@@ -51,6 +51,8 @@ impl Running {
         let instance_mark = Arc::new(InstanceMark::new(std::process::id(), 7, None));
         let upstream = Upstream {
             index: 0,
+            audience: upstream::Audience::Everybody,
+            mark_number: 0,
             spec: signed.spec(path),
             environment: Vec::new(),
             withheld: &[],
@@ -59,6 +61,7 @@ impl Running {
                 capabilities: Bytes::from_static(b"{}"),
                 start_timeout: Duration::from_secs(30),
                 tools_only: false,
+                skips_lists: false,
                 client_lifecycle: None,
             },
             loop_detector: Arc::new(LoopDetector::new(&instance_mark)),

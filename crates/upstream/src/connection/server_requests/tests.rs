@@ -101,6 +101,7 @@ impl UpstreamObserver for Nobody {
 
 fn connection() -> Arc<Connection> {
     let connection_context = ConnectionContext {
+        audience: crate::audience::Audience::Everybody,
         server: ServerName::new("s").unwrap(),
         index: 0,
         observer: Weak::<Nobody>::new(),
