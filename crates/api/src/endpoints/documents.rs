@@ -6,7 +6,7 @@ use http::header::ACCEPT;
 use notebook::{
     Bindings, Document, Fault, LineContext, Outline, OutlineSection, RunOptions, Section, Selection, outline,
 };
-use registry::ToolRecord;
+use registry::{Role, ToolRecord};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use service::{Error, ListPlace, ListSize, Service, ToolList, ToolSelection};
