@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use http_server::{LocalAccess, Tokens};
+use http_server::{LocalAccess, ProtectedResource, Tokens};
+use identity::Verifier;
 
 use crate::failure::Failure;
 use crate::local_token::{LocalToken, SignInLink};
@@ -11,6 +12,8 @@ use crate::storage::StorageArguments;
 /// The credentials that the service accepts.
 pub(crate) struct Access {
     pub(crate) tokens: Option<Arc<Tokens>>,
+    /// Whose identities are accepted beside the tokens.
+    pub(crate) verifier: Option<Arc<Verifier>>,
     pub(crate) local: Arc<LocalAccess>,
     pub(crate) local_token: Option<LocalToken>,
     /// On systems that do not report the user of a connection: a link that signs in to the console, and its code.
@@ -20,12 +23,30 @@ pub(crate) struct Access {
 impl Access {
     /// Requires one of the tokens. Without tokens, accepts the user of this process, and the local token, which is
     /// created in the data directory.
-    pub(crate) fn new(tokens: Option<Tokens>, storage: &StorageArguments) -> Result<Self, Failure> {
-        if let Some(tokens) = tokens {
-            let local = Arc::new(LocalAccess::new(rustix::process::geteuid().as_raw(), None));
-            return Ok(Self { tokens: Some(Arc::new(tokens)), local, local_token: None, link: None });
-        }
-        Self::without_tokens(LocalAccess::of_this_user(), storage)
+    ///
+    /// With identity providers only, the local token is accepted as well: commands on this machine have no other way.
+    pub(crate) fn new(
+        tokens: Option<Tokens>,
+        verifier: Option<Verifier>,
+        storage: &StorageArguments,
+    ) -> Result<Self, Failure> {
+        let (tokens, local_token) = match (tokens, &verifier) {
+            (None, None) => return Self::without_tokens(LocalAccess::of_this_user(), storage),
+            (None, Some(_)) => {
+                let token = LocalToken::find_or_create(&storage.folder()?)?;
+                let tokens = Tokens::read(&format!("local:{}", token.secret))
+                    .map_err(|error| Failure::new(format!("{} cannot be used: {error}", token.file.display())))?;
+                (tokens, Some(token))
+            }
+            (Some(tokens), _) => (tokens, None),
+        };
+        let local = Arc::new(LocalAccess::new(rustix::process::geteuid().as_raw(), None));
+        Ok(Self { tokens: Some(Arc::new(tokens)), verifier: verifier.map(Arc::new), local, local_token, link: None })
+    }
+
+    /// What accepts the tokens of identity providers, which are for `url`.
+    pub(crate) fn resource(&self, url: &str) -> Option<ProtectedResource> {
+        self.verifier.as_ref().map(|verifier| ProtectedResource::new(Arc::clone(verifier), url))
     }
 
     fn without_tokens(local: LocalAccess, storage: &StorageArguments) -> Result<Self, Failure> {
@@ -35,7 +56,7 @@ impl Access {
             // It is only needed on systems that do not report the user of a connection.
             Err(failure) if local.knows_users() => {
                 tracing::warn!(why = failure.message, "there is no local token");
-                return Ok(Self { tokens: None, local: Arc::new(local), local_token: None, link: None });
+                return Ok(Self { tokens: None, verifier: None, local: Arc::new(local), local_token: None, link: None });
             }
             Err(failure) => return Err(failure),
         };
@@ -43,7 +64,7 @@ impl Access {
         let local = local
             .with_token(&token.secret, &token.file.display().to_string())
             .map_err(|error| Failure::new(format!("{} cannot be used: {error}", token.file.display())))?;
-        Ok(Self { tokens: None, local: Arc::new(local), local_token: Some(token), link })
+        Ok(Self { tokens: None, verifier: None, local: Arc::new(local), local_token: Some(token), link })
     }
 
     /// Whether every client has to send a token.
@@ -84,6 +105,14 @@ impl Access {
 
     /// Who can use the service, in one sentence.
     pub(crate) fn reachable_by(&self) -> String {
+        if let Some(verifier) = &self.verifier {
+            let issuers = verifier.issuers().collect::<Vec<_>>().join(" or ");
+            let also = match (&self.local_token, self.tokens.as_ref().map_or(0, |tokens| tokens.names().len())) {
+                (Some(token), _) => format!("with the token in {}", token.file.display()),
+                (None, tokens) => format!("with one of {tokens} tokens"),
+            };
+            return format!("anyone to whom {issuers} issues a token for this service, or {also}");
+        }
         if let Some(tokens) = &self.tokens {
             return match tokens.names().as_slice() {
                 [name] => format!("anyone with the token `{name}`"),
@@ -146,9 +175,9 @@ mod tests {
         let description_of =
             |access: Result<Access, Failure>| access.unwrap_or_else(|failure| panic!("{failure}")).reachable_by();
         let three = Tokens::read("a:1\nb:2\nc:3").unwrap();
-        assert_eq!(description_of(Access::new(Some(three), &storage(folder.path()))), "anyone with one of 3 tokens");
+        assert_eq!(description_of(Access::new(Some(three), None, &storage(folder.path()))), "anyone with one of 3 tokens");
         let one = Tokens::read("ann:1").unwrap();
-        assert_eq!(description_of(Access::new(Some(one), &storage(folder.path()))), "anyone with the token `ann`");
+        assert_eq!(description_of(Access::new(Some(one), None, &storage(folder.path()))), "anyone with the token `ann`");
         assert!(!folder.path().join("local.token").exists(), "with tokens none is made");
 
         let known = |uid| LocalAccess::new(uid, Some(Box::new(Knows)));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Role;
 use http_server::{MIN_SECURE_TOKEN_CHARS, Tokens};
 use service::Service;
 
@@ -15,13 +16,41 @@ use crate::failure::Failure;
 /// The variable with one token. It is not passed on to servers.
 pub(crate) const TOKEN_VARIABLE: &str = "MCP_AGGREGATOR_TOKEN";
 
-/// The tokens from the file and from the environment; `None` if there is neither.
-pub(crate) fn tokens(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Tokens>, Failure> {
-    let tokens = all_tokens(file, variable)?;
-    if let Some(tokens) = &tokens {
-        warn_of_risks(file, tokens);
+/// Where tokens come from.
+#[derive(Debug, Default)]
+pub(crate) struct TokenSource {
+    /// The token file.
+    pub(crate) file: Option<PathBuf>,
+    /// The value of [`TOKEN_VARIABLE`].
+    pub(crate) variable: Option<String>,
+    /// The profiles that tokens without one are bound to, by their roles.
+    pub(crate) profile_of_role: Vec<(Role, String)>,
+}
+
+impl TokenSource {
+    /// All tokens; `None` if there is neither a file nor a variable. Warns about what is risky.
+    pub(crate) fn read_first(&self) -> Result<Option<Tokens>, Failure> {
+        let tokens = self.read()?;
+        if let Some(tokens) = &tokens {
+            warn_of_risks(self.file.as_deref(), tokens);
+            tell_grants(tokens);
+        }
+        Ok(tokens)
     }
-    Ok(tokens)
+
+    fn read(&self) -> Result<Option<Tokens>, Failure> {
+        let tokens = all_tokens(self.file.as_deref(), self.variable.as_deref())?;
+        Ok(tokens.map(|tokens| tokens.with_profiles(&self.profile_of_role)))
+    }
+}
+
+/// Before there were roles, `:role` was the end of a token. Whoever relied on that finds out why it is unknown now.
+fn tell_grants(tokens: &Tokens) {
+    for principal in tokens.principals() {
+        if principal.role() < Role::Admin || principal.profile().is_some() {
+            tracing::info!(token = %principal, role = %principal.role(), profile = ?principal.profile(), "a token has a role");
+        }
+    }
 }
 
 /// Warns about tokens that can be guessed, and about a token file that everybody can read.
@@ -44,8 +73,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// The whole file is compared, not its time stamp: a secret that is replaced while the service starts, or by one of the
 /// same length within one tick of the file system's clock, must not be missed.
-pub(crate) async fn follow(tokens: Arc<Tokens>, file: PathBuf, service: Arc<Service>) {
-    let variable = std::env::var(TOKEN_VARIABLE).ok();
+pub(crate) async fn follow(tokens: Arc<Tokens>, source: TokenSource, service: Arc<Service>) {
+    let Some(file) = source.file.clone() else { return };
     let mut seen = None;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -54,7 +83,7 @@ pub(crate) async fn follow(tokens: Arc<Tokens>, file: PathBuf, service: Arc<Serv
             continue;
         }
         let is_first = seen.replace(contents).is_none();
-        match all_tokens(Some(&file), variable.as_deref()) {
+        match source.read() {
             Ok(Some(now)) => {
                 service.note_token_error(None);
                 // Usually the file has not changed since the start.
@@ -93,7 +122,7 @@ fn read(path: &Path) -> Result<Tokens, Failure> {
         .map_err(|error| Failure::new(format!("could not read the token file {shown}: {error}")))?;
     Tokens::read(&text).map_err(|error| {
         Failure::new(format!("the token file {shown} cannot be used: {error}"))
-            .with_hint("write one `name:token` per line; `openssl rand -hex 32` generates a good token")
+            .with_hint("write one `name:token[:role[:profile]]` per line; `openssl rand -hex 32` generates a good token")
     })
 }
 
@@ -133,11 +162,17 @@ mod tests {
 
     #[test]
     fn tokens_come_from_file_and_environment_and_errors_contain_none() {
+        let tokens = |file: Option<&str>, variable: Option<&str>| {
+            let profile_of_role = vec![(Role::Admin, "all".to_owned())];
+            let (file, variable) = (file.map(PathBuf::from), variable.map(str::to_owned));
+            TokenSource { file, variable, profile_of_role }.read_first()
+        };
         assert!(tokens(None, None).unwrap().is_none());
-        assert!(tokens(None, Some("secret")).unwrap().is_some());
+        let bound = tokens(None, Some("secret")).unwrap().unwrap();
+        assert_eq!(bound.principals()[0].profile().map(|name| &**name), Some("all"));
         let error = tokens(None, Some("se cret")).unwrap_err().message;
         assert!(error.starts_with("MCP_AGGREGATOR_TOKEN cannot be used") && !error.contains("cret:"), "{error}");
-        let missing = tokens(Some(Path::new("/nonexistent/tokens")), None).unwrap_err().message;
+        let missing = tokens(Some("/nonexistent/tokens"), None).unwrap_err().message;
         assert!(missing.contains("/nonexistent/tokens"), "{missing}");
     }
 }

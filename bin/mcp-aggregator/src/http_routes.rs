@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use api::Api;
 use bytes::Bytes;
-use console::{AuthenticatedByConnection, Console, ConsoleDependencies, Documents, Found};
+use catalog::Role;
+use console::{AuthenticatedByConnection, Console, ConsoleDependencies, Documents, Found, SignedIn};
 use http::StatusCode;
 use http::request::Parts;
-use http_server::{AdmittedByConnection, FallbackBody, FallbackResponse, FallbackService};
+use http_server::{AdmittedByConnection, FallbackBody, FallbackResponse, FallbackService, Voucher};
 use notebook::Folder;
 use registry::{Actor, Principal};
 use service::Service;
@@ -40,12 +41,20 @@ impl FallbackService for HttpRoutes {
         self.api.has(path)
     }
 
-    fn vouch(&self, parts: &Parts) -> Option<Arc<str>> {
-        self.console.vouch(parts)
+    fn vouch(&self, parts: &Parts) -> Option<Voucher> {
+        self.console.vouch(parts).and_then(voucher)
     }
 
-    fn session_token(&self, parts: &Parts) -> Option<Arc<str>> {
-        self.console.session_token(parts)
+    fn session_owner(&self, parts: &Parts) -> Option<Voucher> {
+        self.console.session_owner(parts).and_then(voucher)
+    }
+
+    fn required_role(&self, parts: &Parts) -> Role {
+        let (method, path) = (&parts.method, parts.uri.path());
+        match self.api.has(path) {
+            true => self.api.required_role(method, path),
+            false => self.console.required_role(method, path),
+        }
     }
 
     fn is_sign_in(&self, parts: &Parts) -> bool {
@@ -85,6 +94,14 @@ impl FallbackService for HttpRoutes {
 
     fn leave(&self) {
         self.api.leave();
+    }
+}
+
+/// What the HTTP server knows about who is signed in to the console.
+fn voucher(signed_in: SignedIn) -> Option<Voucher> {
+    match signed_in {
+        SignedIn::Token(token) => Some(Voucher::Token(token)),
+        SignedIn::Person(person) => person.principal().map(Voucher::Person),
     }
 }
 

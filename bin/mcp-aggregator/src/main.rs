@@ -6,7 +6,8 @@
 //!   to them the way every client does
 //! - [`connectors`]: connects servers over HTTP and in containers; [`sign_in`]: signs in to them,
 //!   [`service_sign_in`] through a running service
-//! - [`access`]: who can reach the service, with tokens ([`admission`]) or without ([`local_token`]);
+//! - [`access`]: who can reach the service, with tokens ([`admission`]), identity providers
+//!   ([`identity_args`]) or without ([`local_token`]);
 //!   [`http_routes`]: REST and console beside MCP; [`storage`], [`database_wait`], [`instance_lock`]: the registry
 //! - [`target`]: where a command about registered servers is carried out: by a running service ([`client`],
 //!   [`api_error`]), found by its [`service_file`], or on the registry itself ([`local_registry`]);
@@ -43,6 +44,7 @@ mod environment;
 mod exit;
 mod failure;
 mod http_routes;
+mod identity_args;
 mod import;
 mod in_process_client;
 mod instance_lock;

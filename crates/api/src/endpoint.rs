@@ -4,6 +4,7 @@
 use std::pin::Pin;
 
 use http::Method;
+use registry::Role;
 use service::{Error, Problem};
 
 use crate::request::{ApiRequest, Members};
@@ -26,6 +27,10 @@ pub(crate) struct Endpoint {
     pub(crate) answers: Vec<DocumentedResponse>,
     /// The error codes of this endpoint, beside the common ones.
     pub(crate) fails: Vec<&'static str>,
+    /// The role that it needs.
+    pub(crate) role: Role,
+    /// Members of the query or the body that need a higher role if they are true.
+    pub(crate) role_flags: Vec<(&'static str, Role)>,
     /// Whether no token is needed: everybody gets the same, public response.
     pub(crate) is_public: bool,
     /// Whether the request ends when its client disconnects, because it changes nothing of ours. Requests that change
@@ -94,6 +99,8 @@ impl Endpoint {
             body: None,
             answers: Vec::new(),
             fails: Vec::new(),
+            role: Role::Operator,
+            role_flags: Vec::new(),
             is_public: false,
             ends_with_client: method == Method::GET,
             method,
@@ -204,6 +211,25 @@ impl Endpoint {
     /// Needs no token.
     pub(crate) fn public(mut self) -> Self {
         self.is_public = true;
+        self.role = Role::User;
+        self
+    }
+
+    /// May be used by everybody who is let in; without this, it takes an operator.
+    pub(crate) fn for_users(mut self) -> Self {
+        self.role = Role::User;
+        self
+    }
+
+    /// May be used by admins only.
+    pub(crate) fn for_admins(mut self) -> Self {
+        self.role = Role::Admin;
+        self
+    }
+
+    /// Needs this role if that member of the query or the body is true.
+    pub(crate) fn with_flag_for(mut self, member: &'static str, role: Role) -> Self {
+        self.role_flags.push((member, role));
         self
     }
 

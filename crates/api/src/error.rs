@@ -3,6 +3,7 @@
 use executions::Error as CallError;
 use http::header::{ALLOW, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
+use registry::Role;
 use serde_json::{Value, json};
 use service::{Error, Problem};
 
@@ -62,6 +63,7 @@ pub(crate) const ALL: &[ErrorCode] = &[
     error_code("INTERNAL_ERROR", 500, "a bug in mcp-aggregator; the log has details"),
     error_code("UNAUTHORIZED", 401, "the request has no token, or an unknown one"),
     error_code("FORBIDDEN", 403, "the `Host`, the `Origin` or the local user of the request is not allowed"),
+    error_code("ROLE_REQUIRED", 403, "the role of the token or the identity does not suffice; `context.required` names one that does"),
     error_code("BAD_REQUEST", 400, "the request is incomplete or is not valid HTTP"),
     error_code("NOT_FOUND", 404, "there is no endpoint at this path"),
     error_code("METHOD_NOT_ALLOWED", 405, "the endpoint does not support this method; `Allow` lists those it does"),
@@ -140,6 +142,12 @@ pub(crate) fn invalid(problems: &[Problem]) -> ApiResponse {
     let detail = json!(problems);
     let body = json!({"detail": detail, "error_code": "VALIDATION_ERROR", "context": {"errors": detail}});
     ApiResponse::json(StatusCode::UNPROCESSABLE_ENTITY, &body)
+}
+
+/// The response to a request whose role does not suffice.
+pub(crate) fn role_required(role: Role, required: Role) -> ApiResponse {
+    let detail = format!("this needs the role `{required}`; yours is `{role}`");
+    respond(403, "ROLE_REQUIRED", &detail, &json!({"required": required.as_str(), "role": role.as_str()}))
 }
 
 /// The response to a request that was refused before it was routed.

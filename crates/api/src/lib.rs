@@ -35,10 +35,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use models::Model;
 use notebook::Folder;
-use registry::{Actor, Principal};
+use registry::{Actor, Principal, Role};
 use service::Service;
 use tokio::sync::watch;
 
@@ -120,6 +120,11 @@ impl Api {
         self.endpoints.iter().any(|endpoint| endpoint.is_public && endpoint.path == path)
     }
 
+    /// The role that a request needs, as far as its method and path tell.
+    pub fn required_role(&self, method: &Method, path: &str) -> Role {
+        routes::find(&self.endpoints, method, path).map_or(Role::User, |(endpoint, _)| endpoint.role)
+    }
+
     /// Answers a request on behalf of `principal`.
     pub async fn answer(&self, parts: Parts, body: Bytes, principal: Arc<Principal>) -> Response<Body> {
         let answered = self.find_and_run(parts, &body, principal).await;
@@ -133,6 +138,7 @@ impl Api {
         principal: Arc<Principal>,
     ) -> Result<ApiResponse, ApiResponse> {
         let (endpoint, path) = routes::find(&self.endpoints, &parts.method, parts.uri.path())?;
+        allow(&principal, endpoint.role)?;
         if let Some((_, value)) = path.iter().find(|(_, value)| value.contains('\0')) {
             let why = format!("`{}` does not exist", value.escape_debug());
             return Err(error::refused(StatusCode::NOT_FOUND, &why));
@@ -160,6 +166,9 @@ impl Api {
             query,
             body,
         };
+        for (_, role) in endpoint.role_flags.iter().filter(|(member, _)| request.flag(member)) {
+            allow(&request.actor.principal, *role)?;
+        }
         let running = (endpoint.run)(request);
         let done = match endpoint.ends_with_client {
             true => running.await,
@@ -198,6 +207,14 @@ impl Api {
     /// Ends the streams that have no end, because the service stops.
     pub fn leave(&self) {
         self.closing.send_replace(true);
+    }
+}
+
+/// Refuses a principal whose role does not suffice.
+fn allow(principal: &Principal, required: Role) -> Result<(), ApiResponse> {
+    match principal.role() >= required {
+        true => Ok(()),
+        false => Err(error::role_required(principal.role(), required)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use registry::Role;
 use serde_json::{Map, Value, json};
 
 use crate::endpoint::{DocumentedResponse, Endpoint, PREFIX};
@@ -11,8 +12,8 @@ use crate::schemas;
 
 const ABOUT: &str = "mcp-aggregator combines many MCP servers into one endpoint. Through this API you register, \
      connect, monitor and remove servers while the service runs, call their tools, and read the record of every call. \
-     Wherever an endpoint takes a server, both its id and its name work. If tokens are configured, send \
-     `Authorization: Bearer <token>`.";
+     Wherever an endpoint takes a server, both its id and its name work. If tokens or an identity provider are \
+     configured, send `Authorization: Bearer <token>`; the role in `security` is the lowest that suffices.";
 
 /// The whole document.
 pub(crate) fn document(endpoints: &[Endpoint]) -> Value {
@@ -47,8 +48,12 @@ fn operation(endpoint: &Endpoint) -> Value {
         "parameters": parameters(endpoint),
         "responses": responses(endpoint),
         // Without tokens, no token is needed.
-        "security": if endpoint.is_public { json!([]) } else { json!([{}, {"token": []}]) }
+        "security": if endpoint.is_public { json!([]) } else { json!([{}, {"token": [endpoint.role.as_str()]}]) }
     });
+    for (member, role) in &endpoint.role_flags {
+        let about = format!("{} With `{member}`, the role `{role}` is needed.", endpoint.about);
+        operation["description"] = about.trim_start().into();
+    }
     if let Some(body) = &endpoint.body {
         operation["requestBody"] = json!({
             "required": !body.is_optional,
@@ -124,8 +129,10 @@ fn response(reply: &DocumentedResponse) -> Value {
 fn error_codes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<&'static ErrorCode>> {
     let with_body = endpoint.body.iter().flat_map(|_| error::WITH_BODY);
     let everywhere = error::EVERYWHERE.iter().filter(|_| !endpoint.is_public);
+    let needs_role = endpoint.role > Role::User || !endpoint.role_flags.is_empty();
+    let of_role = needs_role.then_some(&"ROLE_REQUIRED");
     let mut by_status: BTreeMap<u16, Vec<&'static ErrorCode>> = BTreeMap::new();
-    for code in endpoint.fails.iter().chain(with_body).chain(everywhere) {
+    for code in endpoint.fails.iter().chain(with_body).chain(everywhere).chain(of_role) {
         let known = error::known(code).expect("endpoints use only codes of the list");
         let of_status = by_status.entry(known.status).or_default();
         if !of_status.iter().any(|other| other.code == known.code) {

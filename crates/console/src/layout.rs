@@ -1,7 +1,11 @@
 //! The layout around every page: menu, user, and messages.
 
+use http::Method;
+use registry::{Principal, Role};
+
 use crate::assets::{EVENTS, ICON, SCRIPT, STYLE};
 use crate::html::{Html, html};
+use crate::roles;
 
 /// A page without its layout.
 #[derive(Debug, Default)]
@@ -20,8 +24,10 @@ pub(crate) struct Page {
 #[derive(Debug)]
 pub(crate) struct LayoutContext<'a> {
     pub(crate) csrf: &'a str,
-    /// The name of the token, if there are tokens.
-    pub(crate) principal: Option<&'a str>,
+    /// Who is signed in, if anybody has to.
+    pub(crate) principal: Option<&'a Principal>,
+    /// What the user may do.
+    pub(crate) role: Role,
     /// A message about the last action.
     pub(crate) flash: Option<Flash>,
     pub(crate) executions_stopped: bool,
@@ -69,7 +75,7 @@ pub(crate) fn render_page(page: &Page, layout_context: &LayoutContext<'_>) -> Ht
 <body><a class="skip" href="#main">Skip to content</a>
 <header class="side"><a class="brand" href="/"><img src="{icon}" alt="" width="24" height="24">mcp-aggregator</a>
 <nav aria-label="Pages"><ul>{menu}</ul></nav>
-<div class="who"><span id="live" class="live" role="status" data-events="{events}">not live</span>{who}</div></header>
+<div class="who">{live}{who}</div></header>
 <main id="main" tabindex="-1">{flash}<div id="stopped" data-live="notice">{stopped}</div>{body}</main></body></html>
 "##,
         title = page.title,
@@ -77,12 +83,12 @@ pub(crate) fn render_page(page: &Page, layout_context: &LayoutContext<'_>) -> Ht
         icon = ICON.path,
         style = STYLE.path,
         script = SCRIPT.path,
-        events = EVENTS.path,
+        live = (layout_context.role >= Role::Operator).then(live),
         own_script = page.script.map(|path| html!(r#"<script src="{}" defer></script>"#, path)),
-        menu = menu(page.place),
+        menu = menu(page.place, layout_context.role),
         who = who(layout_context),
         flash = layout_context.flash.as_ref().map(flash),
-        stopped = layout_context.executions_stopped.then(|| stopped(layout_context.csrf)),
+        stopped = layout_context.executions_stopped.then(|| stopped(layout_context)),
         body = page.body,
     )
 }
@@ -103,9 +109,18 @@ pub(crate) fn bare(title: &str, body: &Html) -> Html {
     )
 }
 
-fn menu(here: &str) -> Html {
+/// Events are for operators, so the pages of others are not updated by them.
+fn live() -> Html {
+    html!(
+        r#"<span id="live" class="live" role="status" data-events="{events}">not live</span>"#,
+        events = EVENTS.path
+    )
+}
+
+fn menu(here: &str, role: Role) -> Html {
     MENU
         .iter()
+        .filter(|(path, _, _)| role >= roles::required(&Method::GET, path))
         .map(|(path, name, sign)| {
             html!(
                 r#"<li><a href="{path}"{current}><svg viewBox="0 0 24 24" aria-hidden="true"><path d="{sign}"/></svg>{name}</a></li>"#,
@@ -121,10 +136,11 @@ fn menu(here: &str) -> Html {
 fn who(layout_context: &LayoutContext<'_>) -> Html {
     let Some(principal) = layout_context.principal else { return Html::default() };
     html!(
-        r#"<form method="post" action="/logout">{csrf}<span class="principal" title="the token you signed in with">{name}</span>
+        r#"<form method="post" action="/logout">{csrf}<span class="principal" title="signed in with the role {role:#}">{name}</span>
 <button class="quiet small">Sign out</button></form>"#,
         csrf = csrf_field(layout_context.csrf),
-        name = principal,
+        role = principal.role().as_str(),
+        name = &**principal.name(),
     )
 }
 
@@ -143,10 +159,16 @@ fn flash(flash: &Flash) -> Html {
     )
 }
 
-fn stopped(csrf: &str) -> Html {
+fn stopped(layout_context: &LayoutContext<'_>) -> Html {
+    let form = (layout_context.role >= roles::required(&Method::POST, "/executions/reset")).then(|| {
+        html!(
+            r#"
+<form method="post" action="/executions/reset">{csrf}<button class="small">Allow calls again</button></form>"#,
+            csrf = csrf_field(layout_context.csrf)
+        )
+    });
     html!(
-        r#"<div class="flash bad" role="alert"><p><strong>All calls are stopped.</strong> New ones are refused until you allow them again.</p>
-<form method="post" action="/executions/reset">{csrf}<button class="small">Allow calls again</button></form></div>"#,
-        csrf = csrf_field(csrf),
+        r#"<div class="flash bad" role="alert"><p><strong>All calls are stopped.</strong> New ones are refused until you allow them again.</p>{form}</div>"#,
+        form = form,
     )
 }

@@ -5,7 +5,7 @@
 //!
 //! # Layout, in the order a request travels
 //! - [`Console`] (here): its dependencies and its entry points
-//! - `session`: sessions and CSRF tokens; `request`: one request; `routes`: finds the page
+//! - `session`: sessions and CSRF tokens; `request`: one request; `routes`: finds the page; `roles`: who may use it
 //! - `pages` and below: one file for each page and its actions
 //! - `html`: markup in which every value is escaped by its type; `layout`: what is around a page; `form`: queries and forms;
 //!   `display`: numbers and times; `chart`: charts; `response`: responses
@@ -22,6 +22,7 @@ mod rates;
 mod request;
 mod response;
 mod result_cache;
+mod roles;
 mod routes;
 mod session;
 
@@ -33,7 +34,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use notebook::{Document, Folder, Outline};
-use registry::{Actor, Principal, Timestamp};
+use registry::{Actor, Principal, Role, Timestamp};
 use serde_json::{Map, Value};
 use service::{Error, ServerView, Service, UsageView};
 
@@ -44,6 +45,7 @@ use rates::RateSampler;
 use request::PageRequest;
 pub use response::Body;
 use result_cache::ResultCache;
+pub use session::{Person, SignedIn};
 use session::{CSRF_HEADER, Sessions};
 
 /// How many messages may wait for their page.
@@ -156,14 +158,14 @@ impl Console {
         routes::is_known(path)
     }
 
-    /// The token of a signed-in user whose request to another part of the service comes from a page of the console, so
-    /// that it need not be sent again. Changes must carry the CSRF token.
-    pub fn vouch(&self, parts: &Parts) -> Option<Arc<str>> {
+    /// Who is signed in and sends a request to another part of the service from a page of the console, so that no token
+    /// need be sent. Changes must carry the CSRF token.
+    pub fn vouch(&self, parts: &Parts) -> Option<SignedIn> {
         let visitor = self.sessions.visitor(&parts.headers);
         let secret = parts.headers.get(CSRF_HEADER).and_then(|secret| secret.to_str().ok());
         let is_look = matches!(parts.method, Method::GET | Method::HEAD);
         let may_ask = visitor.principal.is_some() && (is_look || visitor.has_valid_csrf(secret));
-        if may_ask { self.sessions.token(&visitor.id) } else { None }
+        if may_ask { self.sessions.owner(&visitor.id) } else { None }
     }
 
     /// A future that is ready when the session of a request ends; None if the request has no session.
@@ -171,10 +173,15 @@ impl Console {
         self.sessions.lasting(&parts.headers).filter(|_| !parts.headers.contains_key(http::header::AUTHORIZATION))
     }
 
-    /// The token of the session of a request, whether or not it comes from a page of the console.
-    pub fn session_token(&self, parts: &Parts) -> Option<Arc<str>> {
+    /// Whose session a request belongs to, whether or not it comes from a page of the console.
+    pub fn session_owner(&self, parts: &Parts) -> Option<SignedIn> {
         let visitor = self.sessions.visitor(&parts.headers);
-        visitor.principal.and_then(|_| self.sessions.token(&visitor.id))
+        visitor.principal.and_then(|_| self.sessions.owner(&visitor.id))
+    }
+
+    /// The role that a request needs.
+    pub fn required_role(&self, method: &Method, path: &str) -> Role {
+        roles::required(method, path)
     }
 
     /// Whether a request carries a token in its body. A wrong one is answered with status 401.

@@ -21,6 +21,7 @@ pub(crate) mod tools;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use http::Method;
 use registry::Listed;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -85,6 +86,14 @@ pub(crate) fn server_path(name: &str) -> String {
 }
 
 /// A link to a server's page.
+pub(crate) fn server_link_for(request: &PageRequest<'_>, name: &str) -> Html {
+    match request.may(&Method::GET, &server_path(name)) {
+        true => server_link(name),
+        false => html!("{}", name),
+    }
+}
+
+/// A link to the page of a server.
 pub(crate) fn server_link(name: &str) -> Html {
     html!(r#"<a href="{path}">{name}</a>"#, path = server_path(name), name = name)
 }

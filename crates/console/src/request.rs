@@ -6,14 +6,14 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, REFERER};
 use http::request::Parts;
 use http::{HeaderMap, Method};
-use registry::{Actor, Principal};
+use registry::{Actor, Principal, Role};
 use service::Service;
 
 use crate::form::{self, Form};
 use crate::layout::{Flash, LayoutContext};
 use crate::response::PageResponse;
 use crate::session::{CSRF_HEADER, Visitor};
-use crate::{AuthenticatedByConnection, Console, layout};
+use crate::{AuthenticatedByConnection, Console, layout, roles};
 
 /// The actor in the audit log if there are no tokens.
 const ANONYMOUS_ACTOR: &str = "console";
@@ -79,6 +79,16 @@ impl<'c> PageRequest<'c> {
         &self.console.service
     }
 
+    /// What the user may do.
+    pub(crate) fn role(&self) -> Role {
+        self.actor.principal.role()
+    }
+
+    /// Whether the user may send a request: what shows a link or a form asks this first.
+    pub(crate) fn may(&self, method: &Method, path: &str) -> bool {
+        self.role() >= roles::required(method, path)
+    }
+
     /// The decoded segments of its path.
     pub(crate) fn segments(&self) -> Vec<String> {
         self.path.split('/').filter(|part| !part.is_empty()).map(form::segment).collect()
@@ -124,7 +134,8 @@ impl<'c> PageRequest<'c> {
     pub(crate) fn layout_context(&self) -> LayoutContext<'_> {
         LayoutContext {
             csrf: &self.visitor.csrf,
-            principal: self.visitor.principal.as_ref().map(|principal| &**principal.name()),
+            principal: self.visitor.principal.as_deref(),
+            role: self.role(),
             // A live update does not consume messages.
             flash: if self.headers.contains_key(LIVE_HEADER) {
                 None

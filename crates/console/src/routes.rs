@@ -10,7 +10,7 @@ use crate::pages::{
 };
 use crate::request::PageRequest;
 use crate::response::{self, Body, PageResponse};
-use crate::{assets, form, layout, session};
+use crate::{assets, form, layout, roles, session};
 
 /// The first segments of our paths.
 const OURS: &[&str] = &[
@@ -74,6 +74,9 @@ pub(crate) async fn answer(request: PageRequest<'_>) -> Response<Body> {
         let why = "The request did not come from a page of the console, or the page is too old. Reload the page.";
         return response::refused(StatusCode::FORBIDDEN, why);
     }
+    if request.is_let_in && !request.may(&request.method, &request.path) {
+        return not_for_role(&request);
+    }
     let response = match Box::pin(run(&request)).await {
         Ok(done) => sent(&request, done),
         Err(error) => failed(&request, &error),
@@ -82,6 +85,16 @@ pub(crate) async fn answer(request: PageRequest<'_>) -> Response<Body> {
         return response::with_cookie(response, &session::set_cookie(&request.headers, &request.visitor.id));
     }
     response
+}
+
+/// The response to a request that the role of the user does not allow. The first page is another one for users.
+fn not_for_role(request: &PageRequest<'_>) -> Response<Body> {
+    if request.path == "/" && request.method == Method::GET {
+        return response::redirect("/tools");
+    }
+    let (role, needed) = (request.role(), roles::required(&request.method, &request.path));
+    let why = format!("This needs the role `{needed}`; yours is `{role}`.");
+    response::refused(StatusCode::FORBIDDEN, &why)
 }
 
 async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {

@@ -37,10 +37,24 @@ pub(crate) struct Sessions {
     opened: Mutex<HashMap<String, Opened>>,
 }
 
+/// Who is signed in.
+#[derive(Clone)]
+pub enum SignedIn {
+    /// The holder of a token.
+    Token(Arc<str>),
+    /// A person that signed in at an identity provider.
+    Person(Arc<dyn Person>),
+}
+
+/// A person that signed in at an identity provider.
+pub trait Person: Send + Sync {
+    /// Who it is now; `None` if the sign-in has ended.
+    fn principal(&self) -> Option<Arc<Principal>>;
+}
+
 struct Opened {
     principal: Arc<Principal>,
-    /// The token, for configs of clients on request.
-    token: Arc<str>,
+    owner: SignedIn,
     used: Instant,
     /// Receivers learn that the session ended when this is dropped.
     alive: watch::Sender<()>,
@@ -77,8 +91,13 @@ impl Sessions {
         Visitor { csrf: self.csrf(&id), id, is_new, principal }
     }
 
-    /// Opens a session for the owner of a token. It has a new id: the old one may be known to others.
+    /// Opens a session for the owner of a token.
     pub(crate) fn open(&self, principal: Arc<Principal>, token: &str) -> Visitor {
+        self.open_for(principal, SignedIn::Token(token.into()))
+    }
+
+    /// Opens a session. It has a new id: the old one may be known to others.
+    pub(crate) fn open_for(&self, principal: Arc<Principal>, owner: SignedIn) -> Visitor {
         let id = hex(&random());
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -93,16 +112,23 @@ impl Sessions {
                 opened.remove(&id);
             }
         }
-        let session =
-            Opened { principal: Arc::clone(&principal), token: token.into(), used: now, alive: watch::Sender::new(()) };
+        let session = Opened { principal: Arc::clone(&principal), owner, used: now, alive: watch::Sender::new(()) };
         opened.insert(id.clone(), session);
         Visitor { csrf: self.csrf(&id), id, is_new: true, principal: Some(principal) }
     }
 
-    /// The token that opened a session.
-    pub(crate) fn token(&self, id: &str) -> Option<Arc<str>> {
+    /// Who opened a session.
+    pub(crate) fn owner(&self, id: &str) -> Option<SignedIn> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.get(id).map(|session| Arc::clone(&session.token))
+        opened.get(id).map(|session| session.owner.clone())
+    }
+
+    /// The token that opened a session, if one did: for configs of clients on request.
+    pub(crate) fn token(&self, id: &str) -> Option<Arc<str>> {
+        match self.owner(id)? {
+            SignedIn::Token(token) => Some(token),
+            SignedIn::Person(_) => None,
+        }
     }
 
     /// A future that is ready when the session of these headers ends. None if there is no session.
@@ -116,12 +142,16 @@ impl Sessions {
     /// Removes every session whose token is no longer valid. Such a session grants no access even before that.
     pub(crate) fn forget_revoked(&self) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.retain(|_, session| self.still_opens(session));
+        opened.retain(|_, session| self.current(session).is_some());
     }
 
-    /// Whether the token of a session still has the same name.
-    fn still_opens(&self, session: &Opened) -> bool {
-        (self.resolve_principal)(&session.token).as_ref() == Some(&session.principal)
+    /// Who the owner of a session is now: with another role, perhaps. `None` if the token or the sign-in has ended.
+    fn current(&self, session: &Opened) -> Option<Arc<Principal>> {
+        let current = match &session.owner {
+            SignedIn::Token(token) => (self.resolve_principal)(token),
+            SignedIn::Person(person) => person.principal(),
+        };
+        current.filter(|principal| *principal == session.principal)
     }
 
     /// Ends a session.
@@ -133,12 +163,12 @@ impl Sessions {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let session = opened.get_mut(id)?;
         let now = Instant::now();
-        if now.duration_since(session.used) >= IDLE || !self.still_opens(session) {
-            opened.remove(id);
-            return None;
+        let current = self.current(session).filter(|_| now.duration_since(session.used) < IDLE);
+        match current {
+            Some(_) => session.used = now,
+            None => drop(opened.remove(id)),
         }
-        session.used = now;
-        Some(Arc::clone(&session.principal))
+        current
     }
 
     fn csrf(&self, id: &str) -> String {

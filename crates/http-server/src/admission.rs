@@ -5,21 +5,28 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Role;
 use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
+use identity::Rejection;
 use tokio::net::TcpStream;
 
 use crate::answer;
 use crate::auth_failures::Reason;
 use crate::body::Body;
+use crate::credential::Credential;
+use crate::fallback::Voucher;
 use crate::guard::GuardedConnection;
 use crate::local::Peer;
 use crate::server::Shared;
-use crate::tokens::{Credential, Denied};
+use crate::tokens::{Denied, TokenCredential, Tokens, bearer};
 
 const CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\"";
 const WRONG_TOKEN_CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\", error=\"invalid_token\"";
+const INVALID_TOKEN: &str = "invalid_token";
+/// When a client may try again whose token could not be verified.
+const ISSUER_RETRY: Duration = Duration::from_secs(5);
 
 /// One connection, and what is known of its peer.
 #[derive(Debug)]
@@ -50,7 +57,7 @@ impl<'r> Requested<'r> {
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) why: Cow<'static, str>,
-    challenge: Option<&'static str>,
+    challenge: Option<Cow<'static, str>>,
     retry_after: Option<Duration>,
 }
 
@@ -87,59 +94,128 @@ impl Connection {
 
 /// The credential of a request, by its token or by a session of the fallback service; `None` if its connection
 /// suffices.
-pub(crate) fn admit(shared: &Shared, connection: &Connection, parts: &Parts) -> Option<Result<Credential, Denied>> {
+pub(crate) async fn admit(
+    shared: &Shared,
+    connection: &Connection,
+    parts: &Parts,
+) -> Option<Result<Credential, Denied>> {
     let admitted = match &shared.tokens {
-        Some(tokens) => {
-            let address = connection.client_address(shared, &parts.headers);
-            tokens.admit(&parts.headers).and_then(|credential| match shared.auth_failures.wait(address) {
-                Some(wait) if tokens.is_guessable(credential.name()) => Err(Denied::Limited(wait)),
-                _ => Ok(credential),
-            })
-        }
-        None => shared.local.admit(connection.peer, &parts.headers)?,
+        Some(tokens) => match tokens.admit(&parts.headers) {
+            Ok(token) => unless_limited(shared, connection, parts, tokens, token),
+            Err(Denied::Wrong) => by_identity_provider(shared, connection, parts).await,
+            Err(denied) => Err(denied),
+        },
+        None => shared.local.admit(connection.peer, &parts.headers)?.map(Credential::Token),
     };
-    let identify = |token: Arc<str>| identify(shared, &token);
     // A wrong token is always refused, whatever else is known.
     let vouch = |denied| match (denied, &shared.fallback) {
         (Denied::Missing | Denied::OtherUser | Denied::UnknownUser, Some(fallback)) => {
-            fallback.vouch(parts).and_then(identify).ok_or(denied)
+            fallback.vouch(parts).and_then(|voucher| identify(shared, voucher)).ok_or(denied)
         }
         _ => Err(denied),
     };
     Some(admitted.or_else(vouch))
 }
 
-/// The owner of a secret, if it is valid.
-pub(crate) fn identify(shared: &Shared, secret: &str) -> Option<Credential> {
-    match &shared.tokens {
-        Some(tokens) => tokens.identify(secret),
-        None => shared.local.identify(secret),
+/// A static token, unless it can be guessed and its address has sent too many wrong ones.
+fn unless_limited(
+    shared: &Shared,
+    connection: &Connection,
+    parts: &Parts,
+    tokens: &Tokens,
+    token: TokenCredential,
+) -> Result<Credential, Denied> {
+    match shared.auth_failures.wait(connection.client_address(shared, &parts.headers)) {
+        Some(wait) if tokens.is_guessable(token.name()) => Err(Denied::Limited(wait)),
+        _ => Ok(token.into()),
     }
 }
 
-/// Records that a request was refused, and builds the response.
-pub(crate) fn refusal(shared: &Shared, connection: &Connection, request: Requested<'_>, denied: Denied) -> Refusal {
+/// A token that is none of ours: perhaps one of an identity provider, for what the request asks for.
+async fn by_identity_provider(
+    shared: &Shared,
+    connection: &Connection,
+    parts: &Parts,
+) -> Result<Credential, Denied> {
+    let Some(resource) = &shared.resource else { return Err(Denied::Wrong) };
+    let token = std::str::from_utf8(bearer(&parts.headers)?).map_err(|_| Denied::Wrong)?;
+    let is_audience = |audience: &str| resource.is_audience(parts.uri.path(), audience);
+    let verified = match resource.verifier().recall(token, is_audience) {
+        Some(known) => known,
+        None => {
+            // An issuer is not asked about guesses.
+            let address = connection.client_address(shared, &parts.headers);
+            if let Some(wait) = shared.auth_failures.wait(address).filter(|_| !looks_signed(token)) {
+                return Err(Denied::Limited(wait));
+            }
+            Box::pin(resource.verifier().verify(token, is_audience)).await
+        }
+    };
+    verified.map(Credential::Identity).map_err(|rejection| match rejection {
+        Rejection::Unknown => Denied::Wrong,
+        rejection => Denied::Rejected(rejection),
+    })
+}
+
+/// Whether a token may be verified without a request.
+fn looks_signed(token: &str) -> bool {
+    token.bytes().filter(|byte| *byte == b'.').count() == 2
+}
+
+/// Whom the fallback service vouches for, if the voucher is valid.
+pub(crate) fn identify(shared: &Shared, voucher: Voucher) -> Option<Credential> {
+    match (voucher, &shared.tokens) {
+        (Voucher::Token(secret), Some(tokens)) => tokens.identify(&secret).map(Credential::Token),
+        (Voucher::Token(secret), None) => shared.local.identify(&secret).map(Credential::Token),
+        (Voucher::Person(principal), _) => Some(Credential::Person(principal)),
+    }
+}
+
+/// Records that a request was refused, and builds the response. `needed` is the role that it takes.
+pub(crate) fn refusal(
+    shared: &Shared,
+    connection: &Connection,
+    request: Requested<'_>,
+    denied: Denied,
+    needed: Role,
+) -> Refusal {
     let reason = match denied {
         Denied::Missing => Reason::MissingToken,
-        Denied::Wrong | Denied::Limited(_) => Reason::WrongToken,
+        Denied::Rejected(rejection) if !rejection.may_be_guess() => Reason::RejectedToken,
+        Denied::Wrong | Denied::Limited(_) | Denied::Rejected(_) => Reason::WrongToken,
         Denied::OtherUser => Reason::OtherUser,
         Denied::UnknownUser => Reason::UnknownUser,
     };
     let address = connection.client_address(shared, request.headers);
     let wait = shared.auth_failures.note(address, reason, request.path);
+    let challenge = |problem: Option<(&'static str, &str)>, otherwise: &'static str| match &shared.resource {
+        Some(resource) => Some(resource.challenge(request.path, problem, needed).into()),
+        None => Some(Cow::Borrowed(otherwise)),
+    };
+    let invalid = |why: &str| challenge(Some((INVALID_TOKEN, why)), WRONG_TOKEN_CHALLENGE);
     let refusal = |status, why, challenge| Refusal { status, why, challenge, retry_after: None };
     match (denied, wait) {
-        (Denied::Limited(wait), _) | (Denied::Wrong, Some(wait)) => limited(wait),
+        (Denied::Limited(wait), _) | (Denied::Wrong | Denied::Rejected(_), Some(wait)) => limited(wait),
         (Denied::Wrong, None) => {
-            refusal(StatusCode::UNAUTHORIZED, "Unauthorized: unknown token".into(), Some(WRONG_TOKEN_CHALLENGE))
+            refusal(StatusCode::UNAUTHORIZED, "Unauthorized: unknown token".into(), invalid("unknown token"))
+        }
+        (Denied::Rejected(Rejection::Unavailable), None) => Refusal {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            why: format!("The token could not be verified: {}", Rejection::Unavailable).into(),
+            challenge: None,
+            retry_after: Some(ISSUER_RETRY),
+        },
+        (Denied::Rejected(rejection), None) => {
+            let why = rejection.to_string();
+            refusal(StatusCode::UNAUTHORIZED, format!("Unauthorized: {why}").into(), invalid(&why))
         }
         (Denied::Missing, _) => refusal(
             StatusCode::UNAUTHORIZED,
             "Unauthorized: send `Authorization: Bearer <token>`".into(),
-            Some(CHALLENGE),
+            challenge(None, CHALLENGE),
         ),
         (Denied::UnknownUser, _) => {
-            refusal(StatusCode::UNAUTHORIZED, shared.local.unknown_user_hint().into(), Some(CHALLENGE))
+            refusal(StatusCode::UNAUTHORIZED, shared.local.unknown_user_hint().into(), Some(CHALLENGE.into()))
         }
         (Denied::OtherUser, _) => refusal(StatusCode::FORBIDDEN, shared.local.other_user_hint().into(), None),
     }
@@ -150,8 +226,19 @@ pub(crate) fn revoked() -> Refusal {
     Refusal {
         status: StatusCode::UNAUTHORIZED,
         why: "Unauthorized: the token was removed or replaced during this request".into(),
-        challenge: Some(WRONG_TOKEN_CHALLENGE),
+        challenge: Some(WRONG_TOKEN_CHALLENGE.into()),
         retry_after: None,
+    }
+}
+
+/// Adds to a response with status 403 what a token needs for the request, if its identity could get such a token.
+pub(crate) fn add_missing_scope(shared: &Shared, path: &str, needed: Role, headers: &mut HeaderMap) {
+    let Some(resource) = shared.resource.as_ref().filter(|resource| resource.verifier().has_role_scopes()) else {
+        return;
+    };
+    let problem = ("insufficient_scope", "the token does not have the role that this needs");
+    if let Ok(challenge) = HeaderValue::from_str(&resource.challenge(path, Some(problem), needed)) {
+        headers.insert(WWW_AUTHENTICATE, challenge);
     }
 }
 
@@ -181,8 +268,8 @@ impl Refusal {
 
     /// Adds the headers of the refusal.
     pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
-        if let Some(challenge) = self.challenge {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        if let Some(challenge) = self.challenge.as_deref().and_then(|challenge| HeaderValue::from_str(challenge).ok()) {
+            headers.insert(WWW_AUTHENTICATE, challenge);
         }
         if let Some(wait) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));

@@ -24,6 +24,8 @@ pub(crate) enum Reason {
     MissingToken,
     /// Its token is none of ours.
     WrongToken,
+    /// Its token of an identity provider is not accepted. It was not guessed, so it does not count as wrong.
+    RejectedToken,
     /// There are no tokens, and its connection belongs to another user.
     OtherUser,
     /// There are no tokens, and the user of its connection is unknown.
@@ -31,12 +33,14 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 4] = [Self::MissingToken, Self::WrongToken, Self::OtherUser, Self::UnknownUser];
+    const ALL: [Self; 5] =
+        [Self::MissingToken, Self::WrongToken, Self::RejectedToken, Self::OtherUser, Self::UnknownUser];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::MissingToken => "missing_token",
             Self::WrongToken => "wrong_token",
+            Self::RejectedToken => "rejected_token",
             Self::OtherUser => "other_user",
             Self::UnknownUser => "unknown_user",
         }

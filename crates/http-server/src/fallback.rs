@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use catalog::Principal;
+use catalog::{Principal, Role};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::header::{ACCEPT, CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
@@ -15,11 +15,12 @@ use hyper::{Method, Response, StatusCode};
 
 use crate::admission::{self, Connection, Refusal, Requested};
 use crate::body::Body;
+use crate::credential::Credential;
 use crate::identity::{Full, Identity, SMALL_ANSWER};
 use crate::path::PathTarget;
 use crate::read_body;
 use crate::server::Shared;
-use crate::tokens::{Credential, Denied};
+use crate::tokens::Denied;
 
 /// A response of the fallback service, which may be an endless stream.
 pub type FallbackResponse = Response<FallbackBody>;
@@ -38,11 +39,14 @@ pub trait FallbackService: Send + Sync {
     /// Whether pages of an allowed origin may read it. Pages of other origins never may.
     fn is_for_allowed_origins(&self, path: &str) -> bool;
 
-    /// The token of the fallback service's own session that a request without a token carries, if any.
-    fn vouch(&self, parts: &Parts) -> Option<Arc<str>>;
+    /// Whose session of the fallback service a request without a token belongs to, if it is authorised for it.
+    fn vouch(&self, parts: &Parts) -> Option<Voucher>;
 
-    /// The token of the session that a request belongs to, whether or not the request is authorised for it.
-    fn session_token(&self, parts: &Parts) -> Option<Arc<str>>;
+    /// Whose session a request belongs to, whether or not it is authorised for it.
+    fn session_owner(&self, parts: &Parts) -> Option<Voucher>;
+
+    /// The role that a request needs.
+    fn required_role(&self, parts: &Parts) -> Role;
 
     /// Whether a request carries a token in its body. A wrong one is answered with status 401.
     fn is_sign_in(&self, parts: &Parts) -> bool;
@@ -60,6 +64,15 @@ pub trait FallbackService: Send + Sync {
 
     /// Shutdown: endless streams must end.
     fn leave(&self);
+}
+
+/// Whom the fallback service vouches for.
+#[derive(Clone)]
+pub enum Voucher {
+    /// The holder of a token.
+    Token(Arc<str>),
+    /// A person that signed in.
+    Person(Arc<Principal>),
 }
 
 impl FallbackBody {
@@ -141,10 +154,11 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> Response<Body> {
     let path = parts.uri.path().to_owned();
+    let needed = fallback.required_role(&parts);
     connection.clean_forwarding(shared, &mut parts.headers);
     // Requests without a token, on paths that need none.
     let mut is_unknown = false;
-    let credential = match admission::admit(shared, connection, &parts) {
+    let credential = match admission::admit(shared, connection, &parts).await {
         Some(Ok(credential)) => Some(credential),
         None => {
             parts.extensions.insert(AdmittedByConnection);
@@ -156,14 +170,14 @@ pub(crate) async fn answer(
             None
         }
         Some(Err(denied)) => {
-            return refused(fallback, &admission::refusal(shared, connection, Requested::by(&parts), denied));
+            return refused(fallback, &admission::refusal(shared, connection, Requested::by(&parts), denied, needed));
         }
     };
     let principal = Arc::clone(credential.as_ref().map_or(&shared.local_user, Credential::principal));
     // A form proves in its body that it may act for its session. Until then it only counts as a request of that
     // session.
-    let session = if is_unknown { fallback.session_token(&parts) } else { None };
-    let credential = credential.or_else(|| admission::identify(shared, &session?));
+    let session = if is_unknown { fallback.session_owner(&parts) } else { None };
+    let credential = credential.or_else(|| admission::identify(shared, session?));
     let counted = credential.as_ref().map_or(&shared.local_user, Credential::principal);
     let identity = match connection.guarded.identify(&shared.identities, counted) {
         Ok(identity) => identity,
@@ -176,10 +190,15 @@ pub(crate) async fn answer(
     let request = Request { parts, body, principal, is_unknown: is_unknown && credential.is_none() };
     let answered = take(shared, connection, fallback, request, &identity);
     match shared.until_revoked_or_end(credential.as_ref(), answered).await {
-        Some(response) => match refusal_of_answer(&response, &identity) {
+        Some(mut response) => match refusal_of_answer(&response, &identity) {
             Some((status, why)) => refuse(fallback, status, &why),
-            None => response
-                .map(|body| Body::Fallback(body.until_revoked_or_end(shared.until_revoked(credential.as_ref())))),
+            None => {
+                let lacks_role = credential.as_ref().is_some_and(|it| it.is_identity() && it.principal().role() < needed);
+                if lacks_role && response.status() == StatusCode::FORBIDDEN {
+                    admission::add_missing_scope(shared, &path, needed, response.headers_mut());
+                }
+                response.map(|body| Body::Fallback(body.until_revoked_or_end(shared.until_revoked(credential.as_ref()))))
+            }
         },
         None => read_body::closing(refused(fallback, &admission::revoked())),
     }
@@ -225,7 +244,7 @@ async fn take(
     let response = Arc::clone(fallback).answer(parts, body, principal).await;
     if let Some((path, headers)) = sign_in.filter(|_| response.status() == StatusCode::UNAUTHORIZED) {
         let requested = Requested { path: &path, headers: &headers };
-        let refusal = admission::refusal(shared, connection, requested, Denied::Wrong);
+        let refusal = admission::refusal(shared, connection, requested, Denied::Wrong, Role::User);
         if refusal.status == StatusCode::TOO_MANY_REQUESTS {
             return refused_by(fallback, &refusal);
         }

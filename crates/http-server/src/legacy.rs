@@ -99,7 +99,8 @@ pub(crate) fn conclude(shared: &Shared, session: &Arc<Session>, is_new: bool, ou
     let mut response = match outcome {
         Outcome::Answer(answer) => answer::json(StatusCode::OK, answer),
         Outcome::Nothing => given_up(),
-        // The session ends with its token, and its streams with the session.
+        // The session ends with its token, and its streams with the session. A call that began with a token that expires
+        // meanwhile is finished.
         Outcome::Events(pending) => pending.open(&shared.limits, None::<std::future::Pending<()>>, |stream, reader| {
             if let Some(number) = stream.number() {
                 session.keep(number, stream, &shared.limits);
@@ -153,7 +154,12 @@ pub(crate) fn listen(shared: &Arc<Shared>, request_context: &RequestContext, par
     // The stream has ended after that event. This status makes clients stop reconnecting.
     let Some((stream, reader)) = taken else { return answer::empty(StatusCode::NO_CONTENT) };
     let opening = opening(&session, reader, &shared.limits);
-    answer::events(Events::new(stream, reader.number, Some(opening), shared.limits.keep_alive, OnDisconnect::Nothing))
+    let events =
+        Events::new(stream, reader.number, Some(opening), shared.limits.keep_alive, OnDisconnect::Nothing);
+    // The session ends with a static token, and its streams with the session. It goes on with another token of the same
+    // identity, which the client has to send.
+    let expired = request_context.lifetime().map(tokio::time::sleep);
+    answer::events(events.until(expired))
 }
 
 /// Ends a session at the request of its client.

@@ -6,8 +6,8 @@
 //! - `routes`: from the connection to the handler; `guard`: hosts and origins; `path`: the paths; `cors`: the headers
 //!   for browsers
 //! - `trusted_proxies`: whose word about a client counts, if it is not the client's own connection
-//! - `admission`: authentication, by a token (`tokens`) or, without tokens, by the user of the connection (`local`,
-//!   which uses `sock_diag`); `auth_failures`: failed authentication
+//! - `admission`: authentication, by a token (`tokens`), by an identity provider (`resource`) or, without tokens, by the
+//!   user of the connection (`local`, which uses `sock_diag`); `credential`: the result; `auth_failures`: failures
 //! - `sight`: which servers a request sees, by its address and the profile of its principal
 //! - `post`: a message that is read (`read_body`, `accept`) and passed to its lifecycle
 //! - `modern`: self-contained requests; `legacy`: sessions; `sse`: the oldest transport; `health`
@@ -30,6 +30,7 @@ mod body;
 mod client_stream;
 mod connection;
 mod cors;
+mod credential;
 mod fallback;
 mod fuzzing;
 mod guard;
@@ -45,6 +46,7 @@ mod panics;
 mod path;
 mod post;
 mod read_body;
+mod resource;
 mod respond;
 mod routes;
 mod self_wake;
@@ -66,12 +68,13 @@ mod usage;
 mod watch;
 
 pub use auth_failures::{AuthFailures, AuthReading};
-pub use fallback::{AdmittedByConnection, FallbackBody, FallbackResponse, FallbackService};
+pub use fallback::{AdmittedByConnection, FallbackBody, FallbackResponse, FallbackService, Voucher};
 pub use fuzzing::check_request;
 pub use guard::GuardError;
 pub use health::{Health, HealthCheck};
 pub use limits::Limits;
 pub use local::{LocalAccess, PeerLookup, random_secret};
+pub use resource::ProtectedResource;
 pub use serve::{Listener, serve};
 pub use server::{HttpServer, check_host, check_origin, has_port};
 pub use startup::answer_while;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use catalog::Principal;
 use hyper::HeaderMap;
 
-use crate::tokens::{Credential, Denied, TokenError, Tokens};
+use crate::tokens::{Denied, TokenCredential, TokenError, Tokens};
 
 /// The principal of requests with the local token.
 const LOCAL_TOKEN_NAME: &str = "local";
@@ -87,7 +87,7 @@ impl LocalAccess {
     }
 
     /// The local token, if `secret` is it.
-    pub(crate) fn identify(&self, secret: &str) -> Option<Credential> {
+    pub(crate) fn identify(&self, secret: &str) -> Option<TokenCredential> {
         self.token.as_ref()?.identify(secret)
     }
 
@@ -110,7 +110,7 @@ impl LocalAccess {
     }
 
     /// The credential of a request; `None` if its connection is sufficient.
-    pub(crate) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Option<Result<Credential, Denied>> {
+    pub(crate) fn admit(&self, peer: Peer, headers: &HeaderMap) -> Option<Result<TokenCredential, Denied>> {
         if peer == Peer::Served {
             return None;
         }

@@ -18,13 +18,13 @@ use protocol::{Envelope, Kind, Lifecycle, Params, Span, text};
 
 use crate::answer::{self, PROTOCOL_VERSION};
 use crate::body::{Body, OPENING_COMMENT};
+use crate::credential::Credential;
 use crate::on_disconnect::OnDisconnect;
 use crate::post::{Posted, refuse_invalid};
 use crate::respond::{Dispatch, Outcome, PendingRequest, PendingResponse, ResponseContext, given_up};
 use crate::server::Shared;
 use crate::sse_frame::Pieces;
 use crate::stream::Stream;
-use crate::tokens::Credential;
 
 static METHOD: HeaderName = HeaderName::from_static("mcp-method");
 static NAME: HeaderName = HeaderName::from_static("mcp-name");
@@ -88,8 +88,9 @@ fn request(posted: Posted<'_>, envelope: &Envelope, id: Span, method: &str) -> D
     let message = Incoming { client: &client, to: &to, line: &line, flush_set: &mut flush_set };
     shared.aggregator.take_scanned(message, Ok(*envelope));
     flush_set.flush();
-    let context =
-        ResponseContext::Modern { is_relayed: RELAYED.contains(&method), credential: request_context.credential };
+    // What began with a token that expires meanwhile is finished; only listening has no end.
+    let credential = request_context.credential.filter(|credential| method == LISTEN || !credential.is_identity());
+    let context = ResponseContext::Modern { is_relayed: RELAYED.contains(&method), credential };
     Dispatch::Pending(PendingRequest { pending, accepts, context })
 }
 

@@ -41,6 +41,14 @@ impl<'p> PathTarget<'p> {
     }
 }
 
+/// The endpoint of MCP that a path is: what a token can be for. Only what can stand in a header as it is.
+pub(crate) fn endpoint(path: &str) -> Option<&str> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let is_endpoint = matches!(path, "/mcp" | "/sse") || path.starts_with("/mcp/") || path.starts_with("/sse/");
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+    Some(path).filter(|path| is_endpoint && path.bytes().all(is_plain))
+}
+
 /// The value of `name` in a query; the first, if there are several.
 pub(crate) fn query<'q>(query: Option<&'q str>, name: &str) -> Option<Cow<'q, str>> {
     let pairs = query?.split('&').filter_map(|pair| pair.split_once('='));

@@ -9,13 +9,13 @@ use tokio::time::timeout;
 use crate::accept::Accepts;
 use crate::answer;
 use crate::body::{Body, Events};
+use crate::credential::Credential;
 use crate::limits::Limits;
 use crate::on_disconnect::OnDisconnect;
 use crate::server::Shared;
 use crate::session::Session;
 use crate::sse_frame::Pieces;
 use crate::stream::{First, Reader, Stream};
-use crate::tokens::Credential;
 use crate::{legacy, modern};
 
 /// The result of dispatching a message.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aggregator::surface::UnknownSurface;
+use catalog::Role;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -11,14 +12,14 @@ use upstream::loop_detection::Loop;
 
 use crate::admission::{self, Connection, Requested};
 use crate::body::Body;
+use crate::credential::Credential;
 use crate::fallback::FallbackService;
 use crate::guard::{PageKind, Rejection};
 use crate::panics::Panicked;
 use crate::path::{PathTarget, query};
 use crate::server::{RequestContext, Shared};
 use crate::sight::Sight;
-use crate::tokens::Credential;
-use crate::{answer, cors, fallback, guard, health, legacy, post, read_body, sight, sse};
+use crate::{answer, cors, fallback, guard, health, legacy, post, read_body, resource, sight, sse};
 
 /// Answers a request of a connection.
 pub(crate) async fn answer(
@@ -32,6 +33,12 @@ pub(crate) async fn answer(
         Ok(page) => page,
         Err(rejection) => return reject(fallback::at(shared, path), rejection),
     };
+    if let Some(mut metadata) = resource::answer(shared.resource.as_ref(), &parts) {
+        if let Some(page) = page {
+            cors::allow(&mut metadata, page.origin);
+        }
+        return metadata;
+    }
     let fallback = fallback::at(shared, path).or_else(|| fallback::for_people(shared, &parts));
     if fallback.is_some()
         && let Err(rejection) = guard::check_own_page(page, &parts.method, &parts.headers)
@@ -91,10 +98,12 @@ async fn route(shared: &Arc<Shared>, connection: &Connection, parts: &Parts, bod
             _ => answer::not_allowed("GET"),
         };
     }
-    let credential = match admission::admit(shared, connection, parts) {
+    let credential = match admission::admit(shared, connection, parts).await {
         None => None,
         Some(Ok(credential)) => Some(credential),
-        Some(Err(denied)) => return admission::refusal(shared, connection, Requested::by(parts), denied).response(),
+        Some(Err(denied)) => {
+            return admission::refusal(shared, connection, Requested::by(parts), denied, Role::User).response();
+        }
     };
     let principal = Arc::clone(credential.as_ref().map_or(&shared.local_user, Credential::principal));
     let identity = match connection.guarded.identify(&shared.identities, &principal) {

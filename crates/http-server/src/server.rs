@@ -1,6 +1,7 @@
 //! The HTTP server as a whole: its configuration, and its state while it runs.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use aggregator::client_sink::{ClientSink, NullSink};
 use aggregator::{Aggregator, Client, ClientSetup, Surface};
@@ -8,15 +9,17 @@ use catalog::{Principal, Scope};
 use hyper::http::uri::Authority;
 
 use crate::auth_failures::AuthFailures;
+use crate::credential::Credential;
 use crate::fallback::FallbackService;
 use crate::guard::{Guard, GuardError};
 use crate::health::{Health, HealthCheck};
 use crate::identity::{Identities, Identity};
 use crate::limits::Limits;
 use crate::local::LocalAccess;
+use crate::resource::ProtectedResource;
 use crate::session::Session;
 use crate::sessions::Sessions;
-use crate::tokens::{Credential, Tokens};
+use crate::tokens::Tokens;
 use crate::trusted_proxies::{TrustedProxies, TrustedProxy};
 
 /// The configuration of the HTTP server.
@@ -25,6 +28,8 @@ pub struct HttpServer {
     pub aggregator: Arc<Aggregator>,
     /// The accepted tokens.
     pub tokens: Option<Arc<Tokens>>,
+    /// Accepts the tokens of identity providers. Needs `tokens`, which may be empty.
+    pub resource: Option<ProtectedResource>,
     /// The access rules without tokens.
     pub local: Arc<LocalAccess>,
     /// Failed authentication.
@@ -62,6 +67,7 @@ pub fn check_origin(text: &str) -> Result<(), GuardError> {
 pub(crate) struct Shared {
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) resource: Option<ProtectedResource>,
     pub(crate) local: Arc<LocalAccess>,
     pub(crate) auth_failures: Arc<AuthFailures>,
     pub(crate) guard: Guard,
@@ -92,6 +98,13 @@ pub(crate) struct RequestContext {
     pub(crate) surface: Surface,
 }
 
+impl RequestContext {
+    /// For how long its streams may be open, if its token expires.
+    pub(crate) fn lifetime(&self) -> Option<Duration> {
+        self.credential.as_ref()?.lifetime()
+    }
+}
+
 impl Shared {
     pub(crate) fn new(server: HttpServer) -> Result<Self, GuardError> {
         let guard = Guard::new(&server.allowed_hosts, &server.allowed_origins)?;
@@ -99,6 +112,7 @@ impl Shared {
         Ok(Self {
             aggregator: server.aggregator,
             tokens: server.tokens,
+            resource: server.resource,
             local: server.local,
             auth_failures: server.auth_failures,
             guard,
@@ -171,7 +185,9 @@ impl Shared {
     /// Ends every session whose token was removed or has another secret now.
     pub(crate) fn end_revoked(&self) {
         let Some(tokens) = &self.tokens else { return };
-        let is_revoked = |credential: &Credential| !tokens.is_current(credential);
+        // The session of an identity goes on with another token of it, and ends when it is idle.
+        let is_revoked =
+            |credential: &Credential| matches!(credential, Credential::Token(token) if !tokens.is_current(token));
         for session in
             self.sessions.all().iter().filter(|it| it.request_context.credential.as_ref().is_some_and(is_revoked))
         {
@@ -180,12 +196,23 @@ impl Shared {
         }
     }
 
-    /// Ready as soon as a credential is revoked; `None` without tokens.
+    /// Ready as soon as a credential is revoked or has expired; `None` if that cannot happen.
     pub(crate) fn until_revoked(
         &self,
         credential: Option<&Credential>,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        Some(self.tokens.as_ref()?.until_revoked(credential?.clone()))
+        let credential = credential?;
+        let revoked = match (credential, &self.tokens) {
+            (Credential::Token(token), Some(tokens)) => Some(tokens.until_revoked(token.clone())),
+            _ => None,
+        };
+        let lifetime = credential.lifetime();
+        (revoked.is_some() || lifetime.is_some()).then(|| async move {
+            match (revoked, lifetime) {
+                (Some(revoked), _) => revoked.await,
+                (None, lifetime) => tokio::time::sleep(lifetime.unwrap_or(Duration::MAX)).await,
+            }
+        })
     }
 
     /// Runs `work` for a credential. `None` if it is revoked meanwhile; then the work is dropped.
@@ -195,7 +222,8 @@ impl Shared {
         work: impl Future<Output = T>,
     ) -> Option<T> {
         match (&self.tokens, credential) {
-            (Some(tokens), Some(credential)) => tokens.while_current(credential, work).await,
+            // What began with a token that expires meanwhile is finished.
+            (Some(tokens), Some(Credential::Token(token))) => tokens.while_current(token, work).await,
             _ => Some(work.await),
         }
     }

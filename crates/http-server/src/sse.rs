@@ -31,8 +31,11 @@ pub(crate) fn open(shared: &Arc<Shared>, request_context: RequestContext, parts:
     };
     let opening = Bytes::from(format!("event: endpoint\ndata: /message?sessionId={}\n\n", session.id));
     let stream = Arc::clone(&session.general);
+    // The stream is the session, and cannot be resumed, so it lasts as long as the token it was opened with.
+    let expired = session.request_context.lifetime().map(tokio::time::sleep);
     let on_disconnect = OnDisconnect::End { shared: Arc::clone(shared), session };
-    answer::events(Events::new(stream, reader.number, Some(opening), shared.limits.keep_alive, on_disconnect))
+    let events = Events::new(stream, reader.number, Some(opening), shared.limits.keep_alive, on_disconnect);
+    answer::events(events.until(expired))
 }
 
 /// Handles a message. Its response is sent on the stream.

@@ -10,11 +10,15 @@ use std::time::Duration;
 use catalog::{Principal, Role};
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
+use identity::Rejection;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 
 /// The name of the token that comes from the environment.
 const DEFAULT_NAME: &str = "default";
+/// What is wrong with the part after the token.
+const NO_ROLE: &str = "what follows the second `:` must be a role (user, operator or admin); a token cannot contain `:`, so \
+    replace one that does, for example by `openssl rand -hex 32`";
 /// The minimum number of characters of a secure token.
 pub const MIN_SECURE_TOKEN_CHARS: usize = 16;
 
@@ -31,12 +35,12 @@ struct Token {
     secret: Box<[u8]>,
 }
 
-/// An authenticated principal: a name together with its secret. A name whose secret was replaced is another principal,
-/// so what the old secret opened ends. `Debug` shows the name only.
+/// A name together with its secret, its role and its profile. If one of them is replaced, what was opened with the old ones
+/// ends. `Debug` shows the name only.
 #[derive(Clone)]
-pub(crate) struct Credential(Arc<Token>);
+pub(crate) struct TokenCredential(Arc<Token>);
 
-impl Credential {
+impl TokenCredential {
     /// The holder of the token.
     pub(crate) fn principal(&self) -> &Arc<Principal> {
         &self.0.principal
@@ -48,15 +52,19 @@ impl Credential {
     }
 }
 
-impl PartialEq for Credential {
+impl PartialEq for TokenCredential {
     fn eq(&self, other: &Self) -> bool {
-        self.0.principal == other.0.principal && bool::from(self.0.secret.ct_eq(&other.0.secret))
+        let (one, other) = (&self.0, &other.0);
+        let is_same = one.principal == other.principal
+            && one.principal.role() == other.principal.role()
+            && one.principal.profile() == other.principal.profile();
+        is_same && bool::from(one.secret.ct_eq(&other.secret))
     }
 }
 
-impl fmt::Debug for Credential {
+impl fmt::Debug for TokenCredential {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("Credential").field(self.name()).finish()
+        out.debug_tuple("TokenCredential").field(self.name()).finish()
     }
 }
 
@@ -75,7 +83,7 @@ pub enum TokenError {
     #[error("{0}")]
     Token(&'static str),
     /// There is no token at all.
-    #[error("it contains no token; write one `name:token` per line")]
+    #[error("it contains no token; write one `name:token` per line, or `name:token:role`")]
     None,
 }
 
@@ -92,10 +100,40 @@ pub(crate) enum Denied {
     OtherUser,
     /// There are no tokens, and the user of its connection is unknown.
     UnknownUser,
+    /// It has a token that no identity provider issued for this request, or none that can be verified now.
+    Rejected(Rejection),
+}
+
+/// The parts of a line after the name: the token, and what it is good for.
+struct Grant<'l> {
+    secret: &'l str,
+    role: Role,
+    profile: Option<&'l str>,
+}
+
+impl<'l> Grant<'l> {
+    /// Reads `token[:role[:profile]]`. A third part that is no role is an error: it was a part of the token before there
+    /// were roles, and must not become something else unnoticed.
+    fn read(text: &'l str) -> Result<Self, &'static str> {
+        let mut parts = text.split(':').map(str::trim);
+        let secret = parts.next().unwrap_or_default();
+        let role = match parts.next() {
+            None => Role::Admin,
+            Some(name) => Role::named(name).ok_or(NO_ROLE)?,
+        };
+        let profile = parts.next();
+        if profile == Some("") {
+            return Err("the name of the profile after the last `:` is missing");
+        }
+        match parts.next() {
+            None => Ok(Self { secret, role, profile }),
+            Some(_) => Err("expected `name:token:role:profile` at most; a token cannot contain `:`"),
+        }
+    }
 }
 
 impl Tokens {
-    /// Parses a file with one `name:token` per line. Blank lines and lines that begin with `#` are ignored.
+    /// Parses a file with one `name:token[:role[:profile]]` per line; without a role, it is `admin`. Blank lines and lines that begin with `#` are ignored.
     pub fn read(text: &str) -> Result<Self, TokenError> {
         let tokens = Self::default();
         for (index, line) in text.lines().enumerate() {
@@ -105,7 +143,8 @@ impl Tokens {
             }
             let wrong = |problem| TokenError::Line { line: index + 1, problem };
             let (name, secret) = line.split_once(':').ok_or(wrong("expected `name:token`"))?;
-            tokens.add(name.trim(), secret.trim()).map_err(wrong)?;
+            let grant = Grant::read(secret).map_err(wrong)?;
+            tokens.add(name.trim(), &grant).map_err(wrong)?;
         }
         if tokens.all().is_empty() { Err(TokenError::None) } else { Ok(tokens) }
     }
@@ -116,8 +155,27 @@ impl Tokens {
         if self.find(secret.trim().as_bytes()).is_some() {
             return Ok(self);
         }
-        self.add(DEFAULT_NAME, secret.trim()).map_err(TokenError::Token)?;
+        let grant = Grant { secret: secret.trim(), role: Role::Admin, profile: None };
+        self.add(DEFAULT_NAME, &grant).map_err(TokenError::Token)?;
         Ok(self)
+    }
+
+    /// Binds each token without a profile to that of its role, if there is one.
+    #[must_use]
+    pub fn with_profiles(self, profile_of_role: &[(Role, String)]) -> Self {
+        let bound = |token: &Arc<Token>| {
+            let principal = &token.principal;
+            let of_role = profile_of_role.iter().find(|(role, _)| *role == principal.role());
+            match of_role.filter(|_| principal.profile().is_none()) {
+                Some((role, profile)) => {
+                    let principal = Principal::of_token(principal.name(), *role, Some(profile));
+                    Arc::new(Token { principal, secret: token.secret.clone() })
+                }
+                None => Arc::clone(token),
+            }
+        };
+        let all = self.all().iter().map(bound).collect();
+        Self { all: RwLock::new(all), replaced: self.replaced }
     }
 
     /// The names of guessable tokens: those that are too short.
@@ -136,7 +194,7 @@ impl Tokens {
     pub fn is_same(&self, other: &Self) -> bool {
         let (all, others) = (self.all(), other.all());
         let is_in = |token: &Arc<Token>| {
-            others.iter().any(|other| Credential(Arc::clone(token)) == Credential(Arc::clone(other)))
+            others.iter().any(|other| TokenCredential(Arc::clone(token)) == TokenCredential(Arc::clone(other)))
         };
         all.len() == others.len() && all.iter().all(is_in)
     }
@@ -149,7 +207,7 @@ impl Tokens {
     }
 
     /// Ready as soon as this name no longer has this secret.
-    pub(crate) fn until_revoked(self: &Arc<Self>, credential: Credential) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn until_revoked(self: &Arc<Self>, credential: TokenCredential) -> impl Future<Output = ()> + Send + use<> {
         let (tokens, mut replaced) = (Arc::clone(self), self.replaced.subscribe());
         async move {
             while tokens.is_current(&credential) {
@@ -166,9 +224,9 @@ impl Tokens {
     }
 
     /// Whether that name still has that secret.
-    pub(crate) fn is_current(&self, credential: &Credential) -> bool {
+    pub(crate) fn is_current(&self, credential: &TokenCredential) -> bool {
         let is_it =
-            |token: &Arc<Token>| Arc::ptr_eq(token, &credential.0) || Credential(Arc::clone(token)) == *credential;
+            |token: &Arc<Token>| Arc::ptr_eq(token, &credential.0) || TokenCredential(Arc::clone(token)) == *credential;
         self.all().iter().any(is_it)
     }
 
@@ -176,7 +234,7 @@ impl Tokens {
     /// dropped.
     pub(crate) async fn while_current<T>(
         self: &Arc<Self>,
-        credential: &Credential,
+        credential: &TokenCredential,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let mut work = pin!(work);
@@ -194,7 +252,7 @@ impl Tokens {
     }
 
     /// The credential of a secret, if it is a token.
-    pub(crate) fn identify(&self, secret: &str) -> Option<Credential> {
+    pub(crate) fn identify(&self, secret: &str) -> Option<TokenCredential> {
         self.find(secret.as_bytes())
     }
 
@@ -212,7 +270,13 @@ impl Tokens {
         self.all().iter().map(|token| Arc::clone(token.principal.name())).collect()
     }
 
-    fn add(&self, name: &str, secret: &str) -> Result<(), &'static str> {
+    /// The principals of all tokens.
+    pub fn principals(&self) -> Vec<Arc<Principal>> {
+        self.all().iter().map(|token| Arc::clone(&token.principal)).collect()
+    }
+
+    fn add(&self, name: &str, grant: &Grant<'_>) -> Result<(), &'static str> {
+        let secret = grant.secret;
         if name.is_empty() {
             return Err("the name before the `:` is missing");
         }
@@ -229,30 +293,19 @@ impl Tokens {
         if self.find(secret.as_bytes()).is_some() {
             return Err("another name already has the same token");
         }
-        let token = Arc::new(Token {
-            principal: Principal::of_token(name, Role::Admin, None),
-            secret: secret.as_bytes().into(),
-        });
+        let principal = Principal::of_token(name, grant.role, grant.profile);
+        let token = Arc::new(Token { principal, secret: secret.as_bytes().into() });
         self.all.write().unwrap_or_else(PoisonError::into_inner).push(token);
         Ok(())
     }
 
     /// The credential of a request.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Credential, Denied> {
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let value = values.next().ok_or(Denied::Missing)?.as_bytes();
-        if values.next().is_some() {
-            return Err(Denied::Wrong);
-        }
-        let (scheme, secret) = value.split_at(memchr::memchr(b' ', value).unwrap_or(value.len()));
-        if !scheme.eq_ignore_ascii_case(b"Bearer") {
-            return Err(Denied::Missing);
-        }
-        self.find(secret.trim_ascii()).ok_or(Denied::Wrong)
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<TokenCredential, Denied> {
+        self.find(bearer(headers)?).ok_or(Denied::Wrong)
     }
 
     /// Compares with every token, and each in full, so that the time it takes reveals nothing about any of them.
-    fn find(&self, secret: &[u8]) -> Option<Credential> {
+    pub(crate) fn find(&self, secret: &[u8]) -> Option<TokenCredential> {
         let all = self.all();
         let mut found = None;
         for token in all.iter() {
@@ -260,10 +313,23 @@ impl Tokens {
                 found = Some(token);
             }
         }
-        found.map(|token| Credential(Arc::clone(token)))
+        found.map(|token| TokenCredential(Arc::clone(token)))
     }
 }
 
+/// The bearer token that a request carries.
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<&[u8], Denied> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or(Denied::Missing)?.as_bytes();
+    if values.next().is_some() {
+        return Err(Denied::Wrong);
+    }
+    let (scheme, secret) = value.split_at(memchr::memchr(b' ', value).unwrap_or(value.len()));
+    if !scheme.eq_ignore_ascii_case(b"Bearer") {
+        return Err(Denied::Missing);
+    }
+    Ok(secret.trim_ascii())
+}
 impl fmt::Debug for Tokens {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_list().entries(self.all().iter().map(|token| token.principal.name())).finish()
@@ -282,10 +348,10 @@ mod tests {
 
     #[test]
     fn a_request_is_known_by_the_name_of_its_token() {
-        let tokens = Tokens::read("# mine\n\nann: secret-1 \r\nbob:a:b\n").unwrap().with_default("from-env\n").unwrap();
+        let tokens = Tokens::read("# mine\n\nann: secret-1 \r\nbob:a-b\n").unwrap().with_default("from:env\n").unwrap();
         assert_eq!(admitted(&tokens, "Bearer secret-1").unwrap(), "ann");
-        assert_eq!(admitted(&tokens, "bearer a:b").unwrap(), "bob");
-        assert_eq!(admitted(&tokens, "Bearer from-env").unwrap(), "default");
+        assert_eq!(admitted(&tokens, "bearer a-b").unwrap(), "bob");
+        assert_eq!(admitted(&tokens, "Bearer from:env").unwrap(), "default");
     }
 
     #[test]
@@ -321,6 +387,36 @@ mod tests {
             assert!(!error.contains("nter2"), "{error}");
         }
         assert_eq!(Tokens::read("# nothing\n").unwrap_err(), TokenError::None);
+    }
+
+    #[test]
+    fn a_line_may_give_a_role_and_a_profile() {
+        let tokens = Tokens::read("ann:s1\nbob:s2:operator\neve: s3 : user : readers\n").unwrap();
+        let grants: Vec<_> = tokens.principals().iter().map(|it| (it.role(), it.profile().cloned())).collect();
+        assert_eq!(grants, [(Role::Admin, None), (Role::Operator, None), (Role::User, Some("readers".into()))]);
+    }
+
+    #[test]
+    fn a_token_with_a_colon_is_an_error_that_names_its_line_and_the_fix() {
+        for line in ["bob:hunter2:hunter3", "bob:hunter2:", "bob:hunter2::readers", "bob:hunter2:Admin"] {
+            let error = Tokens::read(&format!("ann:ok\n{line}")).unwrap_err().to_string();
+            assert!(error.starts_with("line 2: ") && error.contains("openssl rand"), "{error}");
+            assert!(!error.contains("hunter"), "{error}");
+        }
+        for line in ["bob:a:user:", "bob:a:user:p:q"] {
+            assert!(Tokens::read(line).is_err(), "{line}");
+        }
+        assert!(Tokens::default().with_default("a:b:c").is_ok(), "the variable contains the token alone");
+    }
+
+    #[test]
+    fn another_role_or_profile_makes_another_credential() {
+        let tokens = Tokens::read("ann:secret-1:operator").unwrap();
+        let ann = tokens.identify("secret-1").unwrap();
+        for changed in ["ann:secret-1", "ann:secret-1:user", "ann:secret-1:operator:dev"] {
+            let changed = Tokens::read(changed).unwrap();
+            assert!(!changed.is_current(&ann) && !changed.is_same(&tokens));
+        }
     }
 
     #[test]
@@ -365,6 +461,6 @@ mod tests {
     fn debugging_shows_names_only() {
         let tokens = Tokens::read("ann:hunter2").unwrap();
         assert_eq!(format!("{tokens:?}"), r#"["ann"]"#);
-        assert_eq!(format!("{:?}", tokens.identify("hunter2").unwrap()), r#"Credential("ann")"#);
+        assert_eq!(format!("{:?}", tokens.identify("hunter2").unwrap()), r#"TokenCredential("ann")"#);
     }
 }

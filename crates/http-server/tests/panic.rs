@@ -11,10 +11,11 @@ use std::time::Duration;
 use aggregator::cycle::Chain;
 use aggregator::{Aggregator, ClientLimits, Fleet, MethodSet, NamePolicy, Options, ServerLimits, Surface};
 use bytes::Bytes;
-use catalog::Principal;
+use catalog::{Principal, Role};
 use http_body_util::Full;
 use http_server::{
     AuthFailures, FallbackBody, FallbackResponse, FallbackService, HttpServer, Limits, LocalAccess, PeerLookup,
+    Voucher,
 };
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
@@ -43,12 +44,16 @@ impl FallbackService for Fragile {
         false
     }
 
-    fn vouch(&self, _: &Parts) -> Option<Arc<str>> {
+    fn vouch(&self, _: &Parts) -> Option<Voucher> {
         None
     }
 
-    fn session_token(&self, _: &Parts) -> Option<Arc<str>> {
+    fn session_owner(&self, _: &Parts) -> Option<Voucher> {
         None
+    }
+
+    fn required_role(&self, _: &Parts) -> Role {
+        Role::User
     }
 
     fn is_sign_in(&self, _: &Parts) -> bool {
@@ -108,6 +113,7 @@ fn panicking_server(folder: &Path) -> HttpServer {
     HttpServer {
         aggregator: Aggregator::new(fleet, options),
         tokens: None,
+        resource: None,
         local: Arc::new(LocalAccess::new(UID, Some(Box::new(SameUser)))),
         auth_failures: Arc::new(AuthFailures::new(20, 4096)),
         allowed_hosts: Vec::new(),

@@ -35,6 +35,7 @@ pub use fetch::{
     Fetch, FetchError, HttpRequest, HttpResponse, MAX_REDIRECTS, MAX_RESPONSE_BYTES, METADATA_TIMEOUT, Method, Network,
     Redirects, TOKEN_TIMEOUT, Wanted,
 };
+pub use flow::metadata::server_metadata_addresses;
 pub use grant::{AuthorizationServer, ClientIdentity, ClientSource, Grant, MalformedGrant, RefreshMark, Tokens};
 pub use owner::Owner;
 pub use protected::Protected;

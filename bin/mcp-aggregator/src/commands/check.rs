@@ -17,7 +17,7 @@ use crate::config::ConfigSource;
 use crate::failure::Failure;
 use crate::session::{self, Session};
 use crate::table::{aligned, printable};
-use crate::{assistant, config, output, progress, stderr_log};
+use crate::{assistant, config, identity_args, output, progress, stderr_log};
 
 /// Check a config, and with --start every server in it.
 ///
@@ -60,7 +60,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> Result<(), Failure> {
     for warning in &loaded.config.warnings {
         output::print_message(format_args!("warning: {}", printable(&warning.to_string())));
     }
-    assistant::check(ConfigSource { path: &arguments.config.path, bytes: &loaded.source })?;
+    let source = ConfigSource { path: &arguments.config.path, bytes: &loaded.source };
+    assistant::check(source)?;
+    identity_args::check(source)?;
     if arguments.start { start_all(loaded, arguments) } else { show_plan(&loaded, arguments.json) }
 }
 

@@ -21,6 +21,7 @@ use crate::access::Access;
 use crate::assistant::AssistantArguments;
 use crate::cli::shared::{LogArguments, NameArguments, listen_address, one_of};
 use crate::failure::Failure;
+use crate::identity_args::IdentityArguments;
 use crate::model_args::SearchModelArguments;
 use crate::storage::StorageArguments;
 use crate::tls_files::TlsArguments;
@@ -46,8 +47,9 @@ Who can use the service:
   Without tokens, only the user that runs it, and root, on this machine; --listen accepts only local addresses.
   On systems that do not report the user of a connection, requests need the token in the file local.token of the
   data directory; commands of mcp-aggregator send it automatically.
-  --token-file FILE      one `name:token` per line; # begins a comment
+  --token-file FILE      one `name:token[:role[:profile]]` per line; # begins a comment
   MCP_AGGREGATOR_TOKEN   one more token, named `default`
+  --oauth-issuer URL     everybody to whom this identity provider issues tokens for --public-url
   Clients send `Authorization: Bearer <token>`. It is not passed to servers.
   Requests for other host names, or from web pages of other origins, are refused unless you allow them. Pages of
   other ports on this machine may use MCP, but not REST or the console.
@@ -115,8 +117,9 @@ pub(crate) struct ServeArguments {
     /// The address to listen on: ADDRESS:PORT, or a port on localhost
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8808", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
-    /// The file that contains the tokens of clients, one `name:token` per line
-    #[arg(long, value_name = "FILE")]
+    /// The file that contains the tokens of clients, one `name:token[:role[:profile]]` per line. Roles are user (MCP and
+    /// calls), operator (also servers, no secrets) and admin, which is the default
+    #[arg(long, verbatim_doc_comment, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) tls: TlsArguments,
@@ -176,6 +179,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, hide = true)]
     pub(crate) no_history: bool,
     // Last, because their headings apply to all options after them.
+    #[command(flatten)]
+    pub(crate) identity: IdentityArguments,
     #[command(flatten)]
     pub(crate) search_models: SearchModelArguments,
     #[command(flatten)]

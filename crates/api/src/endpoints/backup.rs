@@ -1,6 +1,6 @@
 //! Export and import of the registry.
 
-use registry::Secrets;
+use registry::{Role, Secrets};
 use serde_json::Value;
 use service::Error;
 
@@ -16,6 +16,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         .about("Include credentials in plain text. Anyone who has the export can read them.");
     vec![
         Endpoint::get("/export", "Export the registry", |request| Box::pin(export(request)))
+            .with_flag_for("secrets", Role::Admin)
             .about(
                 "Returns registered servers, settings, skills, bindings and disabled tools. Servers of the config \
                  file, executions and the audit log are not included.",
@@ -24,6 +25,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "A document that `/import` accepts.", Schema::named("Registry"))
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::post("/import", "Import an exported registry", |request| Box::pin(import(request)))
+            .for_admins()
             .about(
                 "Imports everything or nothing. Existing servers stay as they are. New servers are connected, except \
                  those whose secrets are masked: they stay disabled until you set their secrets.",

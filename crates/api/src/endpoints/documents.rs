@@ -6,7 +6,7 @@ use http::header::ACCEPT;
 use notebook::{
     Bindings, Document, Fault, LineContext, Outline, OutlineSection, RunOptions, Section, Selection, outline,
 };
-use registry::ToolRecord;
+use registry::{Role, ToolRecord};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use service::{Error, ListPlace, ListSize, Service, ToolList, ToolSelection};
@@ -24,12 +24,14 @@ use crate::schemas::documents as shapes;
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/documents", "List documents", |request| Box::pin(list(request)))
+            .for_users()
             .about(
                 "Lists the Markdown files in the folder of `serve --documents`. Without that option, the list is empty.",
             )
             .parts("Documents ordered by path.", Schema::named("Document"))
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::get("/documents/text", "Read a document", |request| Box::pin(text(request)))
+            .for_users()
             .required_query("path", shapes::path())
             .answers(
                 200,
@@ -38,6 +40,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             )
             .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/documents/map", "Map a document", |request| Box::pin(map(request)))
+            .for_users()
             .ends_with_client()
             .about(
                 "Returns the sections and blocks of a document, the server of each, and why it is that server. Calls \
@@ -47,6 +50,8 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The map.", Schema::named("DocumentMap"))
             .fails(&["DOCUMENT_NOT_FOUND"]),
         Endpoint::post("/documents/run", "Run the tool calls of a document", |request| Box::pin(run(request)))
+            .for_users()
+            .with_flag_for("save", Role::Operator)
             .ends_with_client()
             .about(
                 "Runs blocks one after the other, or up to `jobs` at a time, with the source `user-codeblock`. All \
@@ -62,6 +67,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers_with(200, "The same, as a stream of events.", "text/event-stream", Some(Schema::text()))
             .fails(&["DOCUMENT_NOT_FOUND", "DOCUMENT_CHANGED", "DOCUMENT_NOT_WRITABLE"]),
         Endpoint::get("/documents/changes", "Follow changes of a document", |request| Box::pin(changes(request)))
+            .for_users()
             .about(
                 "A stream of server-sent events. Sends `document.changed` each time the content of the file \
                  changes, no matter which program wrote it.",
@@ -72,6 +78,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/documents/context", "Show what can be used on a line of a document", |request| {
             Box::pin(context(request))
         })
+        .for_users()
         .about(
             "Returns the server that the line is bound to and why, the block on that line, and the tools that may be \
              used there. The document is read from the folder of `serve --documents`. For any other document, only \
@@ -84,6 +91,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/documents/context", "Show what can be used on a line of a given text", |request| {
             Box::pin(context_of_text(request))
         })
+        .for_users()
         .ends_with_client()
         .takes(shapes::requested().with("line", shapes::line()))
         .answers(200, "The binding, the block and the tools.", Schema::named("DocumentContext"))

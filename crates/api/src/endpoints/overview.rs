@@ -21,6 +21,7 @@ static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/state", "Show the state of the service", |request| Box::pin(state(request)))
+            .for_users()
             .about("Answered from memory; needs neither the database nor a server.")
             .answers(200, "Numbers.", Schema::named("State")),
         Endpoint::get("/health", "Check the health of the service", |request| Box::pin(health(request)))
@@ -58,6 +59,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             Schema::named("Settings"),
         ),
         Endpoint::patch("/settings", "Change settings", |request| Box::pin(change_settings(request)))
+            .for_admins()
             .about(
                 "Settings that are not in the body keep their value; null resets a setting to its default. If one \
                  value is invalid, nothing changes. Changes take effect immediately.",
@@ -65,6 +67,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(schemas::changed_settings())
             .answers(200, "All settings after the change.", Schema::named("Settings")),
         Endpoint::get("/audit", "Show the audit log", |request| Box::pin(audit(request)))
+            .for_admins()
             .optional_query("who", Schema::storable_text().about("Only changes made with the token of this name."))
             .optional_query("action", Schema::storable_text().about("Only this action, such as `server.register`."))
             .optional_query("target", Schema::storable_text().about("Only changes of this object."))

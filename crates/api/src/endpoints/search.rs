@@ -34,6 +34,7 @@ fn searching(endpoint: Endpoint) -> Endpoint {
              sorted by score. The strategy `hierarchical` first searches skills, then their tools and the tools \
              without a skill; if no skill matches, it searches all tools.",
         )
+        .for_users()
         .ends_with_client()
         .takes(schemas::search())
         .fails(&["SERVER_NOT_FOUND", "SKILL_NOT_FOUND"])

@@ -17,10 +17,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let skill = || Schema::named("Skill");
     vec![
         Endpoint::get("/skills", "List skills", |request| Box::pin(list(request)))
+            .for_users()
             .about("Built-in skills come first. Each tool has up to three skills, derived from its description.")
             .parts("Skills, and how many tools have each.", skill())
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::get("/skills/{skill}", "Show a skill", |request| Box::pin(show(request)))
+            .for_users()
             .answers(200, "The skill.", skill())
             .fails(&["SKILL_NOT_FOUND"]),
         Endpoint::put("/skills/{skill}", "Create or change a skill", |request| Box::pin(put(request)))

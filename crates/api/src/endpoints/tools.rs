@@ -21,6 +21,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let tool = || Schema::named("Tool");
     vec![
         Endpoint::get("/tools", "List tools", |request| Box::pin(list(request)))
+            .for_users()
             .about("Returns the tools of connected servers; with `server_id`, the known tools of that server.")
             .optional_query("server_id", Schema::storable_text().about("Only tools of this server, by id or name."))
             .parts("Tools, grouped by server, in the order of each server's list.", tool())
@@ -28,6 +29,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         of_server(Endpoint::get("/servers/{server}/tools", "List the tools of a server", |request| {
             Box::pin(of_one(request))
         }))
+        .for_users()
         .parts("The tools in the order of the server's list.", tool())
         .fails(&["VALIDATION_ERROR"]),
         of_server(Endpoint::post("/servers/{server}/tools/refresh", "Refresh the tools of a server", |request| {
@@ -46,6 +48,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The number of tools that changed.", Schema::object().with("changed", Schema::count()))
             .fails(&["TOOL_NOT_FOUND", "SERVER_NOT_FOUND"]),
         Endpoint::get("/tools/{tool}", "Show a tool", |request| Box::pin(look(request)))
+            .for_users()
             .about("Takes the full name. Disabled tools are returned, too.")
             .answers(200, "The tool.", tool())
             .fails(&["TOOL_NOT_FOUND"]),
@@ -67,6 +70,7 @@ fn calling(endpoint: Endpoint) -> Endpoint {
              reports a failure (`isError`) still returns a result with status 200. The trace in the headers \
              `traceparent` and `tracestate` is passed on to the server in `_meta`.",
         )
+        .for_users()
         .ends_with_client()
         .takes(schemas::call())
         .answers(200, "The result.", Schema::named("Result"))

@@ -7,6 +7,7 @@ mod run;
 
 use std::borrow::Cow;
 
+use http::Method;
 use notebook::{Document, FolderError, Listing, Outline};
 use service::Error;
 
@@ -104,21 +105,28 @@ fn address_of(path: &str) -> String {
 async fn one(request: &PageRequest<'_>, documents: &Documents, path: &str) -> Result<PageResponse, Error> {
     let (document, outline) = (documents.open)(path.to_owned()).await?;
     let own_path = path.to_owned();
-    let rendered = notebook::off_runtime(move || RenderedDocument::of(&own_path, &document, &outline)).await;
+    let access = if request.may(&Method::POST, "/documents/run") { map::Access::Run } else { map::Access::Read };
+    let rendered = notebook::off_runtime(move || RenderedDocument::of(&own_path, &document, &outline, access)).await;
     let RenderedDocument { cut, shown, column, all, version, is_anything } =
         rendered.map_err(|error| Error::Internal { what: format!("failed to display a document: {error}") })?;
     let body = html!(
-        r#"<div class="head"><h1>{name}</h1><div class="actions"><button id="run-all" form="runner" name="blocks" value="{all:#}"{off}>Run all</button></div></div>
+        r#"<div class="head"><h1>{name}</h1><div class="actions">{run_all}</div></div>
 <p class="muted"><a href="/documents">Documents</a> · <code>{path}</code> · results are written into the file, as <code>mcp-aggregator run</code> does</p>
 <form id="runner" method="post" action="/documents/run">{csrf}<input type="hidden" name="path" value="{path:#}"></form>
 <div class="sticky actions" hidden><span id="run-status" role="status" data-path="{path:#}" data-changes="{changes}"></span><span id="run-rest"></span><button id="stop" class="danger small" hidden>Stop</button></div><p id="gone" class="flash warn" role="status" hidden>The file does not exist any more. The page shows its last version until the file is back.</p><div id="problems" role="alert"></div>
 <div class="columns document"><article id="document" class="prose-page" data-live="document.">{cut}{shown}<span id="edition" data-version="{version}" data-all="{all}" hidden></span><input type="hidden" form="runner" name="version" value="{version:#}"></article><aside id="outline" data-live="document." aria-label="Outline">{map}</aside></div>"#,
         csrf = request.csrf(),
         name = path.rsplit('/').next().unwrap_or(path),
+        run_all = (access == map::Access::Run).then(|| {
+            html!(
+                r#"<button id="run-all" form="runner" name="blocks" value="{all:#}"{off}>Run all</button>"#,
+                all = all.as_str(),
+                off = (!is_anything).then(|| html!(" disabled")),
+            )
+        }),
         all = all,
         version = version,
         changes = form::address("/api/v1/aggregator/documents/changes", &[("path", path)]),
-        off = (!is_anything).then(|| html!(" disabled")),
         path = path,
         cut = cut,
         shown = shown,
@@ -142,12 +150,12 @@ struct RenderedDocument {
 }
 
 impl RenderedDocument {
-    fn of(path: &str, document: &Document, outline: &Outline) -> Self {
+    fn of(path: &str, document: &Document, outline: &Outline, access: map::Access) -> Self {
         let (text, is_cut) = beginning(document.text());
         let anchors = map::anchors(outline);
         let parts = markdown::DocumentParts {
-            headings: map::headings(outline),
-            fences: map::fences(outline),
+            headings: map::headings(outline, access),
+            fences: map::fences(outline, access),
             picture: &|target| picture_address(path, target),
             link: &|target| match target.strip_prefix('#') {
                 Some(name) => anchors.get(&form::segment(name).to_lowercase()).map(|line| format!("#line-{line}")),
@@ -159,7 +167,7 @@ impl RenderedDocument {
             html!(r#"<p class="flash warn">The document is too long, or has very long lines, so only a part is shown. You can run all blocks from the outline.</p>"#)
         });
         let is_anything = outline.sections.iter().any(|section| !section.blocks.is_empty());
-        let (column, all) = (map::column(outline), map::all_blocks(outline));
+        let (column, all) = (map::column(outline, access), map::all_blocks(outline));
         Self { cut, shown, column, all, version: outline.version.clone(), is_anything }
     }
 }

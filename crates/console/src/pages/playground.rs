@@ -9,6 +9,7 @@ mod example;
 mod render;
 
 use executions::{Call, Error as CallError};
+use http::Method;
 use registry::{RawJson, Source, Status, ToolRecord};
 use serde_json::{Value, json};
 use service::Error;
@@ -20,7 +21,7 @@ use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
 use crate::pages::tools::{hints, long};
-use crate::pages::{error_text, pretty, server_link, server_path, tool_path};
+use crate::pages::{error_text, pretty, server_link_for, server_path, tool_path};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
@@ -105,7 +106,7 @@ async fn bench(
 <section aria-labelledby="answer"><h2 id="answer">Result</h2><div id="outcome" aria-live="polite">{outcome}</div><div id="question"></div></section></div>"#,
         definition = tool_path(&tool.server_name, &tool.original_name),
         short = clip(&tool.original_name, 120),
-        server = server_link(&tool.server_name),
+        server = server_link_for(request, &tool.server_name),
         off = (!tool.enabled).then(|| html!(" · {}", display::badge("idle", "disabled"))),
         state = standing(request, tool).await?,
         description = long(tool.description.as_deref().unwrap_or("The server provides no description.")),
@@ -135,6 +136,9 @@ async fn standing(request: &PageRequest<'_>, tool: &ToolRecord) -> Result<Html, 
         return Ok(Html::default());
     }
     let (action, word) = match (record.enabled, record.status) {
+        _ if !request.may(&Method::POST, &server_path(&record.name)) => {
+            return Ok(html!(" · {}", display::status(record.status)));
+        }
         (false, _) => ("enable", "Enable"),
         (true, Status::Error) => ("connect", "Retry"),
         (true, Status::SignInRequired) => ("sign-in", "Sign in"),

@@ -5,6 +5,7 @@ mod schema;
 
 use std::collections::HashMap;
 
+use http::Method;
 use registry::{Page as Part, Status, ToolRecord};
 use service::{Error, ServerView, ToolList, ToolSelection};
 use tool_search::{DEFAULT_SKILL_THRESHOLD, FoundTool, SearchRequest, Strategy};
@@ -14,7 +15,7 @@ use crate::form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::pages::{error_text, options, pager, server_link, tool_path};
+use crate::pages::{error_text, options, pager, server_link_for, tool_path};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
@@ -223,7 +224,7 @@ fn table(
         return html!(r#"<div class="empty">{}</div>"#, word);
     }
     let is_search = !filters.query.is_empty();
-    let rows: Html = lines.iter().map(|line| row(line, unavailable.get(line.server.as_str()))).collect();
+    let rows: Html = lines.iter().map(|line| row(request, line, unavailable.get(line.server.as_str()))).collect();
     let whole = (!filters.server.is_empty() && !is_search).then(|| {
         html!(
             r#"<button name="action" value="on-all" class="quiet small">Enable all of {server}</button><button name="action" value="off-all" class="quiet small">Disable all of {server}</button>"#,
@@ -232,18 +233,23 @@ fn table(
     });
     html!(
         r#"<form method="post" action="/tools">{csrf}<input type="hidden" name="back" value="{back:#}"><input type="hidden" name="server" value="{server:#}">
-<div class="actions"><button name="action" value="on" class="quiet small">Enable</button><button name="action" value="off" class="quiet small">Disable</button>{whole}<span class="hint">the selected tools; disabled tools cannot be listed, found or called over MCP</span></div>
-<p></p><div class="scroll"><table class="tools-table cards"><thead><tr><th><input type="checkbox" data-all="tool" aria-label="Select all" data-script hidden></th><th>Tool</th><th>What it does</th><th>{third}</th><td></td></tr></thead><tbody>{rows}</tbody></table></div></form>"#,
+{switches}<div class="scroll"><table class="tools-table cards"><thead><tr><th><input type="checkbox" data-all="tool" aria-label="Select all" data-script hidden></th><th>Tool</th><th>What it does</th><th>{third}</th><td></td></tr></thead><tbody>{rows}</tbody></table></div></form>"#,
         csrf = request.csrf(),
         back = filters.address(filters.offset),
         server = filters.server,
-        whole = whole,
+        switches = request.may(&Method::POST, "/tools").then(|| {
+            html!(
+                r#"<div class="actions"><button name="action" value="on" class="quiet small">Enable</button><button name="action" value="off" class="quiet small">Disable</button>{whole}<span class="hint">the selected tools; disabled tools cannot be listed, found or called over MCP</span></div>
+<p></p>"#,
+                whole = whole,
+            )
+        }),
         third = if is_search { "Score and why" } else { "Tokens" },
         rows = rows,
     )
 }
 
-fn row(line: &Line, unavailable: Option<&Status>) -> Html {
+fn row(request: &PageRequest<'_>, line: &Line, unavailable: Option<&Status>) -> Html {
     let skills: Html = line.skills.iter().map(|skill| html!(r#"<span class="tag">{}</span>"#, skill)).collect();
     let third = match (&line.found, line.bytes) {
         (Some(found), _) => found.clone(),
@@ -257,7 +263,7 @@ fn row(line: &Line, unavailable: Option<&Status>) -> Html {
         name = line.name,
         path = tool_path(&line.server, &line.original),
         original = clip(&line.original, 120),
-        server = server_link(&line.server),
+        server = server_link_for(request, &line.server),
         state = (!line.enabled).then(|| html!(" {}", display::badge("idle", "disabled"))),
         standing = unavailable.map(|status| html!(" {}", display::status(*status))),
         description = line.description.as_deref().map(|text| clip(text, 220)),

@@ -110,7 +110,7 @@ pub(crate) fn resource_metadata_addresses(server: &Url) -> Vec<Url> {
 }
 
 /// Where the metadata of an authorization server may be.
-pub(crate) fn server_metadata_addresses(issuer: &Url) -> Vec<Url> {
+pub fn server_metadata_addresses(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let mut addresses = vec![inserted(issuer, "/.well-known/oauth-authorization-server", path)];
     if !path.is_empty() {

@@ -78,7 +78,8 @@ pub(crate) fn print_location(addresses: &Addresses, access: &Access) {
 /// Prints the address, who can use the service, and what to configure in clients.
 pub(super) fn announce(addresses: &Addresses, access: &Access) {
     let url = addresses.url();
-    let headers = if access.needs_token() { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
+    let needs_header = access.needs_token() && access.verifier.is_none();
+    let headers = if needs_header { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
     print_message(format_args!("listening on {}", addresses.listening()));
     print_message(format_args!("reachable by: {}", access.reachable_by()));
     print_message(format_args!(

@@ -16,9 +16,10 @@ use tokio::runtime::Handle;
 use tool_search::ClassifierSetup;
 
 use super::ServeArguments;
-use crate::admission::{TOKEN_VARIABLE, check_exposure, tokens};
+use crate::admission::{TOKEN_VARIABLE, TokenSource, check_exposure};
 use crate::config::ConfigSource;
 use crate::failure::Failure;
+use crate::identity_args::IdentityPlan;
 use crate::model_args::builtin_embedder;
 use crate::storage::{StorageArguments, with_causes};
 use crate::tls_files::TlsFiles;
@@ -32,6 +33,7 @@ pub(super) struct Plan {
     pub(super) storage: StorageArguments,
     pub(super) database_wait: Duration,
     pub(super) tokens: Option<Tokens>,
+    pub(super) identity: IdentityPlan,
     pub(super) tls: Option<TlsPlan>,
     /// What users call us, if that is not where we listen.
     pub(super) public_url: Option<String>,
@@ -65,7 +67,7 @@ pub(super) struct SignInPlan {
 }
 
 pub(super) struct HttpPlan {
-    pub(super) token_file: Option<PathBuf>,
+    pub(super) token_source: TokenSource,
     pub(super) allowed_hosts: Vec<String>,
     pub(super) allowed_origins: Vec<String>,
     pub(super) trusted_proxies: Vec<TrustedProxy>,
@@ -80,17 +82,27 @@ pub(super) struct HttpPlan {
 impl Plan {
     pub(super) fn read(arguments: ServeArguments, runtime: &Handle) -> Result<Self, Failure> {
         let limits = limits_of(&arguments.limits)?;
-        let tokens = tokens(arguments.token_file.as_deref(), environment::text(TOKEN_VARIABLE)?.as_deref())?;
-        check_exposure(arguments.listen, tokens.is_some())?;
-        if !arguments.trusted_proxy.is_empty() && tokens.is_none() {
+        let config = arguments.config.as_deref().map(config_file).transpose()?;
+        let source = config.as_ref().map(|config| ConfigSource { path: config.path(), bytes: config.source() });
+        let identity = arguments.identity.plan(source)?;
+        let has_issuers = !identity.issuers.is_empty();
+        let token_source = TokenSource {
+            file: arguments.token_file,
+            variable: environment::text(TOKEN_VARIABLE)?,
+            profile_of_role: identity.rules.profile_of_role.clone(),
+        };
+        let tokens = token_source.read_first()?;
+        check_exposure(arguments.listen, tokens.is_some() || has_issuers)?;
+        if !arguments.trusted_proxy.is_empty() && tokens.is_none() && !has_issuers {
             return Err(proxy_without_tokens());
+        }
+        if has_issuers && arguments.public_url.is_none() && !arguments.listen.ip().to_canonical().is_loopback() {
+            return Err(issuer_without_public_url());
         }
         let tls = arguments.tls.files().map(TlsPlan::open).transpose()?;
         let names = arguments.names;
         let options = session::options(&arguments.name, names.separator.separator, names.names, session::OF_MANY)?;
         let options = Options { surface: arguments.surface, client_limits: limits.clients.clone(), ..options };
-        let config = arguments.config.as_deref().map(config_file).transpose()?;
-        let source = config.as_ref().map(|config| ConfigSource { path: config.path(), bytes: config.source() });
         let model = arguments.assistant.model(source)?;
         let skills = arguments.skills.as_deref().map(skills_in).transpose()?.unwrap_or_default();
         let embedder = arguments.search_models.embedder(runtime)?.or_else(builtin_embedder);
@@ -102,7 +114,7 @@ impl Plan {
         // Browsers come back to it, and it names us.
         let public_host = arguments.public_url.as_deref().and_then(host_of);
         let http = HttpPlan {
-            token_file: arguments.token_file,
+            token_source,
             allowed_hosts: arguments.allow_host.into_iter().chain(public_host).collect(),
             allowed_origins: arguments.allow_origin,
             trusted_proxies: arguments.trusted_proxy,
@@ -117,7 +129,7 @@ impl Plan {
         let service =
             ServicePlan { options, chain, config, skills, embedder, classifier, vectors, records_calls, sign_ins };
         let (listen, storage, public_url) = (arguments.listen, arguments.storage, arguments.public_url);
-        Ok(Self { listen, storage, database_wait, tokens, tls, public_url, service, http })
+        Ok(Self { listen, storage, database_wait, tokens, identity, tls, public_url, service, http })
     }
 }
 
@@ -132,6 +144,12 @@ impl TlsPlan {
 fn proxy_without_tokens() -> Failure {
     let message = "--trusted-proxy needs tokens: without them, whoever reaches the proxy could use every tool";
     Failure::usage(message).with_hint(format!("set {TOKEN_VARIABLE}, or pass a --token-file with `name:token` lines"))
+}
+
+/// Tokens are issued for what users call the service, which nobody can guess from "all addresses".
+fn issuer_without_public_url() -> Failure {
+    let message = "--oauth-issuer needs --public-url: tokens must be issued for the URL that clients use";
+    Failure::usage(message).with_hint("add it, such as --public-url https://mcp.example.com")
 }
 
 /// The host in an address, with its port if it has one.

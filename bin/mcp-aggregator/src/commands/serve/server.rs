@@ -11,6 +11,7 @@ use api::Api;
 use console::Console;
 use containers::Containers;
 use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer, Listener};
+use identity::Verifier;
 use models::Model;
 use notebook::Folder;
 use oauth::{MemoryStore, Network, OAuth, OAuthOptions};
@@ -31,12 +32,15 @@ use crate::api_error::NO_ROOM;
 use crate::database_wait::{self, Waited};
 use crate::failure::Failure;
 use crate::http_routes::{HttpRoutes, console_dependencies};
+use crate::identity_args::IdentityPlan;
 use crate::instance_lock::InstanceLock;
 use crate::output::print_message;
 use crate::service_file::ServiceFile;
 use crate::storage::with_causes;
 use crate::{connectors, traces};
 
+/// How long the start waits for identity providers.
+const ISSUER_TIMEOUT: Duration = Duration::from_secs(15);
 /// After this time, the wait for requests in progress is reported.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -58,13 +62,14 @@ pub(super) struct Server {
 
 /// Connects the parts. `None` if a signal arrives while the database is unreachable.
 pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Server>, Failure> {
-    let Plan { listen, storage, database_wait, tokens, tls, public_url, service, http } = plan;
+    let Plan { listen, storage, database_wait, tokens, identity, tls, public_url, service, http } = plan;
     // Before anything is started, so that a port in use is reported early.
     let Listening { listeners, addresses } = bind(listen, tls.as_ref(), public_url).await?;
+    let verifier = verifier(identity).await?;
     let location = storage.location()?;
     let instance_lock = InstanceLock::take(&location, storage.folder().ok().as_deref())?;
     remove_stale_service_file(&storage)?;
-    let access = Access::new(tokens, &storage)?;
+    let access = Access::new(tokens, verifier, &storage)?;
     let store =
         match database_wait::open(&storage, database_wait, &listeners[0], &addresses.listening(), signals).await? {
             Waited::Opened(store) => store,
@@ -100,6 +105,24 @@ pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Se
         store,
         instance_lock,
     }))
+}
+
+/// What verifies the tokens of identity providers, if there are any. One that cannot be used is a failure; one that is
+/// unreachable may come back.
+async fn verifier(plan: IdentityPlan) -> Result<Option<Verifier>, Failure> {
+    if plan.issuers.is_empty() {
+        return Ok(None);
+    }
+    let fetch = Arc::new(HttpFetch) as Arc<dyn oauth::Fetch>;
+    let verifier = Verifier::new(plan.issuers, plan.rules, &fetch);
+    match tokio::time::timeout(ISSUER_TIMEOUT, verifier.start()).await {
+        Ok(Err(error)) => Err(Failure::new(error.to_string()).with_hint(error.hint)),
+        Ok(Ok(())) => Ok(Some(verifier)),
+        Err(_) => {
+            tracing::warn!("an identity provider does not answer; its tokens are refused until it does");
+            Ok(Some(verifier))
+        }
+    }
 }
 
 /// The sockets, and how they are reached.
@@ -182,8 +205,11 @@ fn http_server(
     addresses: &Addresses,
     background: &mut JoinSet<()>,
 ) -> HttpServer {
-    if let Some((tokens, file)) = access.tokens.clone().zip(plan.token_file) {
-        background.spawn(follow(tokens, file, Arc::clone(service)));
+    if let Some(tokens) = access.tokens.clone() {
+        background.spawn(follow(tokens, plan.token_source, Arc::clone(service)));
+    }
+    if let Some(verifier) = access.verifier.clone() {
+        background.spawn(async move { verifier.refresh().await });
     }
     let auth_failures = Arc::new(AuthFailures::new(plan.limits.wrong_tokens, plan.limits.wrong_token_addresses));
     let has_model = plan.model.is_some();
@@ -201,6 +227,7 @@ fn http_server(
     HttpServer {
         aggregator: Arc::clone(service.aggregator()),
         tokens: access.tokens.clone(),
+        resource: access.resource(&url),
         local: Arc::clone(&access.local),
         auth_failures,
         allowed_hosts: plan.allowed_hosts,
@@ -208,7 +235,7 @@ fn http_server(
         trusted_proxies: plan.trusted_proxies,
         limits: plan.limits,
         fallback: Some(Arc::new(HttpRoutes { api, console })),
-        health: Some(health_of(service, plan.config)),
+        health: Some(health_of(service, plan.config, access.verifier.clone())),
     }
 }
 
@@ -285,7 +312,7 @@ async fn stop_servers(service: &Service, signals: &mut Signals) {
 }
 
 /// The texts of `/health`. Details are for authenticated clients only.
-fn health_of(service: &Arc<Service>, config: Option<String>) -> HealthCheck {
+fn health_of(service: &Arc<Service>, config: Option<String>, verifier: Option<Arc<Verifier>>) -> HealthCheck {
     let service = Arc::clone(service);
     Box::new(move || {
         if service.registry_file_error().is_some() {
@@ -303,6 +330,9 @@ fn health_of(service: &Arc<Service>, config: Option<String>) -> HealthCheck {
         }
         if service.token_error().is_some() {
             return Health::Degraded("the token file cannot be used; `mcp-aggregator status` shows details".into());
+        }
+        if let Some(issuer) = verifier.as_ref().and_then(|verifier| verifier.unusable().first().copied()) {
+            return Health::Degraded(format!("the identity provider {issuer} is unreachable").into());
         }
         if service.certificate_error().is_some() {
             return Health::Degraded("the certificate cannot be renewed; `mcp-aggregator status` shows details".into());

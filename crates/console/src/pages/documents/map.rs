@@ -28,8 +28,15 @@ fn blocks_below(outline: &Outline, place: usize) -> String {
     numbers(&outline.sections[place..=place + inside])
 }
 
+/// What the user may do with a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Run,
+    Read,
+}
+
 /// The column next to a document.
-pub(super) fn column(outline: &Outline) -> Html {
+pub(super) fn column(outline: &Outline, access: Access) -> Html {
     let remarks: Html = outline
         .remarks
         .iter()
@@ -43,7 +50,7 @@ pub(super) fn column(outline: &Outline) -> Html {
         left = left.saturating_sub(entries);
         fits
     });
-    let shown: Vec<Html> = shown.map(section).collect();
+    let shown: Vec<Html> = shown.map(|shown| section(shown, access)).collect();
     let more = outline.sections.len() - shown.len();
     let more = (more > 0).then(|| html!(r#"<p class="hint">{} further sections are not shown here.</p>"#, more));
     let items: Html = shown.into_iter().collect();
@@ -55,7 +62,7 @@ pub(super) fn column(outline: &Outline) -> Html {
     )
 }
 
-fn section(section: &OutlineSection) -> Html {
+fn section(section: &OutlineSection, access: Access) -> Html {
     let heading = if section.level == 0 { "Before the first heading" } else { section.heading.as_str() };
     if section.level == 0 && section.blocks.is_empty() {
         return Html::default();
@@ -65,8 +72,8 @@ fn section(section: &OutlineSection) -> Html {
         .iter()
         .map(|block| {
             html!(
-                r##"<li><a href="#block-{number}"><span class="muted">{number}</span> {title}</a> {problem}<span data-state="{number}"></span>
-<button class="quiet small" id="outline-run-{number}" data-run="{number}" form="runner" name="blocks" value="{number:#}" aria-label="Run block {number}">Run</button></li>"##,
+                r##"<li><a href="#block-{number}"><span class="muted">{number}</span> {title}</a> {problem}<span data-state="{number}"></span>{run}</li>"##,
+                run = run_button(access, "outline", block.number),
                 number = block.number,
                 title = clip(&block.title, 80),
                 problem = badge(block),
@@ -168,12 +175,12 @@ fn anchor(heading: &str) -> String {
 }
 
 /// What is shown next to headings, by line.
-pub(super) fn headings(outline: &Outline) -> HashMap<usize, Html> {
+pub(super) fn headings(outline: &Outline, access: Access) -> HashMap<usize, Html> {
     let sections = outline.sections.iter().enumerate().filter(|(_, section)| section.level > 0);
     sections
         .map(|(place, section)| {
             let below = blocks_below(outline, place);
-            let run = (!below.is_empty()).then(|| {
+            let run = (!below.is_empty() && access == Access::Run).then(|| {
                 html!(
                     r#"<button class="quiet small" id="section-run-{line}" data-run="{below}" form="runner" name="blocks" value="{below:#}" aria-label="Run section {heading}">Run section</button>"#,
                     line = section.line,
@@ -189,14 +196,26 @@ pub(super) fn headings(outline: &Outline) -> HashMap<usize, Html> {
         .collect()
 }
 
+/// The button that runs a block, next to a part of the page.
+fn run_button(access: Access, part: &str, number: usize) -> Option<Html> {
+    (access == Access::Run).then(|| {
+        html!(
+            r#"
+<button class="quiet small" id="{part}-run-{number}" data-run="{number}" form="runner" name="blocks" value="{number:#}" aria-label="Run block {number}">Run</button>"#,
+            part = part,
+            number = number,
+        )
+    })
+}
+
 /// What is shown above blocks, by line.
-pub(super) fn fences(outline: &Outline) -> HashMap<usize, Html> {
+pub(super) fn fences(outline: &Outline, access: Access) -> HashMap<usize, Html> {
     let blocks = outline.sections.iter().flat_map(|section| section.blocks.iter().map(move |block| (section, block)));
     blocks
         .map(|(section, block)| {
             let head = html!(
-                r#"<div class="cell-head" id="block-{number}"><span class="muted">{number}</span><strong>{who}</strong><span class="hint">{why}</span><span data-state="{number}"></span>
-<button class="quiet small" id="block-run-{number}" data-run="{number}" form="runner" name="blocks" value="{number:#}" aria-label="Run block {number}">Run</button></div>{obstacle}<p class="obstacle" data-why="{number}" hidden></p>"#,
+                r#"<div class="cell-head" id="block-{number}"><span class="muted">{number}</span><strong>{who}</strong><span class="hint">{why}</span><span data-state="{number}"></span>{run}</div>{obstacle}<p class="obstacle" data-why="{number}" hidden></p>"#,
+                run = run_button(access, "block", block.number),
                 number = block.number,
                 who = who(block, section),
                 why = why(block, section),
@@ -224,9 +243,9 @@ mod tests {
         assert_eq!(blocks_below(&outline, 0), "1", "what stands before the first heading is a part of its own");
         assert_eq!(blocks_below(&outline, 1), "2 3");
         assert_eq!(blocks_below(&outline, 2), "3");
-        let shown = column(&outline).0;
+        let shown = column(&outline, Access::Run).0;
         assert!(shown.contains("binds"), "{shown}");
-        assert_eq!(fences(&outline).len(), 4);
+        assert_eq!(fences(&outline, Access::Run).len(), 4);
     }
 
     #[test]
@@ -235,11 +254,11 @@ mod tests {
         let document = Document::parse(format!("# Free\n{ask}# Bound\n<!-- mcp: second -->\n\n{ask}"));
         let servers = ["first", "second"].map(|name| Server { name: name.to_owned(), is_enabled: true });
         let outline = outline(&document, &servers, &Bindings::of(&document, &[]));
-        let blocks = fences(&outline);
+        let blocks = fences(&outline, Access::Run);
         let (free, bound) = (&blocks[&2].0, &blocks[&8].0);
         assert!(free.contains("all enabled servers") && !free.contains("first"), "{free}");
         assert!(bound.contains("with the tools of `second`"), "{bound}");
-        let column = column(&outline).0;
+        let column = column(&outline, Access::Run).0;
         assert!(column.contains(r#"<span class="tag">all servers</span>"#), "{column}");
         assert!(column.contains(r#"<span class="tag">second</span>"#) && !column.contains(">first<"), "{column}");
     }

@@ -1,6 +1,7 @@
 //! One tool: its description and parameters, and the definition of the server.
 
 use executions::Error as CallError;
+use http::Method;
 use registry::ToolRecord;
 use serde_json::Value;
 use service::Error;
@@ -11,7 +12,7 @@ use crate::form;
 use crate::html::{Html, html};
 use crate::layout::Page;
 use crate::pages::overview::clip;
-use crate::pages::{pretty, server_link};
+use crate::pages::{pretty, server_link_for};
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
@@ -33,7 +34,7 @@ pub(crate) async fn show(request: &PageRequest<'_>, server: &str, name: &str) ->
     let (action, word) = if tool.enabled { ("off", "Disable") } else { ("on", "Enable") };
     let body = html!(
         r#"<div class="head"><h1>{short}{state}</h1><form class="actions" method="post" action="/tools">{csrf}<input type="hidden" name="tool" value="{name:#}">
-<input type="hidden" name="back" value="{back:#}"><a class="button small" href="{play}">Try in the playground</a><button class="quiet small" name="action" value="{action:#}">{word}</button></form></div>
+<input type="hidden" name="back" value="{back:#}"><a class="button small" href="{play}">Try in the playground</a>{switch}</form></div>
 <p class="muted">{title}of {server} · <code>{name}</code>{for_clients} · {tokens} tokens {skills}</p>
 <div class="card">{description}</div>
 <section aria-labelledby="takes"><h2 id="takes">Parameters</h2>{parameters}</section>{output}{hints}
@@ -44,10 +45,15 @@ pub(crate) async fn show(request: &PageRequest<'_>, server: &str, name: &str) ->
         name = tool.name,
         back = crate::pages::tool_path(server, name),
         play = form::address("/playground", &[("tool", &tool.name)]),
-        action = action,
-        word = word,
+        switch = request.may(&Method::POST, "/tools").then(|| {
+            html!(
+                r#"<button class="quiet small" name="action" value="{action:#}">{word}</button>"#,
+                action = action,
+                word = word,
+            )
+        }),
         title = definition["title"].as_str().map(|title| format!("{title}, ")),
-        server = server_link(&tool.server_name),
+        server = server_link_for(request, &tool.server_name),
         for_clients = for_clients(request, &tool),
         tokens = display::tokens(tool.definition.get().len() as u64),
         skills = skills,

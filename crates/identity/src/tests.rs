@@ -1,0 +1,6 @@
+//! An issuer in memory, and tokens of every kind against it.
+
+mod issuer;
+mod opaque;
+mod roles;
+mod tokens;
