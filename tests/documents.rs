@@ -21,7 +21,7 @@ use testkit::program;
 use crate::service_cli::Home;
 
 /// A block that calls a tool of a server.
-fn block(server: &str, tool: &str, parameters: &str) -> String {
+pub(crate) fn block(server: &str, tool: &str, parameters: &str) -> String {
     format!("```{server}\ntool: {tool}\n{parameters}```\n")
 }
 

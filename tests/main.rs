@@ -25,6 +25,7 @@ mod hygiene;
 mod kill;
 mod large;
 mod learning;
+mod limits;
 mod listing;
 mod loop_detection;
 mod real;

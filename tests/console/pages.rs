@@ -5,7 +5,7 @@ use testkit::puppet::{Puppet, Spec};
 use super::Visitor;
 use crate::rest::Rest;
 
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/",
     "/servers/fake",
     "/tools",
@@ -19,6 +19,7 @@ const PAGES: [&str; 14] = [
     "/documents",
     "/add",
     "/settings",
+    "/limits",
     "/system",
 ];
 

@@ -92,6 +92,9 @@ fn hint(code: &str, said: &str, context: &Value) -> Option<String> {
         "EXECUTION_TIMEOUT" => Some(longer(context)),
         "TOOL_NOT_FOUND" => Some("`mcp-aggregator tools` lists all tools".to_owned()),
         "DATABASE_UNAVAILABLE" if said.contains("disk of the database is full") => Some(NO_ROOM.to_owned()),
+        "LIMIT_NOT_FOUND" => Some("`mcp-aggregator limits` lists all limits".to_owned()),
+        // The message says when.
+        "LIMIT_REACHED" if context["reason"] == "rate_limited" => None,
         "DATABASE_UNAVAILABLE" | "LIMIT_REACHED" => Some("try again in a moment".to_owned()),
         _ => None,
     }

@@ -32,6 +32,7 @@ use crate::commands::export::ExportArguments;
 use crate::commands::history::HistoryArguments;
 use crate::commands::import::ImportArguments;
 use crate::commands::licenses::LicensesArguments;
+use crate::commands::limits::LimitsArguments;
 use crate::commands::list::ListArguments;
 use crate::commands::login::LoginArguments;
 use crate::commands::logout::LogoutArguments;
@@ -125,6 +126,7 @@ pub(crate) enum Command {
     Prompts(PromptsArguments),
     Resources(ResourcesArguments),
     Settings(SettingsArguments),
+    Limits(LimitsArguments),
     Client(ClientArguments),
     Clients(ClientsArguments),
     Import(ImportArguments),

@@ -23,6 +23,7 @@ pub(crate) mod history;
 pub(crate) mod import;
 mod items;
 pub(crate) mod licenses;
+pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod login;
 pub(crate) mod logout;
@@ -81,6 +82,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Prompts(arguments) => prompts::run(&arguments),
         Command::Resources(arguments) => resources::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),
+        Command::Limits(arguments) => limits::run(&arguments),
         Command::Client(arguments) => client::run(&arguments),
         Command::Clients(arguments) => clients::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),

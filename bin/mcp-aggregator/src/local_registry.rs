@@ -1,8 +1,9 @@
 //! Operations on a registry while no service runs, with results in the format of REST.
 
+use executions::limits::{CallLimits, LimitView};
 use registry::{
-    AuditNote, BindingId, BindingRecord, ConnectionConfig, Error, Existing, NewBinding, NewServer, Origin, Page,
-    Secrets, Section, ServerFilter, ServerPatch, ServerRecord, Store, ToolFilter, Transaction,
+    AuditNote, BindingId, BindingRecord, ConnectionConfig, Error, Existing, LimitKind, NewBinding, NewServer, Origin,
+    Page, Secrets, Section, ServerFilter, ServerPatch, ServerRecord, Store, ToolFilter, Transaction,
 };
 use serde_json::{Map, Value, json};
 use service::{Problem, Registration};
@@ -102,6 +103,40 @@ pub(crate) async fn settings(store: &Store) -> Result<Value, Failure> {
 pub(crate) async fn change_settings(store: &Store, changes: Map<String, Value>) -> Result<Value, Failure> {
     let by = registry::Actor::internal(CLI_ACTOR);
     Ok(json!(service::change_stored_settings(store, &by, changes).await.map_err(refused)?))
+}
+
+pub(crate) async fn limits(store: &Store) -> Result<Vec<Value>, Failure> {
+    let limits = CallLimits::default();
+    limits.load(store).await.map_err(|error| Failure::new(with_causes(&error)))?;
+    Ok(limits.view().into_iter().map(shown_limit).collect())
+}
+
+/// Sets a limit from the body of the REST request.
+pub(crate) async fn put_limit(
+    store: &Store,
+    kind: LimitKind,
+    name: &str,
+    members: &Map<String, Value>,
+) -> Result<Value, Failure> {
+    let limit = service::read_limit(kind, name, members)
+        .map_err(|problems| refused(service::Error::Validation { problems }))?;
+    let mut change = store.transaction("set a limit").await.map_err(failed)?;
+    let record = change.put_limit(kind, name, limit).await.map_err(failed)?;
+    commit(change, note("limit.put", &service::limit_target(kind, name), json!(limit))).await?;
+    let limits = limits(store).await?;
+    let is_it = |limit: &Value| limit["kind"] == json!(record.kind) && limit["name"] == record.name;
+    limits.into_iter().find(is_it).ok_or_else(|| Failure::new("the limit was removed in the meantime"))
+}
+
+pub(crate) async fn remove_limit(store: &Store, kind: LimitKind, name: &str) -> Result<(), Failure> {
+    let mut change = store.transaction("remove a limit").await.map_err(failed)?;
+    change.delete_limit(kind, name).await.map_err(failed)?;
+    commit(change, note("limit.remove", &service::limit_target(kind, name), Value::Null)).await
+}
+
+/// A limit while no service runs, which would know servers and tools.
+fn shown_limit(view: LimitView) -> Value {
+    json!(service::ShownLimit { view, exists: None })
 }
 
 /// The same refusal as by a running service.
@@ -238,6 +273,9 @@ fn failed(error: Error) -> Failure {
     match &error {
         Error::NotFound { what: "server", .. } => {
             failure.of_kind("SERVER_NOT_FOUND").with_hint("`mcp-aggregator list` lists all servers")
+        }
+        Error::NotFound { what: "limit", .. } => {
+            failure.of_kind("LIMIT_NOT_FOUND").with_hint("`mcp-aggregator limits` lists all limits")
         }
         Error::AlreadyExists { name } => failure
             .of_kind("SERVER_ALREADY_EXISTS")

@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::trace::SpanContext;
@@ -80,13 +81,17 @@ pub struct Refusal {
     pub reason: &'static str,
     /// Whether the same call may be made again without harm.
     pub is_safe_to_retry: bool,
+    /// After which time it may be made again, if that is known.
+    pub retry_after: Option<Duration>,
 }
 
 impl Refusal {
     /// The error response to a refused call.
     pub(crate) fn answer(&self, id: &[u8]) -> Vec<u8> {
         let retry: &[u8] = if self.is_safe_to_retry { b"true" } else { b"false" };
-        let data = reply::object([("reason", reply::string(self.reason)), ("safeToRetry", retry.to_vec())]);
-        reply::error(id, self.code, &self.message, Some(&data))
+        let mut data = vec![("reason", reply::string(self.reason)), ("safeToRetry", retry.to_vec())];
+        let millis = self.retry_after.map(|wait| wait.as_nanos().div_ceil(1_000_000));
+        data.extend(millis.map(|millis| ("retry_after_ms", millis.to_string().into_bytes())));
+        reply::error(id, self.code, &self.message, Some(&reply::object(data)))
     }
 }

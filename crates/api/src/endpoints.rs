@@ -6,6 +6,7 @@ mod bindings;
 pub(crate) mod documents;
 mod executions;
 mod items;
+mod limits;
 mod overview;
 mod page;
 mod search;
@@ -28,6 +29,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
         group("Documents", bindings::endpoints()),
         group("Assistant", assistant::endpoints()),
         group("Service", overview::endpoints()),
+        group("Limits", limits::endpoints()),
         group("Backup", backup::endpoints()),
         group("OpenAPI", page::endpoints()),
     ]

@@ -38,6 +38,7 @@ pub(crate) const ALL: &[ErrorCode] = &[
     error_code("SERVER_CONNECTION_FAILED", 503, "connecting to the server failed"),
     error_code("EXECUTION_NOT_FOUND", 404, "the execution does not exist"),
     error_code("BINDING_NOT_FOUND", 404, "the binding does not exist"),
+    error_code("LIMIT_NOT_FOUND", 404, "the limit does not exist"),
     error_code("DOCUMENT_NOT_FOUND", 404, "the document does not exist, or is not in the served folder"),
     error_code("DOCUMENT_CHANGED", 409, "the document changed since the `version` in the request; nothing was run"),
     error_code("DOCUMENT_NOT_WRITABLE", 409, "the document exists, but results cannot be written into it"),
@@ -101,8 +102,9 @@ pub(crate) fn answer(error: &Error) -> ApiResponse {
         return respond(status, code, "internal error; see the log for details", &json!({}));
     }
     let mut answer = respond(status, code, &error.to_string(), &error.context());
-    if let Error::Call(CallError::LimitReached { .. }) = error {
-        answer.header(RETRY_AFTER, HeaderValue::from_static("1"));
+    if let Error::Call(CallError::LimitReached { context, .. }) = error {
+        let millis = context.get("retry_after_ms").and_then(Value::as_u64);
+        answer.header(RETRY_AFTER, HeaderValue::from(millis.map_or(1, |millis| millis.div_ceil(1000))));
     }
     answer
 }
@@ -209,6 +211,7 @@ mod tests {
                 503,
             ),
             (Error::BindingNotFound { id: text() }, 404),
+            (Error::LimitNotFound { key: text() }, 404),
             (Error::DocumentNotFound { path: text(), why: text() }, 404),
             (Error::DocumentChanged { path: text() }, 409),
             (Error::DocumentNotWritable { path: text(), why: text() }, 409),

@@ -4,6 +4,7 @@
 
 mod exposition;
 
+use executions::limits::LimitsReading;
 use executions::metrics::{OUTCOMES, Reading};
 use notebook::WorkCounts;
 use registry::{Page, Status};
@@ -93,6 +94,7 @@ fn calls(out: &mut Exposition, reading: &Reading) {
     for (reason, count) in [("limit", reading.refused_by_limit), ("stopped", reading.refused_by_stop)] {
         out.number("", &[("reason", reason)], count as f64);
     }
+    limits(out, &reading.limits);
     out.gauge("mcp_history_waiting", "Executions that wait to be written to the database.");
     out.number("", &[], reading.history_waiting as f64);
     out.counter("mcp_history_written_total", "Executions written to the database.");
@@ -104,6 +106,21 @@ fn calls(out: &mut Exposition, reading: &Reading) {
         for (fate, count) in [("exported", traces.exported), ("dropped", traces.dropped)] {
             out.number("", &[("fate", fate)], count as f64);
         }
+    }
+}
+
+/// Limits by identity, profile, server and tool. Without names: those of identities are nobody else's business.
+fn limits(out: &mut Exposition, reading: &LimitsReading) {
+    out.gauge("mcp_limits", "Limits of calls, by what they are for.");
+    for (kind, count) in &reading.limits {
+        out.number("", &[("of", kind.as_str())], *count as f64);
+    }
+    out.counter(
+        "mcp_calls_rate_limited_total",
+        "Calls that these limits refused, by what the limit is for and bounds.",
+    );
+    for (kind, bound, count) in &reading.refused {
+        out.number("", &[("of", kind.as_str()), ("limit", bound)], *count as f64);
     }
 }
 

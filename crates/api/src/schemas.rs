@@ -4,6 +4,7 @@ mod backup;
 pub(crate) mod documents;
 mod executions;
 mod items;
+mod limits;
 mod overview;
 mod servers;
 mod tools;
@@ -14,6 +15,7 @@ use crate::schema::Schema;
 pub(crate) use backup::{backup, new_binding};
 pub(crate) use executions::call;
 pub(crate) use items::{prompt_request, resource_request};
+pub(crate) use limits::limit;
 pub(crate) use overview::changed_settings;
 pub(crate) use servers::{force, registration, sign_in_request, test_request, update};
 pub(crate) use tools::{changed_skill, search, suggestion, switched};
@@ -49,6 +51,7 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("State", overview::state()),
         ("ServiceHealth", overview::service_health()),
         ("Settings", overview::settings()),
+        ("Limit", limits::shown_limit()),
         ("AuditRecord", overview::audit_record()),
         ("Registry", backup::backup()),
         ("ImportReport", backup::import_report()),

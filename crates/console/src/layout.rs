@@ -60,6 +60,7 @@ const MENU: &[(&str, &str, &str)] = &[
         "Settings",
         "M4 7h10M18 7h2M4 17h4M12 17h8M14 7a2 2 0 1 0 4 0 2 2 0 0 0-4 0zM8 17a2 2 0 1 0 4 0 2 2 0 0 0-4 0z",
     ),
+    ("/limits", "Limits", "M4 18a8 8 0 1 1 16 0M12 18l4-6M4 18h2M18 18h2"),
     ("/audit", "Audit log", "M6 3h9l4 4v14H6zM9 11h7M9 15h7"),
     ("/system", "Health", "M12 21C5 15 3 12 3 8.5a4.5 4.5 0 0 1 9-1 4.5 4.5 0 0 1 9 1c0 3.5-2 6.5-9 12.5z"),
 ];

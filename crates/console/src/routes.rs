@@ -5,8 +5,8 @@ use http::{Method, Response, StatusCode};
 use service::Error;
 
 use crate::pages::{
-    add, audit, clients, documents, executions, login, overview, playground, prompts, resources, server, settings,
-    system, tools,
+    add, audit, clients, documents, executions, limits, login, overview, playground, prompts, resources, server,
+    settings, system, tools,
 };
 use crate::request::PageRequest;
 use crate::response::{self, Body, PageResponse};
@@ -26,6 +26,7 @@ const OURS: &[&str] = &[
     "executions",
     "clients",
     "documents",
+    "limits",
     "settings",
     "audit",
     "system",
@@ -139,6 +140,9 @@ async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
         (&Method::GET, ["documents", "picture"]) => documents::picture(request).await,
         (&Method::GET, ["documents", "file"]) => documents::file(request).await,
         (&Method::POST, ["documents", "run"]) => documents::run(request).await,
+        (&Method::GET, ["limits"]) => limits::show(request).await,
+        (&Method::POST, ["limits"]) => limits::set(request).await,
+        (&Method::POST, ["limits", "remove"]) => limits::remove(request).await,
         (&Method::GET, ["settings"]) => settings::show(request).await,
         (&Method::POST, ["settings"]) => settings::change(request).await,
         (&Method::POST, ["export"]) => settings::export(request).await,

@@ -19,7 +19,7 @@ use registry::{Actor, ExecutionId, ExecutionStatus, RawJson, ServerId, Source, T
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::{CancelReason, Ended, Error, Execution, Executions, NewExecution, Origin, QUEUE_TIMEOUT, Refused};
+use crate::{Caller, CancelReason, Ended, Error, Execution, Executions, NewExecution, Origin, QUEUE_TIMEOUT, Refused};
 use attempt::{Attempt, AttemptOutcome, line_of};
 use failure::Concluded;
 pub use failure::with_local_times;
@@ -166,7 +166,9 @@ impl Executions {
         let server = self.name_of(slot_index);
         let tool = call.name.strip_prefix(&*server.1).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&call.name);
         let waiting = self.new_execution(call, slot_index, server.clone(), tool);
-        let execution = self.begin_waiting(waiting, session_of(call).as_deref());
+        let session = session_of(call);
+        let caller = Caller { principal: &call.actor.principal, session: session.as_deref() };
+        let execution = self.begin_waiting(waiting, caller);
         let execution = execution.map_err(|refused| failure::refused(&refused))?;
         let mut call_guard =
             CallGuard { whole: Arc::clone(self), aggregator: Arc::clone(&aggregator), execution, client: None };
@@ -199,7 +201,9 @@ impl Executions {
 
     fn enter(&self, call: &Call, target: &Target) -> Result<Arc<Execution>, Error> {
         let new = self.new_execution(call, target.slot_index, target.server.clone(), &target.tool);
-        self.begin(new, session_of(call).as_deref()).map_err(|refused| failure::refused(&refused))
+        let session = session_of(call);
+        let caller = Caller { principal: &call.actor.principal, session: session.as_deref() };
+        self.begin(new, caller).map_err(|refused| failure::refused(&refused))
     }
 
     /// Records that a call was not made because its server is unavailable.

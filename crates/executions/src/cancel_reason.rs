@@ -6,6 +6,7 @@ use aggregator::interceptor::Refusal;
 
 use super::concurrency::Full;
 use super::execution::QUEUE_TIMEOUT;
+use super::limits::LimitExcess;
 
 /// The JSON-RPC code for errors of the implementation.
 const REFUSED: i32 = -32000;
@@ -30,6 +31,14 @@ pub(crate) enum Refused {
     Full(Full),
     /// Its session has reached its limit.
     SessionOver(u64),
+    /// A limit of its identity, its profile, its server or its tool is reached.
+    RateLimited(LimitExcess),
+}
+
+impl From<LimitExcess> for Refused {
+    fn from(excess: LimitExcess) -> Self {
+        Self::RateLimited(excess)
+    }
 }
 
 impl CancelReason {
@@ -47,7 +56,7 @@ impl CancelReason {
             Self::Cancelled(_) => (REFUSED, "execution_cancelled"),
             Self::TimedOut(_) => (TOO_SLOW, "execution_timeout"),
         };
-        Refusal { code, message: self.message(), reason, is_safe_to_retry: false }
+        Refusal { code, message: self.message(), reason, is_safe_to_retry: false, retry_after: None }
     }
 }
 
@@ -64,6 +73,7 @@ impl Refused {
                 "This session has reached its limit of {limit} calls; an operator can raise `session_limit` (in the \
                  console's settings, or with `PATCH /settings`) or reset the count with a reset of executions"
             ),
+            Self::RateLimited(excess) => excess.message(),
         }
     }
 
@@ -73,13 +83,18 @@ impl Refused {
             Self::Stopped => "executions_stopped",
             Self::Full(_) => "limit_reached",
             Self::SessionOver(_) => "session_limit_reached",
+            Self::RateLimited(_) => "rate_limited",
         };
-        Refusal { code: REFUSED, message: self.message(), reason, is_safe_to_retry: true }
+        let retry_after = match self {
+            Self::RateLimited(excess) => Some(excess.retry_after),
+            _ => None,
+        };
+        Refusal { code: REFUSED, message: self.message(), reason, is_safe_to_retry: true, retry_after }
     }
 }
 
 /// The error of a call that waited too long in the queue.
 pub(super) fn waited_too_long() -> Refusal {
     let message = format!("The call waited {} s in the queue; try again later", QUEUE_TIMEOUT.as_secs());
-    Refusal { code: REFUSED, message, reason: "limit_reached", is_safe_to_retry: true }
+    Refusal { code: REFUSED, message, reason: "limit_reached", is_safe_to_retry: true, retry_after: None }
 }

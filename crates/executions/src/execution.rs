@@ -14,6 +14,7 @@ use super::cancel_reason::{CancelReason, waited_too_long};
 use super::concurrency::Slot;
 use super::outcome::Ended;
 use super::{Executions, ids};
+use crate::limits::RunningCall;
 use crate::metrics::ServerCounters;
 use crate::traces::{CallTrace, FinishedCall, ServerSpan, Traces};
 
@@ -83,6 +84,8 @@ struct Progress {
     cancel_reason: Option<CancelReason>,
     ended: Option<(Instant, Ended)>,
     slot: Option<Slot>,
+    /// Counts it against the limits of calls in progress, until it ends.
+    running: Option<RunningCall>,
     turn: Option<oneshot::Receiver<()>>,
     /// The client and the id of its request in the aggregator.
     request: Option<(Weak<Client>, Box<[u8]>)>,
@@ -228,6 +231,11 @@ impl Execution {
         self.announce();
     }
 
+    /// Sets what counts it as in progress.
+    pub(super) fn set_running(&self, running: Option<RunningCall>) {
+        self.lock().running = running;
+    }
+
     /// Sets its concurrency slot.
     pub(super) fn set_slot(&self, slot: Slot) {
         let mut progress = self.lock();
@@ -305,7 +313,7 @@ impl Execution {
         progress.ended = Some((now, ended));
         let sent = progress.sent;
         let first_sent = progress.first_sent;
-        let (slot, turn) = (progress.slot.take(), progress.turn.take());
+        let (slot, turn, running) = (progress.slot.take(), progress.turn.take(), progress.running.take());
         drop(progress);
         self.whole.count(self.slot_index(), |counters| {
             counters.called(status);
@@ -315,7 +323,7 @@ impl Execution {
             }
         });
         // Releases the slot for the next call.
-        drop((slot, turn));
+        drop((slot, turn, running));
         true
     }
 

@@ -5,6 +5,7 @@
 //! - `calls`: tool calls from REST, the command line, a document or an assistant
 //! - `execution`: one call; `outcome`: how it ended; `cancel_reason`: why one is refused, or must end
 //! - `live`: running calls; `concurrency`: how many may run at once; `sessions`: how many a session has made
+//! - [`limits`]: how many calls an identity, a profile, a server or a tool may have
 //! - `watch`: long calls; `merged_list`: calls in memory and stored ones, as one list
 //! - `recorder`: writes ended calls; [`traces`]: spans of calls, for a collector; [`metrics`]: metrics of calls
 //! - `server_table`: the status of servers; `settings`: the limits
@@ -20,6 +21,7 @@ mod execution;
 #[cfg(test)]
 mod fake;
 mod ids;
+pub mod limits;
 mod live;
 mod merged_list;
 pub mod metrics;
@@ -43,7 +45,7 @@ use aggregator::Aggregator;
 use aggregator::interceptor::{CallInterceptor, CallStart, CallTracker, Refusal};
 use protocol::scan::member;
 use protocol::trace::TraceContext;
-use registry::{AuditNote, ExecutionRecord, Source, Store};
+use registry::{AuditNote, ExecutionRecord, Principal, Source, Store};
 use tokio::sync::Notify;
 
 pub use calls::{Call, Metadata, Outcome, with_local_times};
@@ -52,6 +54,7 @@ use concurrency::{ConcurrencyLimit, Full, Slot};
 pub use error::Error;
 use execution::{Execution, ExecutionTracker, NewExecution, Origin, QUEUE_TIMEOUT};
 use ids::unpredictable;
+use limits::{CallLimits, CallSubjects};
 use live::Live;
 use metrics::{Reading, ServerCounters};
 pub use operations::Stopped;
@@ -100,6 +103,15 @@ pub struct Setup {
     pub traces: Option<TraceSetup>,
 }
 
+/// Who makes a call, as far as limits are concerned.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'c> {
+    /// The identity.
+    pub(crate) principal: &'c Principal,
+    /// The session of a document or an assistant.
+    pub(crate) session: Option<&'c str>,
+}
+
 /// All running calls, and the recorder of the others.
 pub struct Executions {
     myself: Weak<Self>,
@@ -117,6 +129,7 @@ pub struct Executions {
     /// For calls of MCP clients.
     mcp_concurrency: Arc<ConcurrencyLimit>,
     sessions: Sessions,
+    limits: Arc<CallLimits>,
     recorder: Arc<Recorder>,
     /// Where calls are traced, if they are.
     traces: Option<Traces>,
@@ -137,6 +150,8 @@ impl Executions {
         let live_settings = LiveSettings::new(settings.clone());
         let recorder = Arc::new(Recorder::default());
         tokio::spawn(Arc::clone(&recorder).run(store.clone(), live_settings.clone()));
+        let limits = Arc::<CallLimits>::default();
+        tokio::spawn(limits::keep_stored(Arc::downgrade(&limits), store.clone()));
         let made = Arc::new_cyclic(|myself| Self {
             myself: myself.clone(),
             store,
@@ -150,6 +165,7 @@ impl Executions {
             concurrency: ConcurrencyLimit::new(0, 0),
             mcp_concurrency: ConcurrencyLimit::new(0, 0),
             sessions: Sessions::default(),
+            limits,
             recorder,
             traces: traces.map(Traces::new),
             is_stopped: AtomicBool::new(false),
@@ -182,6 +198,11 @@ impl Executions {
     /// All servers.
     pub(crate) fn server_table(&self) -> &ServerTable {
         &self.server_table
+    }
+
+    /// The limits by identity, profile, server and tool.
+    pub fn limits(&self) -> &CallLimits {
+        &self.limits
     }
 
     /// The current settings.
@@ -217,11 +238,11 @@ impl Executions {
         add(&all[slot_index]);
     }
 
-    /// Begins a call, or refuses it. A `session` is counted against its limit.
-    pub(crate) fn begin(&self, new: NewExecution, session: Option<&str>) -> Result<Arc<Execution>, Refused> {
+    /// Begins a call, or refuses it. It counts against the limits of its caller.
+    pub(crate) fn begin(&self, new: NewExecution, caller: Caller<'_>) -> Result<Arc<Execution>, Refused> {
         let concurrency = self.concurrency_for(new.origin.source);
         let (slot, turn) = concurrency.enter(new.slot_index).map_err(|full| self.counted(Refused::Full(full)))?;
-        let execution = self.admit(new, session, Some(slot))?;
+        let execution = self.admit(new, caller, Some(slot))?;
         if let Some(turn) = turn {
             execution.set_turn(turn);
         }
@@ -229,8 +250,8 @@ impl Executions {
     }
 
     /// Begins a call that waits for its server, and needs no concurrency slot yet.
-    pub(crate) fn begin_waiting(&self, new: NewExecution, session: Option<&str>) -> Result<Arc<Execution>, Refused> {
-        self.admit(new, session, None)
+    pub(crate) fn begin_waiting(&self, new: NewExecution, caller: Caller<'_>) -> Result<Arc<Execution>, Refused> {
+        self.admit(new, caller, None)
     }
 
     fn counted(&self, refused: Refused) -> Refused {
@@ -239,14 +260,21 @@ impl Executions {
         refused
     }
 
-    fn admit(&self, new: NewExecution, session: Option<&str>, slot: Option<Slot>) -> Result<Arc<Execution>, Refused> {
-        if let Some(session) = session
-            && let Ok(limit) = u64::try_from(self.settings.now().session_limit)
-            && !self.sessions.count(session, limit)
-        {
-            return Err(self.counted(Refused::SessionOver(limit)));
+    fn admit(
+        &self,
+        new: NewExecution,
+        Caller { principal, session }: Caller<'_>,
+        slot: Option<Slot>,
+    ) -> Result<Arc<Execution>, Refused> {
+        // A call that is refused for another reason counts against no limit.
+        if self.is_stopped.load(Ordering::Relaxed) {
+            return Err(self.counted(Refused::Stopped));
         }
+        let subjects = CallSubjects::of(principal, &new.server.1, &new.tool);
+        let running = self.limits.admit(subjects, || self.count_session(session));
+        let running = running.map_err(|refused| self.counted(refused))?;
         let execution = Arc::new(Execution::new(self.itself(), new, slot));
+        execution.set_running(running);
         self.live.add(&execution);
         // Checked last: a stop sets the flag before it looks for calls, so it finds this one or is seen here.
         if self.is_stopped.load(Ordering::SeqCst) {
@@ -258,6 +286,17 @@ impl Executions {
         }
         execution.announce();
         Ok(execution)
+    }
+
+    /// Counts a call of a session, unless the session has reached its limit.
+    fn count_session(&self, session: Option<&str>) -> Result<(), Refused> {
+        if let Some(session) = session
+            && let Ok(limit) = u64::try_from(self.settings.now().session_limit)
+            && !self.sessions.count(session, limit)
+        {
+            return Err(Refused::SessionOver(limit));
+        }
+        Ok(())
     }
 
     fn itself(&self) -> Arc<Self> {
@@ -350,6 +389,7 @@ impl Executions {
             mcp_queued: mcp_queued as u64,
             refused_by_limit: self.refused_by_limit.load(Ordering::Relaxed),
             refused_by_stop: self.refused_by_stop.load(Ordering::Relaxed),
+            limits: self.limits.reading(),
             history_waiting,
             history_written,
             history_dropped,
@@ -365,14 +405,15 @@ impl Executions {
                 traces.close().await;
             }
         };
-        tokio::join!(self.recorder.close(), traced);
+        tokio::join!(self.recorder.close(), self.limits.close(&self.store), traced);
     }
 }
 
 impl Drop for Executions {
-    /// Wakes the task for long calls, which then ends.
+    /// Wakes the tasks for long calls and for limits, which then end.
     fn drop(&mut self) {
         self.begun.notify_one();
+        self.limits.wake_storing();
     }
 }
 
@@ -412,7 +453,8 @@ impl CallInterceptor for Executions {
             keeps_result: keeps_payloads,
             trace: self.traces.as_ref().and_then(|_| TraceContext::of(call.line, call.meta)),
         };
-        let execution = self.begin(new, None).map_err(|refused| refused.refusal())?;
+        let caller = Caller { principal, session: None };
+        let execution = self.begin(new, caller).map_err(|refused| refused.refusal())?;
         execution.goes_as(call.client, call.id, call.line.len());
         Ok(Arc::new(ExecutionTracker(execution)))
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use registry::ExecutionStatus;
 
+use crate::limits::LimitsReading;
 use crate::traces::TraceCounters;
 
 /// The upper bounds of a histogram's buckets, in microseconds. One more bucket takes the rest.
@@ -137,6 +138,8 @@ pub struct Reading {
     pub refused_by_limit: u64,
     /// Calls that were refused because executions were stopped.
     pub refused_by_stop: u64,
+    /// Limits by identity, profile, server and tool.
+    pub limits: LimitsReading,
     /// Records of calls that are queued to be written.
     pub history_waiting: u64,
     /// Records of calls that were written.

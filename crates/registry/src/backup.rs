@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use crate::bindings::{self, Section};
 use crate::database::{Row, values};
 use crate::error::Error;
+use crate::limits;
 use crate::servers;
 use crate::settings;
 use crate::skills;
 use crate::store::{KeyLock, check_key_of};
 use crate::{
-    ConnectionConfig, Deployment, MASK, NewBinding, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch,
-    ServerRecord, SkillRecord, Store, Timestamp, Transaction, Transport, masked_address,
+    CallLimit, ConnectionConfig, Deployment, LimitKind, MASK, NewBinding, NewServer, Origin, Page, ServerFilter,
+    ServerId, ServerPatch, ServerRecord, SkillRecord, Store, Timestamp, Transaction, Transport, masked_address,
 };
 
 const FORMAT: &str = "mcp-aggregator registry";
@@ -53,6 +54,8 @@ pub struct ImportReport {
     pub settings: usize,
     /// The number of imported skills.
     pub skills: usize,
+    /// The number of imported limits.
+    pub limits: usize,
     /// The number of imported bindings.
     pub bindings: usize,
     /// The number of bindings that name an unknown server and were skipped.
@@ -76,6 +79,16 @@ struct Backup {
     bindings: Vec<Binding>,
     #[serde(default)]
     switched_off: Vec<DisabledTool>,
+    #[serde(default)]
+    limits: Vec<ExportedLimit>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ExportedLimit {
+    kind: LimitKind,
+    name: String,
+    #[serde(flatten)]
+    limit: CallLimit,
 }
 
 /// A disabled tool.
@@ -118,13 +131,14 @@ struct Binding {
 }
 
 impl Store {
-    /// Exports registered servers, settings, skills, bindings and disabled tools. Servers of a config file, discovered
+    /// Exports registered servers, settings, skills, bindings, limits and disabled tools. Servers of a config file, discovered
     /// tools, executions and the audit log are not included.
     pub async fn export(&self, secrets: Secrets) -> Result<Value, Error> {
         let mut servers = self.servers(&ServerFilter::default(), Page::ALL).await?.items;
         // Their order matters: the first one runs blocks that name no server.
         servers.sort_by_key(|server| server.registered_at);
         let (settings, skills) = (self.settings().await?, self.skills().await?);
+        let limits = self.limits().await?.into_iter();
         let bindings = bindings::all(&mut self.read("export bindings").await?).await?;
         let name_of = |id: ServerId| servers.iter().find(|server| server.id == id).map(|server| server.name.clone());
         let bindings: Vec<Binding> = bindings
@@ -149,6 +163,7 @@ impl Store {
             skills,
             bindings,
             switched_off,
+            limits: limits.map(|it| ExportedLimit { kind: it.kind, name: it.name, limit: it.limit }).collect(),
         }))
     }
 
@@ -202,6 +217,14 @@ impl Transaction {
             if existing == Existing::Replaced || known.iter().all(|known| known.id != skill.id) {
                 skills::put(session, skill).await?;
                 report.skills += 1;
+            }
+        }
+        let known = limits::all(session).await?;
+        for ExportedLimit { kind, name, limit } in &backup.limits {
+            let is_known = known.iter().any(|known| known.kind == *kind && known.name == *name);
+            if existing == Existing::Replaced || !is_known {
+                limits::put(session, *kind, name, *limit).await?;
+                report.limits += 1;
             }
         }
         let known = bindings::all(session).await?;

@@ -230,6 +230,20 @@ string_enum! {
     }
 }
 
+string_enum! {
+    /// What a limit of calls is for.
+    LimitKind: "kind of limit" {
+        /// Who makes a call.
+        Identity = "identity",
+        /// The profile of whoever makes it.
+        Profile = "profile",
+        /// The server that it is made to.
+        Server = "server",
+        /// The tool that is called.
+        Tool = "tool",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@
 //! # Layout
 //! - [`Store`] (`store.rs`): opened once with a [`Location`] and a [`CredentialKey`], cloned freely. Its operations are
 //!   next to the types they are about: `servers.rs`, `tools.rs`, `history.rs`, `executions.rs`, `settings.rs`, `skills.rs`,
-//!   `bindings.rs`, `audit.rs`, `backup.rs`, `oauth_grants.rs`
+//!   `bindings.rs`, `audit.rs`, `backup.rs`, `oauth_grants.rs`, `limits.rs`
 //! - [`Transaction`] (`transaction.rs`): changes that are committed together, with their rows in the audit log
 //! - [`Error`] (`error.rs`): whether to retry, to change the request, or to notify an operator
 //! - `enums.rs`, `ids.rs`, `timestamp.rs`, `json.rs`, `page.rs`: small types that all others use
@@ -42,6 +42,7 @@ mod history;
 mod ids;
 mod json;
 mod key;
+mod limits;
 mod location;
 mod migrations;
 mod oauth_grants;
@@ -64,13 +65,16 @@ pub use bindings::{BindingRecord, MAX_BINDINGS_OF_DOCUMENT, NewBinding, Section}
 pub use catalog::{Principal, Role};
 pub use classifications::{LlmClassification, SuggestionRecord};
 pub use config::{ConnectionConfig, MASK, masked_address};
-pub use enums::{Deployment, EventKind, ExecutionStatus, Origin, SectionKind, Source, Status, Transport, UnknownValue};
+pub use enums::{
+    Deployment, EventKind, ExecutionStatus, LimitKind, Origin, SectionKind, Source, Status, Transport, UnknownValue,
+};
 pub use error::{Cause, Error, OpenError};
 pub use executions::{Batch, ExecutionFilter, ExecutionRecord};
 pub use history::HistoryEvent;
 pub use ids::{BindingId, ExecutionId, ServerId, ToolId};
 pub use json::RawJson;
 pub use key::{CredentialKey, KEY_FILE, KEY_VARIABLE, KeyError};
+pub use limits::{CallLimit, CallRate, LimitCount, LimitRecord, several_calls};
 pub use location::{InvalidSchemaName, Location, PostgresLocation, SchemaName, UnknownDatabase};
 pub use oauth_grants::{GrantReplaced, StoredGrant};
 pub use page::{Listed, Page, RetentionPolicy};

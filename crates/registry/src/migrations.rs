@@ -31,7 +31,7 @@ macro_rules! migrations {
 }
 
 /// All migrations, in order.
-const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries", 8 "0008_clients", 9 "0009_oauth_grants", 10 "0010_tool_uses"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries", 8 "0008_clients", 9 "0009_oauth_grants", 10 "0010_tool_uses", 12 "0012_limits"];
 
 /// The timeout. Another program that starts at the same time may have many migrations to apply.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -257,6 +257,11 @@ mod tests {
                 "0010_tool_uses",
                 "de28bb195163a20a92e0eb339b1a2867945592399097025fa7c4604041aa326a",
                 "4196f78af2dc4a229a5157e555a6d8eb1e2e8e8384eb652c7baec769fb9cc371",
+            ),
+            (
+                "0012_limits",
+                "fd0ff8af18ab699afb6b694786d680c4f1ecc5e6f94314eddd9fb60722ec0655",
+                "92954f64d605698cb6df68b5d3f2c01365ae0fc617358fbf8d04e4601a573fe6",
             ),
         ];
         let sums = MIGRATIONS.iter().map(|it| (it.name, checksum(it.sqlite), checksum(it.postgres)));

@@ -3,6 +3,7 @@
 mod administration;
 mod classifications;
 mod executions;
+mod limits;
 mod oauth_grants;
 mod servers;
 mod skills;

@@ -6,6 +6,7 @@ use registry::{Actor, AuditNote, Existing, ImportReport, Secrets, SkillRecord};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::limits::read_limit;
 use crate::servers::{Registration, to_the_end};
 use crate::settings::Settings;
 use crate::{Error, Problem, Service};
@@ -49,6 +50,9 @@ impl Service {
         let details = json!({ "added": report.added });
         change.commit_audited(AuditNote::new(by, "registry.import", Some(TARGET), Some(details))).await?;
         self.apply_settings(&before, &changed);
+        if report.limits > 0 {
+            self.store.limits().await?.iter().for_each(|limit| self.executions.limits().put(limit));
+        }
         if report.skills > 0 {
             self.finder.read_skills().await?;
         }
@@ -84,6 +88,18 @@ pub fn problems_with_backup(backup: &Value, kept: &[SkillRecord]) -> Vec<Problem
         let index = index.map(|index| index.to_string());
         let place: Vec<&str> = ["skills"].into_iter().chain(index.as_deref()).collect();
         problems.extend(within(&place, vec![problem.into()]));
+    }
+    for (index, limit) in backup["limits"].as_array().into_iter().flatten().enumerate() {
+        // What is no limit at all is reported by the registry.
+        let (Some(Ok(kind)), Some(name), Value::Object(members)) =
+            (limit["kind"].as_str().map(str::parse), limit["name"].as_str(), limit)
+        else {
+            continue;
+        };
+        let bounds = members.iter().filter(|(member, _)| !matches!(member.as_str(), "kind" | "name"));
+        let bounds = bounds.map(|(member, value)| (member.clone(), value.clone())).collect();
+        let wrong = read_limit(kind, name, &bounds).err().unwrap_or_default();
+        problems.extend(within(&["limits", &index.to_string()], wrong));
     }
     problems
 }
@@ -136,9 +152,20 @@ mod tests {
             "servers": [server("fine"), server(&"x".repeat(10_001))],
             "settings": {"timeout_ms": 5, "queue_limit": -1},
             "skills": [skill("fine", "Fine"), skill("not fine", "Not fine"), skill("long", &"x".repeat(101))],
+            "limits": [
+                {"kind": "server", "name": "a", "per_second": 0.5, "burst": 2},
+                {"kind": "tool", "name": "a", "per_day": 1},
+                {"kind": "identity", "name": "*", "per_second": null, "concurrent": 0},
+            ],
         });
-        let expected =
-            ["body.servers.1.description", "body.settings.queue_limit", "body.skills.1.skill", "body.skills.2.name"];
+        let expected = [
+            "body.servers.1.description",
+            "body.settings.queue_limit",
+            "body.skills.1.skill",
+            "body.skills.2.name",
+            "body.limits.1.name",
+            "body.limits.2.concurrent",
+        ];
         assert_eq!(places(&backup), expected);
     }
 

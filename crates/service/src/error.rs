@@ -79,6 +79,12 @@ pub enum Error {
         /// Its id.
         id: String,
     },
+    /// There is no such limit.
+    #[error("there is no limit of {key}")]
+    LimitNotFound {
+        /// Its kind and name.
+        key: String,
+    },
     /// There is no such document, or it is not accessible.
     #[error("there is no document `{path}`: {why}")]
     DocumentNotFound {
@@ -158,6 +164,7 @@ impl Error {
             Self::ResourceNotFound { .. } => "RESOURCE_NOT_FOUND",
             Self::SkillNotFound { .. } => "SKILL_NOT_FOUND",
             Self::BindingNotFound { .. } => "BINDING_NOT_FOUND",
+            Self::LimitNotFound { .. } => "LIMIT_NOT_FOUND",
             Self::DocumentNotFound { .. } => "DOCUMENT_NOT_FOUND",
             Self::DocumentChanged { .. } => "DOCUMENT_CHANGED",
             Self::DocumentNotWritable { .. } => "DOCUMENT_NOT_WRITABLE",
@@ -183,6 +190,7 @@ impl Error {
             Self::SkillNotFound { key } => json!({ "skill": key }),
             Self::PromptAmbiguous { name, candidates } => json!({ "name": name, "candidates": candidates }),
             Self::BindingNotFound { id } => json!({ "binding_id": id }),
+            Self::LimitNotFound { key } => json!({ "limit": key }),
             Self::DocumentNotFound { path, .. }
             | Self::DocumentChanged { path }
             | Self::DocumentNotWritable { path, .. } => json!({ "path": path }),
@@ -232,6 +240,7 @@ impl From<registry::Error> for Error {
                 Self::Call(executions::Error::ExecutionNotFound { id: key })
             }
             registry::Error::NotFound { what: "binding", key } => Self::BindingNotFound { id: key },
+            registry::Error::NotFound { what: "limit", key } => Self::LimitNotFound { key },
             other => Self::Registry(other),
         }
     }

@@ -19,6 +19,7 @@
 //! - `tools.rs`: searching tools, and skills; `tool_lists.rs`: lists of tools; `lists.rs`: where long lists are described
 //! - `bindings.rs`: which server a section of a document may use
 //! - `settings.rs`: settings that can be changed while it runs; `events.rs`: events for listeners
+//! - `limits.rs`: limits by identity, profile, server and tool
 //! - `audit.rs`: audit rows; `retention.rs`: deletes old rows
 //! - `overview.rs`: the audit log, and the state of the database; `backup.rs`: export and import of the registry
 //! - [`Error`]: the error type for all interfaces
@@ -37,6 +38,7 @@ mod events;
 mod grant_store;
 mod instances;
 mod items;
+mod limits;
 mod lists;
 mod overview;
 mod retention;
@@ -77,6 +79,7 @@ pub use error::{Error, Problem};
 pub use events::{Event, Events, Listener};
 pub use grant_store::RegistryGrants;
 pub use items::{ItemPage, PromptView, ResourceView};
+pub use limits::{LIMIT_MEMBERS, ShownLimit, limit_target, read_limit};
 pub use lists::{LIST_DEADLINE, LONGEST_LIST_WAIT, ListPlace, ListSize, MAX_LISTED_BYTES, took_too_long};
 pub use overview::Weight;
 /// What search compares while there is no embedding model, or it is unreachable.
@@ -178,6 +181,7 @@ impl Service {
             traces,
         });
         executions.load_stop_state().await?;
+        executions.limits().load(&store).await?;
         let fleet = Fleet::empty(options.clone(), &chain, remote.clone());
         fleet.set_instance_idle_timeout(Duration::from_secs(settings.now().idle_timeout_s));
         let interceptor = Arc::clone(&executions) as Arc<dyn aggregator::interceptor::CallInterceptor>;

@@ -92,6 +92,7 @@ impl Service {
         let after = handle.current().record.name.clone();
         if before != after {
             self.rename_pins(by, &before, &after).await?;
+            self.executions.limits().rename_server(&before, &after);
         }
         Ok(self.view(&handle))
     }

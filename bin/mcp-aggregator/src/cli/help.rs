@@ -117,13 +117,13 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Other programs", &["client", "import", "export"]),
     ("Documents", &["run", "doc", "ask", "context"]),
-    ("This program", &["settings", "completions", "man", "licenses", "help"]),
+    ("This program", &["settings", "limits", "completions", "man", "licenses", "help"]),
 ];
 
 /// Commands that use the registry if no service runs. All others with `--url` need a service.
 const REGISTRY_VERBS: &[&str] = &[
-    "add", "disable", "doc", "doctor", "enable", "export", "history", "import", "list", "names", "remove", "settings",
-    "show", "tools",
+    "add", "disable", "doc", "doctor", "enable", "export", "history", "import", "limits", "list", "names", "remove",
+    "settings", "show", "tools",
 ];
 
 /// The command line with summaries that all end without a full stop, and with the right default of `--url`.

@@ -70,6 +70,7 @@ pub(crate) fn backup() -> Schema {
             Schema::list(Schema::any_object()).about("Bindings of document sections to servers."),
         )
         .with_optional("switched_off", Schema::list(Schema::any_object()).about("Disabled tools: `server` and `tool`."))
+        .with_optional("limits", Schema::list(Schema::any_object()).about("Limits of calls, with `kind` and `name`."))
         .such_as(json!({"format": "mcp-aggregator registry", "version": 1, "servers": []}))
 }
 
@@ -82,6 +83,7 @@ pub(super) fn import_report() -> Schema {
         .with("without_secrets", names("Servers whose secrets are masked. They are registered, but disabled."))
         .with("settings", Schema::count().about("The number of imported settings."))
         .with("skills", Schema::count().about("The number of imported skills; existing skills were not changed."))
+        .with("limits", Schema::count().about("The number of imported limits; existing limits were not changed."))
         .with("bindings", Schema::count().about("The number of imported bindings."))
         .with(
             "bindings_left_out",

@@ -96,6 +96,8 @@ const ACTIONS: &[(&str, &str)] = &[
     ("tool.enable", "enabled tools"),
     ("tool.disable", "disabled tools"),
     ("settings.change", "changed settings"),
+    ("limit.put", "set a limit"),
+    ("limit.remove", "removed a limit"),
     ("execution.cancel", "cancelled a call"),
     ("executions.stop", "stopped all calls"),
     ("executions.reset", "allowed calls again"),

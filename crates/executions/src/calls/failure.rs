@@ -38,6 +38,7 @@ pub(super) fn refused(refused: &Refused) -> Error {
         Refused::Stopped => return Error::ExecutionStopped,
         Refused::Full(full) => json!({ "limit": "queue_limit", "concurrent_limit": full.limit, "queued": full.queued }),
         Refused::SessionOver(limit) => json!({ "limit": "session_limit", "session_limit": limit }),
+        Refused::RateLimited(excess) => excess.context(),
     };
     let refusal = refused.refusal();
     let context = with_reason(object(context), refusal.reason, refusal.is_safe_to_retry);

@@ -74,6 +74,7 @@ into_value! {
     crate::ExecutionStatus => |it| Self::Word(it.stored()),
     crate::Source => |it| Self::Word(it.stored()),
     crate::SectionKind => |it| Self::Word(it.stored()),
+    crate::LimitKind => |it| Self::Word(it.stored()),
 }
 
 impl<T: Into<Self>> From<Option<T>> for Value {
@@ -173,6 +174,7 @@ from_value! {
     crate::ExecutionStatus, "execution status" { Value::Text(it) => it.parse().ok() }
     crate::Source, "source" { Value::Text(it) => it.parse().ok() }
     crate::SectionKind, "section type" { Value::Text(it) => it.parse().ok() }
+    crate::LimitKind, "kind of limit" { Value::Text(it) => it.parse().ok() }
 }
 
 /// Taken as it is, to be written back to the same database.

@@ -6,6 +6,7 @@ use super::address;
 use super::changes::{append_event, event};
 use crate::database::{Mismatch, Row, Session, values};
 use crate::error::Error;
+use crate::limits;
 use crate::seal::Sealer;
 use crate::select::{Columns, Filter};
 use crate::store::{KeyLock, check_key_of, opened};
@@ -271,6 +272,7 @@ pub(crate) async fn update(
         refuse_taken(session, record.id, &name).await?;
         let rename = "UPDATE mcp.tools SET name = $1 || original_name WHERE source_server_id = $2";
         session.execute(rename, values![format!("{name}{SEPARATOR}"), record.id]).await?;
+        limits::rename_server(session, &old.name, &name).await?;
     }
     // Enabling or disabling is a change of status like any other.
     if let Some((kind, details)) = event(&old, &StatusChange::to(record.status)) {

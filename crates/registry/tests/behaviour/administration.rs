@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use registry::{
-    AuditFilter, AuditNote, BindingId, Error, Existing, MAX_BINDINGS_OF_DOCUMENT, NewBinding, Origin, Page,
-    RetentionPolicy, Secrets, Section, ServerId, ServerPatch,
+    AuditFilter, AuditNote, BindingId, CallLimit, CallRate, Error, Existing, LimitKind, MAX_BINDINGS_OF_DOCUMENT,
+    NewBinding, Origin, Page, RetentionPolicy, Secrets, Section, ServerId, ServerPatch,
 };
 use serde_json::{Value, json};
 
@@ -137,6 +137,10 @@ async fn fill(fixture: &RegistryFixture) -> ServerId {
     from_file.origin = Origin::Config;
     let from_file = store.insert_server(from_file).await.unwrap();
     store.put_settings(BTreeMap::from([("limit".to_owned(), json!(5))])).await.unwrap();
+    let mut change = store.transaction("set a limit").await.unwrap();
+    let limit = CallLimit { per_second: CallRate::per_second(0.5), ..CallLimit::default() };
+    change.put_limit(LimitKind::Server, "one", limit).await.unwrap();
+    change.commit().await.unwrap();
     for server in [id, from_file.id] {
         store.insert_binding(binding(server, heading("x"))).await.unwrap();
     }
@@ -155,8 +159,13 @@ async fn an_export_makes_the_same_registry_elsewhere(fixture: RegistryFixture) {
     assert_eq!(elsewhere.store.settings().await.unwrap()["limit"], 5);
     assert_eq!(elsewhere.store.bindings(None, Some(one.id), Page::ALL).await.unwrap().total, 1);
 
+    let limits = elsewhere.store.limits().await.unwrap();
+    assert_eq!((report.limits, limits[0].name.as_str()), (1, "one"));
+    assert_eq!(limits[0].limit.per_second, CallRate::per_second(0.5));
+
+    assert_eq!(elsewhere.store.import(&exported, Existing::Kept).await.unwrap().limits, 0);
     let again = elsewhere.store.import(&exported, Existing::Replaced).await.unwrap();
-    assert_eq!((again.replaced, again.bindings), (vec!["one".to_owned()], 0));
+    assert_eq!((again.replaced, again.bindings, again.limits), (vec!["one".to_owned()], 0, 1));
 }
 
 async fn an_export_keeps_the_order_of_servers(RegistryFixture { store, .. }: RegistryFixture) {

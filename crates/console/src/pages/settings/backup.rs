@@ -19,7 +19,7 @@ const WITH_SECRETS: &str = "Anyone who has the file can read all credentials. Co
 pub(super) fn section(request: &PageRequest<'_>, refused: Option<&str>) -> Html {
     let problem = refused.map(|why| html!(r#"<pre class="error" role="alert" id="refused">{}</pre>"#, why));
     html!(
-        r#"<form class="card" method="post" action="/export"><p>All servers, settings, skills, bindings and disabled tools, in one file.</p>{csrf}<div class="actions"><button class="quiet" name="secrets" value="masked">Export without secrets</button>
+        r#"<form class="card" method="post" action="/export"><p>All servers, settings, skills, bindings, limits and disabled tools, in one file.</p>{csrf}<div class="actions"><button class="quiet" name="secrets" value="masked">Export without secrets</button>
 <button class="quiet" name="secrets" value="revealed" data-confirm="{ask}">Export with secrets</button></div></form>
 <form class="card" method="post" action="/import">{csrf}{problem}<div class="field"><label for="backup-file" data-script hidden>File</label><input type="file" id="backup-file" data-into="backup-text" accept="application/json" data-script hidden></div>
 <div class="field"><label for="backup-text">Exported registry</label><textarea id="backup-text" name="backup" rows="5" required{sign}>{pasted:#}</textarea></div>
@@ -84,7 +84,12 @@ fn in_words(report: &ImportReport, backup: &Value) -> String {
     line(&report.without_secrets, "Disabled until you enter their secrets");
     let off = backup["switched_off"].as_array().into_iter().flatten();
     let off = off.filter(|off| report.added.iter().any(|name| off["server"] == name.as_str())).count();
-    let counts = [(report.settings, "setting"), (report.skills, "skill"), (report.bindings, "binding")];
+    let counts = [
+        (report.settings, "setting"),
+        (report.skills, "skill"),
+        (report.bindings, "binding"),
+        (report.limits, "limit"),
+    ];
     let counts = counts.into_iter().chain([(off, "disabled tool")]).filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, what)| display::several(count as u64, what)).collect();
     if !counts.is_empty() {
