@@ -10,33 +10,46 @@ use super::{DEPTH, Group, InputGroup, LANES, OFFSET, Stripe, Sums, Tile};
 
 /// Bytes of a register.
 const BYTES: usize = 32;
-/// So many inputs at once: their sums fill the registers.
-const INPUTS: usize = 4;
+
+/// Calls a function for up to four inputs at once, whose sums fill the registers. The first of them and their number are
+/// constants, so that they stay there.
+macro_rules! in_parts {
+    ($sums:expr, $function:ident($($argument:expr),*)) => {
+        let (first, second) = $sums.split_at_mut($sums.len().min(4));
+        match first.len() {
+            1 => $function::<0, 1>($($argument,)* first),
+            2 => $function::<0, 2>($($argument,)* first),
+            3 => $function::<0, 3>($($argument,)* first),
+            _ => $function::<0, 4>($($argument,)* first),
+        }
+        match second.len() {
+            0 => {}
+            1 => $function::<4, 1>($($argument,)* second),
+            2 => $function::<4, 2>($($argument,)* second),
+            3 => $function::<4, 3>($($argument,)* second),
+            _ => $function::<4, 4>($($argument,)* second),
+        }
+    };
+}
+pub(super) use in_parts;
 
 #[target_feature(enable = "avx2")]
 pub(super) fn sum(block: &[Stripe], tile: &[Tile], _: &[i32], sums: &mut [Sums]) {
-    for (part, sums) in sums.chunks_mut(INPUTS).enumerate() {
-        let first = part * INPUTS;
-        match sums.len() {
-            1 => sum_of::<1>(block, tile, first, sums),
-            2 => sum_of::<2>(block, tile, first, sums),
-            3 => sum_of::<3>(block, tile, first, sums),
-            _ => sum_of::<INPUTS>(block, tile, first, sums),
-        }
-    }
+    in_parts!(sums, sum_of(block, tile));
 }
 
-/// The sums of some inputs of a tile, from `first` on.
+/// The sums of some inputs of a tile, from `FIRST` on.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn sum_of<const COUNT: usize>(block: &[Stripe], tile: &[Tile], first: usize, sums: &mut [Sums]) {
+fn sum_of<const FIRST: usize, const COUNT: usize>(block: &[Stripe], tile: &[Tile], sums: &mut [Sums]) {
     let (offset, ones) = (_mm256_set1_epi8(OFFSET.cast_signed()), _mm256_set1_epi16(1));
     let mut lanes = [[_mm256_setzero_si256(); 2]; COUNT];
     for (stripe, tile) in block.iter().zip(tile) {
-        let halves = halves(stripe).map(|half| _mm256_xor_si256(half, offset));
-        let magnitudes = halves.map(|half| _mm256_abs_epi8(half));
-        for (lanes, numbers) in lanes.iter_mut().zip(&tile[first..]) {
-            let input = repeated(*numbers);
+        let [left, right] = halves(stripe);
+        let halves = [_mm256_xor_si256(left, offset), _mm256_xor_si256(right, offset)];
+        let magnitudes = [_mm256_abs_epi8(halves[0]), _mm256_abs_epi8(halves[1])];
+        for (input, lanes) in lanes.iter_mut().enumerate() {
+            let input = repeated(tile[FIRST + input]);
             for half in 0..2 {
                 // The sign goes to the other side. Two products of at most 128 * 127 fit into 16 bits.
                 let input = _mm256_sign_epi8(input, halves[half]);
@@ -52,34 +65,28 @@ fn sum_of<const COUNT: usize>(block: &[Stripe], tile: &[Tile], first: usize, sum
 
 #[target_feature(enable = "avx2")]
 pub(super) fn sum_groups(block: &[Group], tile: &[InputGroup], sums: &mut [Sums]) {
-    for (part, sums) in sums.chunks_mut(INPUTS).enumerate() {
-        let first = part * INPUTS;
-        match sums.len() {
-            1 => groups_of::<1>(block, tile, first, sums),
-            2 => groups_of::<2>(block, tile, first, sums),
-            3 => groups_of::<3>(block, tile, first, sums),
-            _ => groups_of::<INPUTS>(block, tile, first, sums),
-        }
-    }
+    in_parts!(sums, groups_of(block, tile));
 }
 
 /// The same for weights in four bits.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn groups_of<const COUNT: usize>(block: &[Group], tile: &[InputGroup], first: usize, sums: &mut [Sums]) {
+fn groups_of<const FIRST: usize, const COUNT: usize>(block: &[Group], tile: &[InputGroup], sums: &mut [Sums]) {
     let four_bits = _mm256_set1_epi8(15);
     let mut totals = [[_mm256_setzero_si256(); 2]; COUNT];
     for (group, inputs) in block.iter().zip(tile) {
         // Sixteen bits are enough for the products of a group: eight times two of at most 15 * 127.
-        let mut lanes: [[__m256i; 2]; COUNT] =
-            std::array::from_fn(|input| [_mm256_set1_epi32(inputs.pairs[first + input]); 2]);
+        let mut lanes = [[four_bits; 2]; COUNT];
+        for (lanes, pair) in lanes.iter_mut().zip(&inputs.pairs[FIRST..]) {
+            *lanes = [_mm256_set1_epi32(*pair); 2];
+        }
         for (packed, [low, high]) in group.packed.iter().zip(inputs.numbers.as_chunks::<2>().0) {
-            let packed = halves(packed);
-            let rest = packed.map(|half| _mm256_srli_epi16::<4>(half));
-            for (weights, numbers) in [(packed, low), (rest, high)] {
-                let weights = weights.map(|half| _mm256_and_si256(half, four_bits));
-                for (lanes, numbers) in lanes.iter_mut().zip(&numbers[first..]) {
-                    let input = repeated(*numbers);
+            let [left, right] = halves(packed);
+            let rest = [_mm256_srli_epi16::<4>(left), _mm256_srli_epi16::<4>(right)];
+            for ([left, right], numbers) in [([left, right], low), (rest, high)] {
+                let weights = [_mm256_and_si256(left, four_bits), _mm256_and_si256(right, four_bits)];
+                for (input, lanes) in lanes.iter_mut().enumerate() {
+                    let input = repeated(numbers[FIRST + input]);
                     for half in 0..2 {
                         let pairs = _mm256_maddubs_epi16(weights[half], input);
                         lanes[half] = _mm256_add_epi16(lanes[half], pairs);
@@ -110,26 +117,22 @@ pub(super) fn repeated(numbers: [i8; DEPTH]) -> __m256i {
 #[target_feature(enable = "avx2")]
 pub(super) fn halves(stripe: &Stripe) -> [__m256i; 2] {
     let (halves, _) = stripe.as_chunks::<BYTES>();
-    std::array::from_fn(|half| {
-        #[expect(unsafe_code, reason = "there is no safe way to load a register")]
-        // SAFETY: 32 bytes can be read there, and the instruction asks for no alignment.
-        unsafe {
-            _mm256_loadu_si256(halves[half].as_ptr().cast())
-        }
-    })
+    #[expect(unsafe_code, reason = "there is no safe way to load a register")]
+    // SAFETY: 32 bytes can be read at both places, and the instruction asks for no alignment.
+    unsafe {
+        [_mm256_loadu_si256(halves[0].as_ptr().cast()), _mm256_loadu_si256(halves[1].as_ptr().cast())]
+    }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn factors(group: &Group) -> [__m256i; 2] {
     let (halves, _) = group.factors.as_chunks::<LANES>();
-    std::array::from_fn(|half| {
-        #[expect(unsafe_code, reason = "there is no safe way to load a register")]
-        // SAFETY: sixteen numbers of 16 bits can be read there, and the instruction asks for no alignment.
-        unsafe {
-            _mm256_loadu_si256(halves[half].as_ptr().cast())
-        }
-    })
+    #[expect(unsafe_code, reason = "there is no safe way to load a register")]
+    // SAFETY: sixteen numbers of 16 bits can be read at both places, and the instruction asks for no alignment.
+    unsafe {
+        [_mm256_loadu_si256(halves[0].as_ptr().cast()), _mm256_loadu_si256(halves[1].as_ptr().cast())]
+    }
 }
 
 #[inline]

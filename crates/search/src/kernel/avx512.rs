@@ -31,7 +31,10 @@ pub(super) fn sum(block: &[Stripe], tile: &[Tile], offsets: &[i32], sums: &mut [
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn sum_of<const INPUTS: usize>(block: &[Stripe], tile: &[Tile], offsets: &[i32], sums: &mut [Sums]) {
-    let mut lanes: [__m512i; INPUTS] = std::array::from_fn(|input| _mm512_set1_epi32(-offsets[input]));
+    let mut lanes = [_mm512_setzero_si512(); INPUTS];
+    for (lanes, offset) in lanes.iter_mut().zip(offsets) {
+        *lanes = _mm512_set1_epi32(-offset);
+    }
     for (stripe, tile) in block.iter().zip(tile) {
         let stripe = load(stripe);
         for (lanes, numbers) in lanes.iter_mut().zip(tile) {
@@ -56,7 +59,10 @@ fn groups_of<const INPUTS: usize>(block: &[Group], tile: &[InputGroup], sums: &m
     let (four_bits, first_of_pair) = (_mm512_set1_epi8(15), _mm512_set1_epi32(0xffff));
     let mut totals = [_mm512_setzero_si512(); INPUTS];
     for (group, inputs) in block.iter().zip(tile) {
-        let mut lanes: [__m512i; INPUTS] = std::array::from_fn(|input| _mm512_set1_epi32(inputs.sums[input]));
+        let mut lanes = [four_bits; INPUTS];
+        for (lanes, sum) in lanes.iter_mut().zip(&inputs.sums) {
+            *lanes = _mm512_set1_epi32(*sum);
+        }
         for (packed, [low, high]) in group.packed.iter().zip(inputs.numbers.as_chunks::<2>().0) {
             let packed = load(packed);
             let rest = _mm512_srli_epi16::<4>(packed);

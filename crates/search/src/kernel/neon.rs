@@ -34,7 +34,10 @@ pub(super) fn sum_groups(block: &[Group], tile: &[InputGroup], sums: &mut [Sums]
     for quarter in 0..QUARTERS {
         let mut totals = [vdupq_n_s32(0); TILE_INPUTS];
         for (group, inputs) in block.iter().zip(tile) {
-            let mut lanes: [int32x4_t; TILE_INPUTS] = std::array::from_fn(|input| vdupq_n_s32(inputs.sums[input]));
+            let mut lanes = [vdupq_n_s32(0); TILE_INPUTS];
+            for (lanes, sum) in lanes.iter_mut().zip(&inputs.sums) {
+                *lanes = vdupq_n_s32(*sum);
+            }
             for (packed, [low, high]) in group.packed.iter().zip(inputs.numbers.as_chunks::<2>().0) {
                 let packed = load(packed, quarter);
                 add_products(&mut lanes, vreinterpretq_s8_u8(vandq_u8(packed, four_bits)), low);
