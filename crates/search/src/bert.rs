@@ -26,7 +26,7 @@ pub(crate) use tensors::Tensors;
 pub(crate) use tensors::{Weights, WeightsError};
 pub(crate) use wordpiece::{Folding, WordPiece};
 
-use crate::columns::{Kernel, LANES};
+use crate::kernel::{Kernel, LANES};
 use crate::vectors::dot;
 
 /// How many pieces go through a layer together. More is not faster, and takes more memory.

@@ -53,7 +53,9 @@ mod classifier;
 mod columns;
 mod document;
 mod embedder;
+mod four_bits;
 mod index;
+mod kernel;
 #[cfg(any(feature = "builtin-model", feature = "table"))]
 mod language;
 mod lexical;
@@ -133,7 +135,7 @@ pub fn table_reads(request: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
 /// What only `bench-search` needs.
 #[cfg(feature = "reference")]
 pub mod reference {
-    use crate::columns::Kernel;
+    use crate::kernel::Kernel;
 
     /// The sets of instructions that this machine has, the fastest last.
     pub fn instructions() -> Vec<String> {

@@ -1,7 +1,7 @@
 //! The model that comes with the program: a sentence transformer of three layers, trained to find tools.
 //!
-//! `model/NOTICE.md` says where its weights come from. They are kept in four bits; the layers' are unpacked into
-//! 8-bit integers at the start (5 MB), the table of words stays as it is.
+//! `model/NOTICE.md` says where its weights come from. They are kept in four bits; those of the layers are
+//! arranged for the kernels at the start (3 MB), the table of words stays as it is.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -43,7 +43,7 @@ impl MiniLm {
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<MiniLm> = OnceLock::new();
         SHARED.get_or_init(|| {
-            Self::read(WEIGHTS, PackedForm::EightBits).expect("the weights that are compiled in are whole")
+            Self::read(WEIGHTS, PackedForm::FourBits).expect("the weights that are compiled in are whole")
         })
     }
 
@@ -178,7 +178,7 @@ mod tests {
     fn written_out() -> HashMap<&'static str, Vec<u8>> {
         let file = Tensors::read(WEIGHTS).expect("the weights that are compiled in are whole");
         let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-        for (name, shape, values) in (Packed { tensors: file, form: PackedForm::EightBits }).all() {
+        for (name, shape, values) in (Packed { tensors: file, form: PackedForm::FourBits }).all() {
             let start = data.len();
             data.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             header.insert(name, json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]}));

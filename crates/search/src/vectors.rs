@@ -4,7 +4,8 @@
 //! rounded.
 
 use crate::MAX_DIMENSION;
-use crate::columns::{Columns, Inputs, Kernel, LANES};
+use crate::columns::{Columns, Inputs};
+use crate::kernel::{Kernel, LANES};
 
 /// One vector for each slot, adjacent in memory.
 pub(crate) struct Vectors {
@@ -97,7 +98,7 @@ impl Vectors {
         }
         let kernel = Kernel::best();
         let inputs = Inputs::in_two_parts(&others.concat(), self.columns.width(), kernel);
-        let products = self.columns.multiply(&inputs, None, kernel);
+        let products = self.columns.multiply(&inputs, kernel);
         let rows: Vec<&[f32]> = products.chunks(self.states.len().next_multiple_of(LANES).max(LANES)).collect();
         let (pairs, _) = rows.as_chunks::<2>();
         let near = |slot: usize| join(&mut pairs.iter().map(|[coarse, fine]| coarse[slot] + fine[slot]));

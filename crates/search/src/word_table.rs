@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use crate::VOCABULARY;
 use crate::bert::{Folding, Tensors, WeightsError, WordPiece};
-use crate::columns::{Columns, Inputs, Kernel};
+use crate::columns::{Columns, Inputs};
+use crate::kernel::Kernel;
 use crate::vectors::{dot, normalized};
 
 const TABLE: &[u8] = include_bytes!("../model/table.safetensors");
@@ -72,7 +73,7 @@ impl WordTable {
         }
         let Some(middle) = normalized(&sum) else { return vec![0.0; WIDTH] };
         let kernel = Kernel::best();
-        let products = self.gate.multiply(&Inputs::in_two_parts(&middle, WIDTH, kernel), None, kernel);
+        let products = self.gate.multiply(&Inputs::in_two_parts(&middle, WIDTH, kernel), kernel);
         let (coarse, fine) = products.split_at(WIDTH);
         let gated: Vec<f32> = coarse.iter().zip(fine).map(|(coarse, fine)| coarse + fine).collect();
         sum.fill(0.0);

@@ -1,6 +1,7 @@
 //! Applies the weights of a layer to every piece of a text.
 
-use crate::columns::{Columns, Inputs, Kernel};
+use crate::four_bits::{FourBitColumns, FourBitInputs};
+use crate::kernel::Kernel;
 use crate::matrix::{ROWS_AT_ONCE, Rows};
 
 /// A matrix that every text is multiplied with, and what is added to what comes out.
@@ -13,9 +14,9 @@ pub(crate) struct Linear {
 pub(crate) enum Matrix {
     /// In 16 bits, one row per output: of models in floats, which may need as many.
     Rows(Rows),
-    /// In 8 bits, one column per output, in whole blocks: of the built-in model, whose weights have four bits.
+    /// In four bits, one column per output: of the built-in model.
     #[cfg_attr(not(feature = "builtin-model"), expect(dead_code, reason = "only that model has such weights"))]
-    Columns(Columns),
+    Columns(FourBitColumns),
 }
 
 impl Linear {
@@ -30,8 +31,8 @@ impl Linear {
         let (mut in_8_bits, mut in_16_bits) = (None, None);
         linears.map(|linear| match &linear.weights {
             Matrix::Columns(columns) => {
-                let inputs = in_8_bits.get_or_insert_with(|| Inputs::scaled(inputs, columns.width(), kernel));
-                columns.multiply(inputs, Some(&linear.bias), kernel)
+                let inputs = in_8_bits.get_or_insert_with(|| FourBitInputs::scaled(inputs, columns.width(), kernel));
+                columns.multiply(inputs, &linear.bias, kernel)
             }
             Matrix::Rows(rows) => {
                 linear.by_rows(rows, in_16_bits.get_or_insert_with(|| Rows::scaled(inputs, rows.width())))

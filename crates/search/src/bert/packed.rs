@@ -3,12 +3,10 @@
 use super::linear::Matrix;
 use super::table::Table;
 use super::tensors::{Tensors, Weights, WeightsError};
-use crate::columns::Columns;
+use crate::four_bits::FourBitColumns;
+use crate::kernel::GROUP;
 #[cfg(any(test, feature = "reference"))]
 use crate::matrix::Rows;
-
-/// How many weights share a scale.
-const GROUP: usize = 32;
 
 /// The parts of a file in four bits.
 pub(crate) struct Packed {
@@ -16,10 +14,10 @@ pub(crate) struct Packed {
     pub(crate) form: PackedForm,
 }
 
-/// What the matrices of the layers are unpacked into.
+/// How the matrices of the layers are multiplied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PackedForm {
-    EightBits,
+    FourBits,
     #[cfg(any(test, feature = "reference"))]
     SixteenBits,
 }
@@ -77,11 +75,13 @@ impl Weights for Packed {
 
     fn matrix(&self, name: &str, rows: usize, width: usize) -> Result<Matrix, WeightsError> {
         let table = self.packed(name, rows, width)?;
-        let values: Vec<f32> = (0..rows).flat_map(|row| table.row(row)).collect();
         Ok(match self.form {
-            PackedForm::EightBits => Matrix::Columns(Columns::scaled(&values, width)),
+            PackedForm::FourBits => Matrix::Columns(FourBitColumns::new(rows, width, table.groups(0))),
             #[cfg(any(test, feature = "reference"))]
-            PackedForm::SixteenBits => Matrix::Rows(Rows::scaled(&values, width)),
+            PackedForm::SixteenBits => {
+                let values: Vec<f32> = (0..rows).flat_map(|row| table.row(row)).collect();
+                Matrix::Rows(Rows::scaled(&values, width))
+            }
         })
     }
 
@@ -92,11 +92,16 @@ impl Weights for Packed {
 }
 
 impl PackedTable {
+    /// Its weights from a row on, two in a byte with the first one in the lower bits, and their scales.
+    fn groups(&self, first_row: usize) -> impl Iterator<Item = (&'static [u8; GROUP / 2], f32)> {
+        let first = first_row * self.width / GROUP;
+        let (scales, _) = self.scales.as_chunks::<2>();
+        let scales = scales[first..].iter().map(|bytes| super::half(u16::from_le_bytes(*bytes)));
+        self.packed.as_chunks::<{ GROUP / 2 }>().0[first..].iter().zip(scales)
+    }
+
     pub(super) fn row(&self, index: usize) -> impl Iterator<Item = f32> {
-        let packed = &self.packed[index * self.width / 2..][..self.width / 2];
-        let scales = &self.scales[index * self.width / GROUP * 2..][..self.width / GROUP * 2];
-        let scales = scales.as_chunks::<2>().0.iter().map(|bytes| super::half(u16::from_le_bytes(*bytes)));
-        packed.as_chunks::<{ GROUP / 2 }>().0.iter().zip(scales).flat_map(|(group, scale)| {
+        self.groups(index).take(self.width / GROUP).flat_map(|(group, scale)| {
             let pairs = group.iter().flat_map(|byte| [byte & 15, byte >> 4]);
             pairs.map(move |four_bits| (f32::from(four_bits) - 8.0) * scale)
         })
