@@ -27,6 +27,7 @@ mod large;
 mod learning;
 mod listing;
 mod loop_detection;
+mod profiles;
 mod real;
 mod relay;
 mod remote_servers;

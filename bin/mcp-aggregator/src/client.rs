@@ -137,6 +137,10 @@ impl Client {
         self.value(Method::PATCH, path, Some(body)).await
     }
 
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Value, RequestError> {
+        self.value(Method::PUT, path, Some(body)).await
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> Result<Value, RequestError> {
         self.value(Method::DELETE, path, None).await
     }

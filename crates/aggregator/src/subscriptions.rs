@@ -286,8 +286,7 @@ impl Fleet {
         let plain = listen::retag(line, &envelope.params, None);
         // A profile may have hidden the resource since.
         let is_visible = |client: &Client| {
-            client.profile().is_none()
-                || self.is_seen_by(client, server) && self.view_of(client).snapshot.has_uri(&uri)
+            client.profile().is_none() || self.is_seen_by(client, server) && self.view_of(client).snapshot.has_uri(&uri)
         };
         for client in clients.into_iter().filter(|client| is_visible(client)) {
             client.pass(&plain);

@@ -5,6 +5,7 @@ pub(crate) mod documents;
 mod executions;
 mod items;
 mod overview;
+mod profiles;
 mod servers;
 mod tools;
 
@@ -15,6 +16,7 @@ pub(crate) use backup::{backup, new_binding};
 pub(crate) use executions::call;
 pub(crate) use items::{prompt_request, resource_request};
 pub(crate) use overview::changed_settings;
+pub(crate) use profiles::profile_request;
 pub(crate) use servers::{force, registration, sign_in_request, test_request, update};
 pub(crate) use tools::{changed_skill, search, suggestion, switched};
 
@@ -34,6 +36,7 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("FoundTool", tools::found_tool()),
         ("Findings", tools::findings()),
         ("Skill", tools::skill()),
+        ("Profile", profiles::profile()),
         ("Prompt", items::prompt()),
         ("Resource", items::resource()),
         ("Client", items::client()),

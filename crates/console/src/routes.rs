@@ -74,7 +74,13 @@ pub(crate) async fn answer(request: PageRequest<'_>) -> Response<Body> {
         let why = "The request did not come from a page of the console, or the page is too old. Reload the page.";
         return response::refused(StatusCode::FORBIDDEN, why);
     }
-    let response = match Box::pin(run(&request)).await {
+    let profile = request.actor.principal.profile().filter(|_| !is_for_everybody(&request.path));
+    let done = match profile {
+        // The pages show the whole service.
+        Some(profile) => Err(Error::BoundToProfile { profile: profile.to_string() }),
+        None => Box::pin(run(&request)).await,
+    };
+    let response = match done {
         Ok(done) => sent(&request, done),
         Err(error) => failed(&request, &error),
     };
@@ -82,6 +88,11 @@ pub(crate) async fn answer(request: PageRequest<'_>) -> Response<Body> {
         return response::with_cookie(response, &session::set_cookie(&request.headers, &request.visitor.id));
     }
     response
+}
+
+/// Whether a path is also for principals that are bound to a profile: to sign in and out.
+fn is_for_everybody(path: &str) -> bool {
+    matches!(parts_of(path).as_slice(), ["login" | "logout", ..])
 }
 
 async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
@@ -172,6 +183,7 @@ fn failed(request: &PageRequest<'_>, error: &Error) -> Response<Body> {
         | Error::ResourceNotFound { .. }
         | Error::DocumentNotFound { .. } => StatusCode::NOT_FOUND,
         Error::Validation { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::BoundToProfile { .. } => StatusCode::FORBIDDEN,
         Error::Registry(_) => {
             tracing::error!(%error, "failed to render a page");
             StatusCode::SERVICE_UNAVAILABLE

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::bindings::{self, Section};
 use crate::database::{Row, values};
 use crate::error::Error;
+use crate::profiles;
 use crate::servers;
 use crate::settings;
 use crate::skills;
@@ -53,6 +54,8 @@ pub struct ImportReport {
     pub settings: usize,
     /// The number of imported skills.
     pub skills: usize,
+    /// The number of imported profiles.
+    pub profiles: usize,
     /// The number of imported bindings.
     pub bindings: usize,
     /// The number of bindings that name an unknown server and were skipped.
@@ -76,6 +79,8 @@ struct Backup {
     bindings: Vec<Binding>,
     #[serde(default)]
     switched_off: Vec<DisabledTool>,
+    #[serde(default)]
+    profiles: BTreeMap<String, Value>,
 }
 
 /// A disabled tool.
@@ -118,7 +123,7 @@ struct Binding {
 }
 
 impl Store {
-    /// Exports registered servers, settings, skills, bindings and disabled tools. Servers of a config file, discovered
+    /// Exports registered servers, settings, skills, profiles, bindings and disabled tools. Servers of a config file, discovered
     /// tools, executions and the audit log are not included.
     pub async fn export(&self, secrets: Secrets) -> Result<Value, Error> {
         let mut servers = self.servers(&ServerFilter::default(), Page::ALL).await?.items;
@@ -139,6 +144,7 @@ impl Store {
         let mut session = self.read("export disabled tools").await?;
         let off = |row: &mut Row| Ok(DisabledTool { server: row.take("server")?, tool: row.take("tool")? });
         let switched_off = session.all(sql, values![], off).await?;
+        let profiles = self.profiles().await?.into_iter().map(|profile| (profile.name, profile.spec));
         let registered = servers.iter().filter(|server| server.origin == Origin::Registered);
         Ok(json!(Backup {
             format: FORMAT.to_owned(),
@@ -149,6 +155,7 @@ impl Store {
             skills,
             bindings,
             switched_off,
+            profiles: profiles.collect(),
         }))
     }
 
@@ -202,6 +209,13 @@ impl Transaction {
             if existing == Existing::Replaced || known.iter().all(|known| known.id != skill.id) {
                 skills::put(session, skill).await?;
                 report.skills += 1;
+            }
+        }
+        let known = profiles::all(session).await?;
+        for (name, spec) in &backup.profiles {
+            if existing == Existing::Replaced || known.iter().all(|known| known.name != *name) {
+                profiles::put(session, name, spec).await?;
+                report.profiles += 1;
             }
         }
         let known = bindings::all(session).await?;

@@ -38,6 +38,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let fails = ["DOCUMENT_NOT_FOUND", "SERVER_NOT_FOUND", "SKILL_NOT_FOUND", "VALIDATION_ERROR"];
     vec![
         Endpoint::get("/assistant/tools", "List the tools an assistant may use", |request| Box::pin(by_query(request)))
+            .within_profile()
             .about(
                 "Returns the tools of enabled servers that can be called now. On a line of a document that is bound to \
                  a server, only the tools of that server. The document must be in the folder of `serve --documents`; \
@@ -60,6 +61,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::post("/assistant/tools", "List the tools an assistant may use in a given text", |request| {
             Box::pin(by_body(request))
         })
+        .within_profile()
         .ends_with_client()
         .takes(
             shapes::requested()
@@ -77,6 +79,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         .answers(200, "The tools.", Schema::named("AssistantTools"))
         .fails(&fails),
         Endpoint::post("/assistant/ask", "Ask the assistant", |request| Box::pin(ask(request)))
+            .within_profile()
             .ends_with_client()
             .about(
                 "The model of `serve --assistant-model` answers. It may call the tools that `/assistant/tools` returns \

@@ -23,13 +23,13 @@ use crate::schemas::documents as shapes;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
-        Endpoint::get("/documents", "List documents", |request| Box::pin(list(request)))
+        Endpoint::get("/documents", "List documents", |request| Box::pin(list(request))).within_profile()
             .about(
                 "Lists the Markdown files in the folder of `serve --documents`. Without that option, the list is empty.",
             )
             .parts("Documents ordered by path.", Schema::named("Document"))
             .fails(&["VALIDATION_ERROR"]),
-        Endpoint::get("/documents/text", "Read a document", |request| Box::pin(text(request)))
+        Endpoint::get("/documents/text", "Read a document", |request| Box::pin(text(request))).within_profile()
             .required_query("path", shapes::path())
             .answers(
                 200,
@@ -37,7 +37,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
                 Schema::object().with("path", Schema::text()).with("text", Schema::text()),
             )
             .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
-        Endpoint::post("/documents/map", "Map a document", |request| Box::pin(map(request)))
+        Endpoint::post("/documents/map", "Map a document", |request| Box::pin(map(request))).within_profile()
             .ends_with_client()
             .about(
                 "Returns the sections and blocks of a document, the server of each, and why it is that server. Calls \
@@ -46,7 +46,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(shapes::requested())
             .answers(200, "The map.", Schema::named("DocumentMap"))
             .fails(&["DOCUMENT_NOT_FOUND"]),
-        Endpoint::post("/documents/run", "Run the tool calls of a document", |request| Box::pin(run(request)))
+        Endpoint::post("/documents/run", "Run the tool calls of a document", |request| Box::pin(run(request))).within_profile()
             .ends_with_client()
             .about(
                 "Runs blocks one after the other, or up to `jobs` at a time, with the source `user-codeblock`. All \
@@ -61,7 +61,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The outcome of each block, and the new text.", Schema::named("DocumentRun"))
             .answers_with(200, "The same, as a stream of events.", "text/event-stream", Some(Schema::text()))
             .fails(&["DOCUMENT_NOT_FOUND", "DOCUMENT_CHANGED", "DOCUMENT_NOT_WRITABLE"]),
-        Endpoint::get("/documents/changes", "Follow changes of a document", |request| Box::pin(changes(request)))
+        Endpoint::get("/documents/changes", "Follow changes of a document", |request| Box::pin(changes(request))).within_profile()
             .about(
                 "A stream of server-sent events. Sends `document.changed` each time the content of the file \
                  changes, no matter which program wrote it.",
@@ -71,7 +71,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::get("/documents/context", "Show what can be used on a line of a document", |request| {
             Box::pin(context(request))
-        })
+        }).within_profile()
         .about(
             "Returns the server that the line is bound to and why, the block on that line, and the tools that may be \
              used there. The document is read from the folder of `serve --documents`. For any other document, only \
@@ -83,7 +83,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         .fails(&["VALIDATION_ERROR"]),
         Endpoint::post("/documents/context", "Show what can be used on a line of a given text", |request| {
             Box::pin(context_of_text(request))
-        })
+        }).within_profile()
         .ends_with_client()
         .takes(shapes::requested().with("line", shapes::line()))
         .answers(200, "The binding, the block and the tools.", Schema::named("DocumentContext"))

@@ -17,10 +17,12 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let of_server = || Schema::storable_text().about("Only those of this server, by id or name.");
     vec![
         Endpoint::get("/prompts", "List prompts", |request| Box::pin(prompts(request)))
+            .within_profile()
             .optional_query("server_id", of_server())
             .parts("The prompts of connected servers.", Schema::named("Prompt"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/prompts/get", "Get a prompt", |request| Box::pin(prompt(request)))
+            .within_profile()
             .ends_with_client()
             .about(
                 "Takes the full name `server.prompt`, or the prompt's own name if only one server has a prompt of that \
@@ -31,15 +33,18 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .fails(&["PROMPT_NOT_FOUND", "PROMPT_AMBIGUOUS"])
             .fails(UPSTREAM_REQUEST_ERRORS),
         Endpoint::get("/resources", "List resources", |request| Box::pin(resources(request)))
+            .within_profile()
             .optional_query("server_id", of_server())
             .parts("The resources of connected servers.", Schema::named("Resource"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::get("/resources/templates", "List resource templates", |request| Box::pin(templates(request)))
+            .within_profile()
             .about("`uri` is the URI template.")
             .optional_query("server_id", of_server())
             .parts("The resource templates of connected servers.", Schema::named("Resource"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/resources/read", "Read a resource", |request| Box::pin(read(request)))
+            .within_profile()
             .ends_with_client()
             .about(
                 "Asks the server that lists the URI, or else those whose templates match it. Returns the server's \
