@@ -28,6 +28,7 @@ mod learning;
 mod limits;
 mod listing;
 mod loop_detection;
+mod profiles;
 mod real;
 mod relay;
 mod remote_servers;

@@ -39,6 +39,7 @@ use crate::commands::logout::LogoutArguments;
 use crate::commands::logs::LogsArguments;
 use crate::commands::man::ManArguments;
 use crate::commands::names::NamesArguments;
+use crate::commands::profiles::ProfilesArguments;
 use crate::commands::prompts::PromptsArguments;
 use crate::commands::remove::RemoveArguments;
 use crate::commands::resources::ResourcesArguments;
@@ -123,6 +124,7 @@ pub(crate) enum Command {
     Status(StatusArguments),
     Search(SearchArguments),
     Skills(SkillsArguments),
+    Profiles(ProfilesArguments),
     Prompts(PromptsArguments),
     Resources(ResourcesArguments),
     Settings(SettingsArguments),

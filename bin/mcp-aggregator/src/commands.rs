@@ -30,6 +30,7 @@ pub(crate) mod logout;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod names;
+pub(crate) mod profiles;
 pub(crate) mod prompts;
 pub(crate) mod remove;
 pub(crate) mod resources;
@@ -79,6 +80,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Status(arguments) => status::run(&arguments),
         Command::Search(arguments) => search::run(&arguments),
         Command::Skills(arguments) => skills::run(&arguments),
+        Command::Profiles(arguments) => profiles::run(&arguments),
         Command::Prompts(arguments) => prompts::run(&arguments),
         Command::Resources(arguments) => resources::run(&arguments),
         Command::Settings(arguments) => settings::run(&arguments),

@@ -36,6 +36,7 @@ mod colour;
 mod command_hint;
 mod commands;
 mod config;
+mod config_profile;
 mod connectors;
 mod database_wait;
 mod doctor;

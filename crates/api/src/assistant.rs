@@ -232,7 +232,7 @@ impl ToolExecutor for ServiceToolExecutor<'_> {
             skill_threshold: DEFAULT_SKILL_THRESHOLD,
             threshold: 0.0,
             include_schemas: false,
-            profile: self.assistant_context.actor.principal.profile().cloned(),
+            profile: None,
         };
         let found = self.assistant_context.service.search(wanted).await.map_err(|error| error.to_string())?;
         let names = found.tools.into_iter().map(|tool| tool.name).filter(|name| self.whose.contains_key(name.as_str()));

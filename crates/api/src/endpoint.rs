@@ -33,6 +33,8 @@ pub(crate) struct Endpoint {
     pub(crate) role_flags: Vec<(&'static str, Role)>,
     /// Whether no token is needed: everybody gets the same, public response.
     pub(crate) is_public: bool,
+    /// Whether it shows and does only what the profile of a bound principal allows. Others refuse bound principals.
+    pub(crate) is_within_profile: bool,
     /// Whether the request ends when its client disconnects, because it changes nothing of ours. Requests that change
     /// something always run to their end.
     pub(crate) ends_with_client: bool,
@@ -102,6 +104,7 @@ impl Endpoint {
             role: Role::Operator,
             role_flags: Vec::new(),
             is_public: false,
+            is_within_profile: false,
             ends_with_client: method == Method::GET,
             method,
             run,
@@ -205,6 +208,12 @@ impl Endpoint {
     /// Ends the request when its client disconnects.
     pub(crate) fn ends_with_client(mut self) -> Self {
         self.ends_with_client = true;
+        self
+    }
+
+    /// Is for principals that are bound to a profile, too: everything it uses of the service is narrowed to the profile.
+    pub(crate) fn within_profile(mut self) -> Self {
+        self.is_within_profile = true;
         self
     }
 

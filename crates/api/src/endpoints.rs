@@ -9,6 +9,7 @@ mod items;
 mod limits;
 mod overview;
 mod page;
+mod profiles;
 mod search;
 mod servers;
 mod skills;
@@ -24,6 +25,7 @@ pub(crate) fn all() -> Vec<Endpoint> {
         group("Prompts and resources", items::endpoints()),
         group("Search", search::endpoints()),
         group("Skills", skills::endpoints()),
+        group("Profiles", profiles::endpoints()),
         group("Executions", executions::endpoints()),
         group("Documents", documents::endpoints()),
         group("Documents", bindings::endpoints()),

@@ -139,6 +139,8 @@ impl Api {
     ) -> Result<ApiResponse, ApiResponse> {
         let (endpoint, path) = routes::find(&self.endpoints, &parts.method, parts.uri.path())?;
         allow(&principal, endpoint.role)?;
+        let actor = Actor::new(&principal, ANONYMOUS_ACTOR);
+        let service = self.service_for(endpoint, &actor).map_err(|error| error::answer(&error))?;
         if let Some((_, value)) = path.iter().find(|(_, value)| value.contains('\0')) {
             let why = format!("`{}` does not exist", value.escape_debug());
             return Err(error::refused(StatusCode::NOT_FOUND, &why));
@@ -148,8 +150,7 @@ impl Api {
             Some(content) => request::body(content, &parts.headers, body)?,
             None => request::Members::default(),
         };
-        let service = Arc::clone(&self.service);
-        let (actor, closing) = (Actor::new(&principal, ANONYMOUS_ACTOR), self.closing.subscribe());
+        let closing = self.closing.subscribe();
         let (documents, model) = (self.documents.clone(), self.model.clone());
         let (auth_counter, job_limit) = (self.auth_counter.clone(), self.job_limit);
         let headers = parts.headers;
@@ -177,6 +178,16 @@ impl Api {
         done.map_err(|error| error::answer(&error))
     }
 
+    /// The service as the principal sees it. An endpoint that shows more than a profile is not for bound principals.
+    fn service_for(&self, endpoint: &Endpoint, actor: &Actor) -> Result<Arc<Service>, service::Error> {
+        match actor.principal.profile() {
+            Some(profile) if !endpoint.is_within_profile && !endpoint.is_public => {
+                Err(service::Error::BoundToProfile { profile: profile.to_string() })
+            }
+            _ => self.service.as_seen_by(actor),
+        }
+    }
+
     /// Runs a document like a request with the body `wanted` would, and waits for the end.
     pub async fn run_document(
         &self,
@@ -184,7 +195,7 @@ impl Api {
         wanted: &serde_json::Value,
     ) -> Result<serde_json::Value, service::Error> {
         let request = ApiRequest {
-            service: Arc::clone(&self.service),
+            service: self.service.as_seen_by(&actor)?,
             actor,
             headers: http::HeaderMap::new(),
             closing: self.closing.subscribe(),

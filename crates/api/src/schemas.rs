@@ -6,6 +6,7 @@ mod executions;
 mod items;
 mod limits;
 mod overview;
+mod profiles;
 mod servers;
 mod tools;
 
@@ -17,6 +18,7 @@ pub(crate) use executions::call;
 pub(crate) use items::{prompt_request, resource_request};
 pub(crate) use limits::limit;
 pub(crate) use overview::changed_settings;
+pub(crate) use profiles::profile_request;
 pub(crate) use servers::{force, registration, sign_in_request, test_request, update};
 pub(crate) use tools::{changed_skill, search, suggestion, switched};
 
@@ -36,6 +38,7 @@ pub(crate) fn all() -> Vec<(&'static str, Schema)> {
         ("FoundTool", tools::found_tool()),
         ("Findings", tools::findings()),
         ("Skill", tools::skill()),
+        ("Profile", profiles::profile()),
         ("Prompt", items::prompt()),
         ("Resource", items::resource()),
         ("Client", items::client()),

@@ -78,7 +78,13 @@ pub(crate) async fn answer(request: PageRequest<'_>) -> Response<Body> {
     if request.is_let_in && !request.may(&request.method, &request.path) {
         return not_for_role(&request);
     }
-    let response = match Box::pin(run(&request)).await {
+    let profile = request.actor.principal.profile().filter(|_| !is_for_everybody(&request.path));
+    let done = match profile {
+        // The pages show the whole service.
+        Some(profile) => Err(Error::BoundToProfile { profile: profile.to_string() }),
+        None => Box::pin(run(&request)).await,
+    };
+    let response = match done {
         Ok(done) => sent(&request, done),
         Err(error) => failed(&request, &error),
     };
@@ -96,6 +102,11 @@ fn not_for_role(request: &PageRequest<'_>) -> Response<Body> {
     let (role, needed) = (request.role(), roles::required(&request.method, &request.path));
     let why = format!("This needs the role `{needed}`; yours is `{role}`.");
     response::refused(StatusCode::FORBIDDEN, &why)
+}
+
+/// Whether a path is also for principals that are bound to a profile: to sign in and out.
+fn is_for_everybody(path: &str) -> bool {
+    matches!(parts_of(path).as_slice(), ["login" | "logout", ..])
 }
 
 async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
@@ -189,6 +200,7 @@ fn failed(request: &PageRequest<'_>, error: &Error) -> Response<Body> {
         | Error::ResourceNotFound { .. }
         | Error::DocumentNotFound { .. } => StatusCode::NOT_FOUND,
         Error::Validation { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::BoundToProfile { .. } => StatusCode::FORBIDDEN,
         Error::Registry(_) => {
             tracing::error!(%error, "failed to render a page");
             StatusCode::SERVICE_UNAVAILABLE

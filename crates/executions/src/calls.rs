@@ -182,8 +182,11 @@ impl Executions {
             }
             settled = timeout(self.limit(call, slot_index), aggregator.fleet.settled(slot_index)) => settled.is_err(),
         };
-        let found =
-            if is_late { Err(Miss::Unavailable(slot_index)) } else { self.resolve(&view_of(&aggregator, &call.actor), call) };
+        let found = if is_late {
+            Err(Miss::Unavailable(slot_index))
+        } else {
+            self.resolve(&view_of(&aggregator, &call.actor), call)
+        };
         let found = found.map_err(|miss| self.explain(miss, call)).and_then(|target| {
             let in_line = self.queue_again(&execution);
             in_line.map(|()| target).map_err(|full| failure::refused(&Refused::Full(full)))

@@ -59,13 +59,14 @@ pub(crate) fn sight(fleet: &Fleet, principal: &Principal, name: Option<&str>) ->
 impl Unseen {
     pub(crate) fn response(&self) -> Response<Body> {
         let (status, why) = match self {
-            Self::NoServer(name) => (
-                StatusCode::NOT_FOUND,
-                format!("Not found: there is no server `{name}`; /mcp serves all servers"),
-            ),
+            Self::NoServer(name) => {
+                (StatusCode::NOT_FOUND, format!("Not found: there is no server `{name}`; /mcp serves all servers"))
+            }
             Self::NoProfile(name) => (
                 StatusCode::NOT_FOUND,
-                format!("Not found: there is no profile `{name}`; check the address, or ask an administrator to add it"),
+                format!(
+                    "Not found: there is no profile `{name}`; check the address, or ask an administrator to add it"
+                ),
             ),
             Self::BoundToNothing { principal, profile } => (
                 StatusCode::FORBIDDEN,

@@ -265,6 +265,11 @@ impl Tokens {
         self.identify(secret).map(|credential| Arc::clone(credential.principal()))
     }
 
+    /// The holders of all tokens.
+    pub fn principals(&self) -> Vec<Arc<Principal>> {
+        self.all().iter().map(|token| Arc::clone(&token.principal)).collect()
+    }
+
     /// The names of all tokens.
     pub fn names(&self) -> Vec<Arc<str>> {
         self.all().iter().map(|token| Arc::clone(token.principal.name())).collect()

@@ -27,7 +27,7 @@ const KEY: &str = "adopted_tools";
 const TABLE: &str = "tools";
 
 /// The other tables of the registry, which must not belong to another program.
-const OWN_TABLES: [&str; 15] = [
+const OWN_TABLES: [&str; 16] = [
     "registry_meta",
     "external_servers",
     "server_connection_history",
@@ -41,6 +41,7 @@ const OWN_TABLES: [&str; 15] = [
     "tool_switches",
     "oauth_grants",
     "tool_uses",
+    "client_profiles",
     "call_limits",
     "limit_counts",
 ];

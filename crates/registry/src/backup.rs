@@ -9,6 +9,7 @@ use crate::bindings::{self, Section};
 use crate::database::{Row, values};
 use crate::error::Error;
 use crate::limits;
+use crate::profiles;
 use crate::servers;
 use crate::settings;
 use crate::skills;
@@ -56,6 +57,8 @@ pub struct ImportReport {
     pub skills: usize,
     /// The number of imported limits.
     pub limits: usize,
+    /// The number of imported profiles.
+    pub profiles: usize,
     /// The number of imported bindings.
     pub bindings: usize,
     /// The number of bindings that name an unknown server and were skipped.
@@ -81,6 +84,8 @@ struct Backup {
     switched_off: Vec<DisabledTool>,
     #[serde(default)]
     limits: Vec<ExportedLimit>,
+    #[serde(default)]
+    profiles: BTreeMap<String, Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -131,7 +136,8 @@ struct Binding {
 }
 
 impl Store {
-    /// Exports registered servers, settings, skills, bindings, limits and disabled tools. Servers of a config file, discovered
+    /// Exports registered servers, settings, skills, profiles, bindings, limits and disabled tools. Servers of a config
+    /// file, discovered
     /// tools, executions and the audit log are not included.
     pub async fn export(&self, secrets: Secrets) -> Result<Value, Error> {
         let mut servers = self.servers(&ServerFilter::default(), Page::ALL).await?.items;
@@ -153,6 +159,7 @@ impl Store {
         let mut session = self.read("export disabled tools").await?;
         let off = |row: &mut Row| Ok(DisabledTool { server: row.take("server")?, tool: row.take("tool")? });
         let switched_off = session.all(sql, values![], off).await?;
+        let profiles = self.profiles().await?.into_iter().map(|profile| (profile.name, profile.spec));
         let registered = servers.iter().filter(|server| server.origin == Origin::Registered);
         Ok(json!(Backup {
             format: FORMAT.to_owned(),
@@ -164,6 +171,7 @@ impl Store {
             bindings,
             switched_off,
             limits: limits.map(|it| ExportedLimit { kind: it.kind, name: it.name, limit: it.limit }).collect(),
+            profiles: profiles.collect(),
         }))
     }
 
@@ -225,6 +233,13 @@ impl Transaction {
             if existing == Existing::Replaced || !is_known {
                 limits::put(session, *kind, name, *limit).await?;
                 report.limits += 1;
+            }
+        }
+        let known = profiles::all(session).await?;
+        for (name, spec) in &backup.profiles {
+            if existing == Existing::Replaced || known.iter().all(|known| known.name != *name) {
+                profiles::put(session, name, spec).await?;
+                report.profiles += 1;
             }
         }
         let known = bindings::all(session).await?;

@@ -31,7 +31,7 @@ macro_rules! migrations {
 }
 
 /// All migrations, in order.
-const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries", 8 "0008_clients", 9 "0009_oauth_grants", 10 "0010_tool_uses", 12 "0012_limits"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_registry", 2 "0002_lean_executions", 3 "0003_skills", 4 "0004_judgements", 5 "0005_switches", 6 "0006_sizes", 7 "0007_retries", 8 "0008_clients", 9 "0009_oauth_grants", 10 "0010_tool_uses", 11 "0011_profiles", 12 "0012_limits"];
 
 /// The timeout. Another program that starts at the same time may have many migrations to apply.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -257,6 +257,11 @@ mod tests {
                 "0010_tool_uses",
                 "de28bb195163a20a92e0eb339b1a2867945592399097025fa7c4604041aa326a",
                 "4196f78af2dc4a229a5157e555a6d8eb1e2e8e8384eb652c7baec769fb9cc371",
+            ),
+            (
+                "0011_profiles",
+                "7a37cb506a08d46baea8e6eafd360f7d7f6c75a5efb21157d4738af75a5c4494",
+                "1f6ee0dd155856984c016ed9e63a5c841d3f4478cb2ec8a4d453087a987b210f",
             ),
             (
                 "0012_limits",

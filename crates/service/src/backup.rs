@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::limits::read_limit;
+use crate::profiles::problems_with_profile;
 use crate::servers::{Registration, to_the_end};
 use crate::settings::Settings;
 use crate::{Error, Problem, Service};
@@ -56,6 +57,9 @@ impl Service {
         if report.skills > 0 {
             self.finder.read_skills().await?;
         }
+        if report.profiles > 0 {
+            self.reload_profiles().await?;
+        }
         for name in &report.added {
             let record = self.store.find_server(name).await?;
             self.context.add_new_server(record).await?;
@@ -81,6 +85,10 @@ pub fn problems_with_backup(backup: &Value, kept: &[SkillRecord]) -> Vec<Problem
         && let Err(wrong) = Settings::default().changed(settings)
     {
         problems.extend(within(&["settings"], wrong));
+    }
+    for (name, spec) in backup["profiles"].as_object().into_iter().flatten() {
+        let problems_of_one = problems_with_profile(name, spec);
+        problems.extend(within(&["profiles", name], problems_of_one));
     }
     let skills = backup["skills"].as_array().into_iter().flatten().map(SkillRecord::deserialize);
     let skills: Vec<SkillRecord> = skills.filter_map(Result::ok).collect();

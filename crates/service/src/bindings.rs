@@ -1,6 +1,6 @@
 //! Bindings of document sections to servers, as the registry stores them. The document runner applies them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use registry::{Actor, AuditNote, BindingId, BindingRecord, Listed, NewBinding, Page, Section, ServerId};
 use serde::Serialize;
@@ -43,11 +43,18 @@ impl Service {
             Some(key) => Some(self.store.find_server(key).await?.id),
             None => None,
         };
+        let visible: Option<HashSet<ServerId>> =
+            self.is_bound().then(|| self.visible_servers().iter().map(|handle| handle.id).collect());
         let Listed { items, total } = self.store.bindings(document, server, page).await?;
         let mut names: HashMap<ServerId, String> = HashMap::new();
         let mut shown = Vec::with_capacity(items.len());
         for record in items {
             let id = record.binding.server_id;
+            // A section that is bound to a hidden server has the name of a server that does not exist.
+            if visible.as_ref().is_some_and(|visible| !visible.contains(&id)) {
+                shown.push(BindingView { record, server_name: String::new() });
+                continue;
+            }
             let server_name = match names.get(&id) {
                 Some(name) => name.clone(),
                 None => names.entry(id).or_insert(self.store.find_server(&id.to_string()).await?.name).clone(),

@@ -14,16 +14,24 @@ impl Service {
 
     /// Calls, newest first: running ones, and stored ones.
     pub async fn executions(&self, filter: &ExecutionFilter, page: Page) -> Result<Listed<ExecutionRecord>, Error> {
+        if self.is_bound() {
+            return self.visible_executions(filter, page).await;
+        }
         Ok(self.executions.list(filter, page).await?)
     }
 
     /// One call.
     pub async fn execution(&self, id: ExecutionId) -> Result<ExecutionRecord, Error> {
-        Ok(self.executions.find(id).await?)
+        let execution = self.executions.find(id).await?;
+        match self.is_visible_call(&self.view(), &execution) {
+            true => Ok(execution),
+            false => Err(Error::Call(executions::Error::ExecutionNotFound { id: id.to_string() })),
+        }
     }
 
     /// Cancels a running call; a finished one stays as it is.
     pub async fn cancel_execution(&self, by: &Actor, id: ExecutionId) -> Result<ExecutionRecord, Error> {
+        self.execution(id).await?;
         Ok(self.executions.cancel(by, id).await?)
     }
 

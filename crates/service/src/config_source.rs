@@ -9,7 +9,8 @@ use aggregator::Accepted;
 use aggregator::cycle::Chain;
 use aggregator::load::{self, LoadError, Loaded};
 use catalog::config::Warning;
-use catalog::{Config, Contact, Dialect, Transport as ConfigTransport};
+use catalog::profile::profiles_of_config;
+use catalog::{Config, Contact, Dialect, ProfileSpec, Transport as ConfigTransport};
 use registry::{
     Actor, AuditNote, ConnectionConfig, NewServer, Origin, Page, ServerFilter, ServerId, ServerPatch, ServerRecord,
     Transport,
@@ -21,7 +22,7 @@ use tokio::time::sleep;
 use crate::context::ServiceContext;
 use crate::servers::differences;
 use crate::supervisor::{Command, TargetState};
-use crate::{Error, Event, containers};
+use crate::{Error, Event, containers, profiles};
 
 /// How often the file is checked.
 const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -40,6 +41,7 @@ pub struct ConfigFile {
     chain: Chain,
     entries: Vec<Entry>,
     source: Vec<u8>,
+    profiles: Vec<(String, ProfileSpec)>,
     warnings: Vec<Warning>,
     /// Whether it can be read again. A pipe cannot.
     is_regular: bool,
@@ -54,8 +56,9 @@ impl ConfigFile {
         let Loaded { config, chain, source } = load::load_each(path, Accepted::All)?;
         // A file that is just being replaced is not there for a moment.
         let is_regular = !path.metadata().is_ok_and(|metadata| !metadata.is_file());
-        let written = Config::entries(&source, Accepted::All)
-            .map_err(|source| LoadError::Invalid { path: path.to_owned(), source })?;
+        let invalid = |source| LoadError::Invalid { path: path.to_owned(), source };
+        let written = Config::entries(&source, Accepted::All).map_err(invalid)?;
+        let profiles = profiles_of_config(&source).map_err(invalid)?;
         let entry = |(name, value): (String, Value)| match value {
             Value::Object(entry) => Some(Entry {
                 transport: transport(&config, &name, &entry),
@@ -67,7 +70,7 @@ impl ConfigFile {
             _ => None,
         };
         let entries = written.into_iter().filter_map(entry).collect();
-        Ok(Self { path: path.to_owned(), chain, entries, source, warnings: config.warnings, is_regular })
+        Ok(Self { path: path.to_owned(), chain, entries, source, profiles, warnings: config.warnings, is_regular })
     }
 
     /// Its path.
@@ -78,6 +81,11 @@ impl ConfigFile {
     /// Its content.
     pub fn source(&self) -> &[u8] {
         &self.source
+    }
+
+    /// Its profiles.
+    pub fn profiles(&self) -> &[(String, ProfileSpec)] {
+        &self.profiles
     }
 
     /// Its position in a chain of aggregators.
@@ -263,6 +271,7 @@ impl ConfigWatcher {
             Ok(file) => {
                 log_new_warnings(&self.warnings, &file.warnings);
                 self.warnings = file.warnings;
+                profiles::follow_config(&self.context, &file.profiles).await;
                 file.entries
             }
             // It is being replaced.

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use upstream::{Connector, Probe};
 
+use crate::profiles::ProfileLayers;
 use crate::sign_ins::SignIns;
 use crate::status_writer::StatusWriter;
 use crate::supervisor::tool_records::offer_of;
@@ -37,6 +38,8 @@ pub(crate) struct ServiceContext {
     pub(crate) test_connector: Option<TestConnector>,
     /// Signs in to servers, in programs that support it.
     pub(crate) sign_ins: Option<SignIns>,
+    /// All profiles, by their source.
+    pub(crate) profiles: ProfileLayers,
     /// Set when the service stops.
     pub(crate) stopping: watch::Sender<bool>,
     pub(crate) state: ContextState,

@@ -44,8 +44,9 @@ impl Service {
     /// A tool by its full name, whether it is enabled or disabled.
     pub async fn tool_by_name(&self, name: &str) -> Result<ToolRecord, Error> {
         let filter = ToolFilter { name: Some(name.to_owned()), ..ToolFilter::default() };
-        let found = self.store.tools(&filter, Page::first(1)).await?.items.pop();
-        found.ok_or_else(|| Error::Call(CallError::ToolNotFound { name: name.to_owned() }))
+        let mut found = self.store.tools(&filter, Page::first(1)).await?.items;
+        self.retain_visible(&mut found);
+        found.pop().ok_or_else(|| Error::Call(CallError::ToolNotFound { name: name.to_owned() }))
     }
 
     /// A tool by its full name, or by the name that clients see instead.
@@ -55,7 +56,7 @@ impl Service {
             found => return found,
         };
         let own = {
-            let view = self.aggregator.fleet.view();
+            let view = self.view();
             let route = view.snapshot.resolve(Scope::All, Kind::Tool, name);
             route.map(|route| {
                 let server = &view.snapshot.servers()[route.server].name;
@@ -71,7 +72,7 @@ impl Service {
     /// The names by which clients call a tool: the listed one, and the one for clients that refuse some characters, if
     /// it differs.
     pub fn names_for_clients(&self, server: &str, tool: &str) -> Vec<String> {
-        let view = self.aggregator.fleet.view();
+        let view = self.view();
         let snapshot = &view.snapshot;
         let mut names: Vec<String> = Vec::new();
         for style in [NameStyle::Canonical, NameStyle::Safe] {
@@ -88,7 +89,7 @@ impl Service {
 
     /// The names of callable tools that contain every word of `part`, up to `most`.
     pub fn tool_names_with(&self, part: &str, most: usize) -> Vec<String> {
-        let view = self.aggregator.fleet.view();
+        let view = self.view();
         let part = part.to_lowercase();
         let words: Vec<&str> = part.split_whitespace().collect();
         let has_all = |name: &String| {

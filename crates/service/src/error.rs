@@ -47,6 +47,43 @@ pub enum Error {
         /// The server.
         name: String,
     },
+    /// There is no such profile.
+    #[error("there is no profile `{name}`")]
+    ProfileNotFound {
+        /// The requested name.
+        name: String,
+    },
+    /// The profile comes from the config file, and can be changed only there.
+    #[error("profile `{name}` is defined in the config file; change it there")]
+    ProfileReadOnly {
+        /// The profile.
+        name: String,
+    },
+    /// Principals are bound to the profile, and could not use the service without it.
+    #[error("profile `{name}` cannot be removed: {} bound to it; bind them to another one first", bound_to(bound))]
+    ProfileInUse {
+        /// The profile.
+        name: String,
+        /// The principals.
+        bound: Vec<String>,
+    },
+    /// Somebody who is bound to a profile wants to do what shows or changes more than the profile.
+    #[error("you are bound to the profile `{profile}`, which does not include this")]
+    BoundToProfile {
+        /// The profile.
+        profile: String,
+    },
+    /// The profile that somebody is bound to does not exist. They must not see everything instead.
+    #[error(
+        "`{principal}` is bound to the profile `{profile}`, which does not exist; an administrator can add it with \
+         `mcp-aggregator profiles set {profile}`"
+    )]
+    BoundToNothing {
+        /// Who.
+        principal: String,
+        /// The profile.
+        profile: String,
+    },
     /// There is no such prompt.
     #[error("there is no prompt `{name}`")]
     PromptNotFound {
@@ -159,6 +196,10 @@ impl Error {
             Self::Call(error) => error.code(),
             Self::ServerAlreadyExists { .. } => "SERVER_ALREADY_EXISTS",
             Self::ServerReadOnly { .. } => "SERVER_READ_ONLY",
+            Self::ProfileNotFound { .. } => "PROFILE_NOT_FOUND",
+            Self::ProfileReadOnly { .. } => "PROFILE_READ_ONLY",
+            Self::ProfileInUse { .. } => "PROFILE_IN_USE",
+            Self::BoundToProfile { .. } | Self::BoundToNothing { .. } => "FORBIDDEN",
             Self::PromptNotFound { .. } => "PROMPT_NOT_FOUND",
             Self::PromptAmbiguous { .. } => "PROMPT_AMBIGUOUS",
             Self::ResourceNotFound { .. } => "RESOURCE_NOT_FOUND",
@@ -182,9 +223,13 @@ impl Error {
     pub fn context(&self) -> Value {
         match self {
             Self::Call(error) => error.context(),
-            Self::ServerAlreadyExists { name } | Self::ServerReadOnly { name } | Self::PromptNotFound { name } => {
-                json!({ "name": name })
-            }
+            Self::ServerAlreadyExists { name }
+            | Self::ServerReadOnly { name }
+            | Self::ProfileNotFound { name }
+            | Self::ProfileReadOnly { name }
+            | Self::PromptNotFound { name } => json!({ "name": name }),
+            Self::ProfileInUse { name, bound } => json!({ "name": name, "bound": bound }),
+            Self::BoundToProfile { profile } | Self::BoundToNothing { profile, .. } => json!({ "profile": profile }),
             Self::SignInNotSupported { name, .. } | Self::SignInFailed { name, .. } => json!({ "server_name": name }),
             Self::ResourceNotFound { uri } => json!({ "uri": uri }),
             Self::SkillNotFound { key } => json!({ "skill": key }),
@@ -201,6 +246,13 @@ impl Error {
             | Self::Registry(_) => json!({}),
         }
     }
+}
+
+/// `token `a` is`, or `tokens `a`, `b` are`.
+fn bound_to(names: &[String]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let is = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {is}", quoted.join(", "))
 }
 
 impl From<executions::Error> for Error {

@@ -99,6 +99,16 @@ pub enum Event {
         /// The number of skills now.
         skill_count: usize,
     },
+    /// A profile was created or changed.
+    ProfileChanged {
+        /// Its name.
+        name: String,
+    },
+    /// A profile was removed.
+    ProfileRemoved {
+        /// Its name.
+        name: String,
+    },
     /// The state of a call changed.
     Execution(Box<ExecutionRecord>),
     /// A notice for operators.
@@ -124,6 +134,8 @@ impl Event {
             Self::ServerProgress { .. } => "server.progress".to_owned(),
             Self::ToolsChanged { .. } => "tools.changed".to_owned(),
             Self::SkillsChanged { .. } => "skills.changed".to_owned(),
+            Self::ProfileChanged { .. } => "profile.changed".to_owned(),
+            Self::ProfileRemoved { .. } => "profile.removed".to_owned(),
             Self::Execution(execution) => format!("execution.{}", execution.status),
             Self::Notice { .. } => "notice".to_owned(),
         }
@@ -142,6 +154,8 @@ impl Event {
             | Self::ServerSignedIn { .. }
             | Self::ServerSignedOut { .. }
             | Self::ServerProgress { .. }
+            | Self::ProfileChanged { .. }
+            | Self::ProfileRemoved { .. }
             | Self::Execution(_)
             | Self::Notice { .. } => None,
         }

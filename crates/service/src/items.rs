@@ -63,8 +63,8 @@ pub struct ResourceView {
 impl Service {
     /// A page of the prompts, resources or resource templates of connected servers, or of one of them.
     pub fn items(&self, kind: Kind, server: Option<&str>, page: Page) -> Result<ItemPage, Error> {
-        let slot_index = server.map(|server| self.context.find(server).map(|handle| handle.slot_index)).transpose()?;
-        let view = self.fleet.view();
+        let slot_index = server.map(|server| self.find(server).map(|handle| handle.slot_index)).transpose()?;
+        let view = self.view();
         let wanted = view.snapshot.listed(kind, NameStyle::Canonical);
         let wanted = wanted.filter(|route| slot_index.is_none_or(|slot_index| route.server == slot_index));
         let (mut routes, mut size, mut total) = (Vec::new(), ListSize::default(), 0);
@@ -80,7 +80,7 @@ impl Service {
 
     /// The prompt with this full name.
     pub fn prompt_view(&self, name: &str) -> Result<PromptView, Error> {
-        let view = self.fleet.view();
+        let view = self.view();
         let route = view.snapshot.resolve(Scope::All, Kind::Prompt, name);
         let route = route.ok_or_else(|| Error::PromptNotFound { name: name.to_owned() })?;
         Ok(prompt(&view.snapshot, route))
@@ -90,7 +90,7 @@ impl Service {
     pub async fn prompt(&self, by: &Actor, name: &str, arguments: &RawJson) -> Result<RawJson, Error> {
         let route = self.prompt_route(name)?;
         let (slot_index, own_name, lifecycle) = {
-            let view = self.fleet.view();
+            let view = self.view();
             let own_name = view.snapshot.item(Kind::Prompt, route).id.to_string();
             (route.server, own_name, view.snapshot.servers()[route.server].offer.lifecycle)
         };
@@ -105,7 +105,7 @@ impl Service {
 
     /// The prompt that a name means: a full name, or its own name if only one server has such a prompt.
     fn prompt_route(&self, name: &str) -> Result<Route, Error> {
-        let view = self.fleet.view();
+        let view = self.view();
         let snapshot = &view.snapshot;
         if let Some(route) = snapshot.resolve(Scope::All, Kind::Prompt, name) {
             return Ok(route);
@@ -129,10 +129,10 @@ impl Service {
     /// The resource at a URI: the server's result, byte for byte. Without a server, the request goes to the one that
     /// lists the URI, or else to all that may have it.
     pub async fn read_resource(&self, by: &Actor, uri: &str, server: Option<&str>) -> Result<RawJson, Error> {
-        let slot_index = server.map(|server| self.context.find(server).map(|handle| handle.slot_index)).transpose()?;
+        let slot_index = server.map(|server| self.find(server).map(|handle| handle.slot_index)).transpose()?;
         let scope = slot_index.map_or(Scope::All, Scope::One);
         let lifecycle = {
-            let view = self.fleet.view();
+            let view = self.view();
             let owner = view.snapshot.resolve(scope, Kind::Resource, uri).map(|route| route.server).or(slot_index);
             owner.map_or(Lifecycle::Session, |slot_index| view.snapshot.servers()[slot_index].offer.lifecycle)
         };

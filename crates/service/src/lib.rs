@@ -21,6 +21,7 @@
 //! - `settings.rs`: settings that can be changed while it runs; `events.rs`: events for listeners
 //! - `limits.rs`: limits by identity, profile, server and tool
 //! - `audit.rs`: audit rows; `retention.rs`: deletes old rows
+//! - `profiles.rs`: which part of everything some clients see; `visibility.rs`: the service as they see it
 //! - `overview.rs`: the audit log, and the state of the database; `backup.rs`: export and import of the registry
 //! - [`Error`]: the error type for all interfaces
 
@@ -41,6 +42,7 @@ mod items;
 mod limits;
 mod lists;
 mod overview;
+mod profiles;
 mod retention;
 mod servers;
 mod settings;
@@ -52,6 +54,7 @@ mod test_connection;
 mod tool_lists;
 mod tools;
 mod usage;
+mod visibility;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,6 +85,7 @@ pub use items::{ItemPage, PromptView, ResourceView};
 pub use limits::{LIMIT_MEMBERS, ShownLimit, limit_target, read_limit};
 pub use lists::{LIST_DEADLINE, LONGEST_LIST_WAIT, ListPlace, ListSize, MAX_LISTED_BYTES, took_too_long};
 pub use overview::Weight;
+pub use profiles::{BoundPrincipal, BoundPrincipals, ProfileCounts, ProfileView};
 /// What search compares while there is no embedding model, or it is unreachable.
 pub use search::WITHOUT_A_MODEL as SEARCHED_WITHOUT_MODEL;
 pub use instances::InstanceView;
@@ -128,6 +132,8 @@ pub struct Setup {
 
 /// The service. Cheap to share; all work happens in its own tasks.
 pub struct Service {
+    /// The profile whose view it shows; everything without one.
+    pub(crate) profile: Option<Arc<str>>,
     pub(crate) store: Store,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) aggregator: Arc<Aggregator>,
@@ -204,6 +210,7 @@ impl Service {
             remote,
             test_connector,
             sign_ins: sign_ins.map(SignIns::new),
+            profiles: profiles::ProfileLayers::default(),
             stopping: watch::Sender::new(false),
             state: ContextState::default(),
         }
@@ -226,8 +233,15 @@ impl Service {
         tasks.into_iter().for_each(|task| context.spawn_until_stop(task));
         aggregator.set_tool_finder(Arc::new(SurfaceFinder(Arc::clone(&finder))));
         let began = Instant::now();
-        let service = Arc::new(Self { store, fleet, aggregator, events, settings, executions, context, finder, began });
-        if let Err(error) = config_source::open(&service.context, config).await {
+        let profile = None;
+        let service =
+            Arc::new(Self { profile, store, fleet, aggregator, events, settings, executions, context, finder, began });
+        let of_config = config.as_ref().map(|config| config.profiles().to_vec()).unwrap_or_default();
+        let opened = match profiles::open(&service.context, of_config).await {
+            Ok(()) => config_source::open(&service.context, config).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = opened {
             service.stop(Stop::Now);
             service.ended().await;
             return Err(error);

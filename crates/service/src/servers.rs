@@ -31,7 +31,8 @@ impl Service {
 
     /// All servers in the order of their names, and the total number.
     pub fn servers(&self, status: Option<Status>, page: Page) -> Listed<ServerView> {
-        let mut views: Vec<ServerView> = self.context.all().iter().map(|handle| self.view(handle)).collect();
+        let mut views: Vec<ServerView> =
+            self.visible_servers().iter().map(|handle| self.visible_view(handle)).collect();
         views.retain(|view| status.is_none_or(|status| view.record.status == status));
         views.sort_by(|one, other| one.record.name.cmp(&other.record.name));
         let total = views.len() as u64;
@@ -70,10 +71,19 @@ impl Service {
         }
     }
 
+    /// The view of a server, with the number of tools that can be seen.
+    fn visible_view(&self, handle: &SupervisorHandle) -> ServerView {
+        let mut view = self.view(handle);
+        if let Some(count) = self.visible_tool_count(handle.slot_index) {
+            view.record.tool_count = count;
+        }
+        view
+    }
+
     /// One server, by id or name.
     pub async fn server(&self, id_or_name: &str) -> Result<ServerView, Error> {
-        let handle = self.context.find(id_or_name)?;
-        let mut view = self.view(&handle);
+        let handle = self.find(id_or_name)?;
+        let mut view = self.visible_view(&handle);
         if let Some(container_handle) = &handle.current().container_handle {
             let container = ContainerView::measured(container_handle).await;
             view.usage = UsageView::of_container(&container);

@@ -76,6 +76,9 @@ impl Service {
 
     /// A page of the tools of one server or of all connected ones, and the total number. Only the page is loaded.
     pub async fn tools_page(&self, server: Option<&str>, page: Page) -> Result<(ListPlace, Listed<ToolRecord>), Error> {
+        if self.is_bound() {
+            return self.visible_tools_page(server, page).await;
+        }
         let handles = self.handles_of(server)?;
         self.wait_written(&handles).await;
         let expected = self.expected_size(&handles).await?.of_some(page.limit.into());
@@ -110,12 +113,26 @@ impl Service {
         Ok((place.or_of(size).await?, part))
     }
 
+    /// The same for a bound principal: what can be seen is found out from the definitions, so all are loaded.
+    async fn visible_tools_page(
+        &self,
+        server: Option<&str>,
+        page: Page,
+    ) -> Result<(ListPlace, Listed<ToolRecord>), Error> {
+        let wanted = ToolSelection { server, hint: "list the tools of each server", ..ToolSelection::default() };
+        let ToolList { place, tools } = self.list_tools(&wanted).await?;
+        let total = tools.len() as u64;
+        let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
+        let items = tools.into_iter().skip(offset).take(page.limit as usize).collect();
+        Ok((place, Listed { items, total }))
+    }
+
     /// The tools of these servers, connected or not, by server.
     pub async fn tools_of_servers(
         &self,
         servers: &[ServerId],
     ) -> Result<(ListPlace, HashMap<ServerId, Vec<ToolRecord>>), Error> {
-        let mut handles = self.context.all();
+        let mut handles = self.visible_servers();
         handles.retain(|handle| servers.contains(&handle.id));
         self.wait_written(&handles).await;
         let place = ListPlace::of(self.expected_size(&handles).await?).await?;
@@ -135,16 +152,21 @@ impl Service {
     pub async fn tool_names(&self, server: &str) -> Result<Vec<String>, Error> {
         let handles = self.handles_of(Some(server))?;
         self.wait_written(&handles).await;
+        if self.is_bound() {
+            return Ok(self.load(&handles, None).await?.into_iter().map(|tool| tool.name).collect());
+        }
         Ok(self.store.tool_names(handles[0].id).await?)
     }
 
     /// The tool of a server with this name of its own.
     pub async fn tool_of(&self, server: &str, original_name: &str) -> Result<Option<ToolRecord>, Error> {
-        let handle = self.context.find(server)?;
+        let handle = self.find(server)?;
         self.context.status_writer.wait_written(handle.id, STATUS_WRITE_TIMEOUT).await;
         let original_name = Some(original_name.to_owned());
         let filter = ToolFilter { server: Some(handle.id), original_name, ..ToolFilter::default() };
-        Ok(self.store.tools(&filter, Page::first(1)).await?.items.pop())
+        let mut found = self.store.tools(&filter, Page::first(1)).await?.items;
+        self.retain_visible(&mut found);
+        Ok(found.pop())
     }
 
     /// Tools with their classification states.
@@ -162,10 +184,10 @@ impl Service {
     /// One server, or all whose tools are listed, in the order of the registry's lists.
     fn handles_of(&self, server: Option<&str>) -> Result<Vec<Arc<SupervisorHandle>>, Error> {
         if let Some(server) = server {
-            return Ok(vec![self.context.find(server)?]);
+            return Ok(vec![self.find(server)?]);
         }
         let offering = self.offering();
-        let mut handles = self.context.all();
+        let mut handles = self.visible_servers();
         handles.retain(|handle| offering.contains(&handle.id));
         handles.sort_by_cached_key(|handle| handle.current().record.name.clone());
         Ok(handles)
@@ -173,7 +195,7 @@ impl Service {
 
     /// Servers whose tools are listed.
     fn offering(&self) -> HashSet<ServerId> {
-        let view = self.fleet.view();
+        let view = self.view();
         let is_on_offer = |slot_index: usize| view.snapshot.servers()[slot_index].state.offers();
         self.context.all().iter().filter(|handle| is_on_offer(handle.slot_index)).map(|handle| handle.id).collect()
     }
@@ -190,7 +212,10 @@ impl Service {
             return Ok(Vec::new());
         }
         let servers = handles.iter().map(|handle| handle.id).collect();
-        Ok(self.store.tools(&ToolFilter { servers, enabled, ..ToolFilter::default() }, Page::ALL).await?.items)
+        let mut tools =
+            self.store.tools(&ToolFilter { servers, enabled, ..ToolFilter::default() }, Page::ALL).await?.items;
+        self.retain_visible(&mut tools);
+        Ok(tools)
     }
 
     /// The size of the tools of these servers. Of connected ones it is known without reading the database.

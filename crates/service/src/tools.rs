@@ -16,7 +16,9 @@ use crate::{Error, Event, Service};
 impl Service {
     /// The callable tools that match best, best first.
     pub async fn search(&self, wanted: SearchRequest) -> Result<SearchResults, Error> {
-        Ok(self.finder.search(wanted).await?)
+        // A profile of the request narrows the search, unless the service shows only another one.
+        let profile = self.profile.clone().or(wanted.profile);
+        Ok(self.finder.search(SearchRequest { profile, ..wanted }).await?)
     }
 
     /// Search metrics since the start.

@@ -117,7 +117,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Other programs", &["client", "import", "export"]),
     ("Documents", &["run", "doc", "ask", "context"]),
-    ("This program", &["settings", "limits", "completions", "man", "licenses", "help"]),
+    ("This program", &["settings", "profiles", "limits", "completions", "man", "licenses", "help"]),
 ];
 
 /// Commands that use the registry if no service runs. All others with `--url` need a service.

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::cli::shared::{ConfigArgument, LogArguments, NameArguments};
 use crate::failure::Failure;
 use crate::sign_in::reconnect::Reconnection;
-use crate::{config, connectors, session, sign_in};
+use crate::{config, config_profile, connectors, session, sign_in};
 
 /// Serve all servers as one MCP server over stdio, for one client.
 ///
@@ -32,6 +32,9 @@ pub(crate) struct StdioArguments {
     pub(crate) config: ConfigArgument,
     #[command(flatten)]
     pub(crate) names: NameArguments,
+    /// Serve only what this profile of the config file shows
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) profile: Option<String>,
     /// The data directory, which contains the sign-ins to servers [default: mcp-aggregator in the data directory of
     /// the user]
     #[arg(long, value_name = "FOLDER")]
@@ -44,11 +47,12 @@ pub(crate) struct StdioArguments {
 }
 
 pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
-    let StdioArguments { config, names, data_dir, name, log } = arguments;
+    let StdioArguments { config, names, profile, data_dir, name, log } = arguments;
     log.init()?;
     let options = session::options(&name, names.separator.separator, names.names, session::OF_ONE)?;
     let options = Options { awaits_client: true, ..options };
-    let loaded = config::load_each(&config.path)?;
+    let mut loaded = config::load_each(&config.path)?;
+    let profile = profile.map(|profile| config_profile::apply(&profile, &mut loaded, &config.path)).transpose()?;
     session::block_on(async {
         let listening = Signals::new();
         let signals = listening.map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
@@ -57,7 +61,13 @@ pub(crate) fn run(arguments: StdioArguments) -> Result<(), Failure> {
         let reconnection = Reconnection::of(&loaded.config, &oauth);
         let fleet = Fleet::start(loaded.config, options.clone(), &loaded.chain, Some(connector));
         let reconnecting = tokio::spawn(reconnection.run(Arc::clone(&fleet)));
-        let served = stdio::serve(Aggregator::new(fleet, options), signals).await;
+        let aggregator = Aggregator::new(Arc::clone(&fleet), options);
+        if let Some(profile) = &profile {
+            fleet.set_profile(profile.name(), Some(Arc::clone(profile))).await;
+            aggregator.set_local_profile(profile.name());
+            tokio::spawn(config_profile::report_unmatched(Arc::clone(&fleet), Arc::clone(profile)));
+        }
+        let served = stdio::serve(aggregator, signals).await;
         reconnecting.abort();
         oauth.drain().await;
         served.map_err(|error| Failure::new(format!("could not serve: {error}")))

@@ -62,7 +62,7 @@ fn typical(verb: &str) -> &'static [&'static str] {
         "doctor" => &["--listen", "0"],
         "completions" => &["bash"],
         "calls" | "client list" | "clients" | "context" | "doc bindings" | "export" | "list" | "man" | "settings"
-        | "skills" | "status" | "top" | "licenses" => &[],
+        | "profiles" | "skills" | "status" | "top" | "licenses" => &[],
         new => panic!("`{new}` is new: say here what is typed behind it"),
     }
 }

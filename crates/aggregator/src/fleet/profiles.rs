@@ -114,8 +114,7 @@ impl View {
             }
         }
         servers.extend(whole.servers()[known..].iter().map(|server| profile.narrowed(server)));
-        let connections =
-            servers.iter().enumerate().map(|(index, server)| self.connection_of(server, index)).collect();
+        let connections = servers.iter().enumerate().map(|(index, server)| self.connection_of(server, index)).collect();
         let snapshot = whole.narrowed_to(profile, servers);
         let snapshot = snapshot.following(before.map_or(whole, |before| &before.snapshot));
         if snapshot.unnamed() > NAMED_BY_READERS {
@@ -208,7 +207,8 @@ impl Fleet {
     pub async fn set_profile(self: &Arc<Self>, name: &str, profile: Option<Arc<Profile>>) {
         let is_large = {
             let view = self.view();
-            let items = |server: &ServerEntry| Kind::ALL.map(|kind| server.offer.items(kind).len()).iter().sum::<usize>();
+            let items =
+                |server: &ServerEntry| Kind::ALL.map(|kind| server.offer.items(kind).len()).iter().sum::<usize>();
             upstream::are_many(view.snapshot.servers().iter().map(items).sum())
         };
         let (fleet, name) = (Arc::clone(self), Arc::<str>::from(name));

@@ -39,6 +39,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/assistant/tools", "List the tools an assistant may use", |request| Box::pin(by_query(request)))
             .for_users()
+            .within_profile()
             .about(
                 "Returns the tools of enabled servers that can be called now. On a line of a document that is bound to \
                  a server, only the tools of that server. The document must be in the folder of `serve --documents`; \
@@ -62,6 +63,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             Box::pin(by_body(request))
         })
         .for_users()
+        .within_profile()
         .ends_with_client()
         .takes(
             shapes::requested()
@@ -80,6 +82,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         .fails(&fails),
         Endpoint::post("/assistant/ask", "Ask the assistant", |request| Box::pin(ask(request)))
             .for_users()
+            .within_profile()
             .ends_with_client()
             .about(
                 "The model of `serve --assistant-model` answers. It may call the tools that `/assistant/tools` returns \

@@ -18,7 +18,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         Endpoint::get("/export", "Export the registry", |request| Box::pin(export(request)))
             .with_flag_for("secrets", Role::Admin)
             .about(
-                "Returns registered servers, settings, skills, bindings and disabled tools. Servers of the config \
+                "Returns registered servers, settings, skills, profiles, bindings and disabled tools. Servers of the config \
                  file, executions and the audit log are not included.",
             )
             .optional_query("secrets", secrets)

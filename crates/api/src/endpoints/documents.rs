@@ -24,6 +24,7 @@ use crate::schemas::documents as shapes;
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/documents", "List documents", |request| Box::pin(list(request)))
+            .within_profile()
             .for_users()
             .about(
                 "Lists the Markdown files in the folder of `serve --documents`. Without that option, the list is empty.",
@@ -31,6 +32,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .parts("Documents ordered by path.", Schema::named("Document"))
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::get("/documents/text", "Read a document", |request| Box::pin(text(request)))
+            .within_profile()
             .for_users()
             .required_query("path", shapes::path())
             .answers(
@@ -40,6 +42,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             )
             .fails(&["DOCUMENT_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/documents/map", "Map a document", |request| Box::pin(map(request)))
+            .within_profile()
             .for_users()
             .ends_with_client()
             .about(
@@ -50,6 +53,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The map.", Schema::named("DocumentMap"))
             .fails(&["DOCUMENT_NOT_FOUND"]),
         Endpoint::post("/documents/run", "Run the tool calls of a document", |request| Box::pin(run(request)))
+            .within_profile()
             .for_users()
             .with_flag_for("save", Role::Operator)
             .ends_with_client()
@@ -67,6 +71,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers_with(200, "The same, as a stream of events.", "text/event-stream", Some(Schema::text()))
             .fails(&["DOCUMENT_NOT_FOUND", "DOCUMENT_CHANGED", "DOCUMENT_NOT_WRITABLE"]),
         Endpoint::get("/documents/changes", "Follow changes of a document", |request| Box::pin(changes(request)))
+            .within_profile()
             .for_users()
             .about(
                 "A stream of server-sent events. Sends `document.changed` each time the content of the file \
@@ -79,6 +84,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             Box::pin(context(request))
         })
         .for_users()
+        .within_profile()
         .about(
             "Returns the server that the line is bound to and why, the block on that line, and the tools that may be \
              used there. The document is read from the folder of `serve --documents`. For any other document, only \
@@ -92,6 +98,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             Box::pin(context_of_text(request))
         })
         .for_users()
+        .within_profile()
         .ends_with_client()
         .takes(shapes::requested().with("line", shapes::line()))
         .answers(200, "The binding, the block and the tools.", Schema::named("DocumentContext"))

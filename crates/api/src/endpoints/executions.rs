@@ -15,6 +15,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let sources = Source::ALL.iter().map(|source| source.as_str());
     vec![
         Endpoint::get("/executions", "List executions", |request| Box::pin(list(request)))
+            .within_profile()
             .optional_query("status", Schema::one_of(statuses).about("Only executions with this status."))
             .optional_query("source", Schema::one_of(sources).about("Only executions with this source."))
             .optional_query(
@@ -36,11 +37,15 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .optional_query("until", Schema::formatted("date-time").about("Only executions started before this time."))
             .pages("Executions, newest first.", execution())
             .fails(&["VALIDATION_ERROR"]),
-        of_execution(Endpoint::get("/executions/{execution}", "Show an execution", |request| Box::pin(show(request))))
-            .answers(200, "The execution.", execution()),
-        of_execution(Endpoint::delete("/executions/{execution}", "Cancel an execution", |request| {
-            Box::pin(cancel(request))
-        }))
+        of_execution(
+            Endpoint::get("/executions/{execution}", "Show an execution", |request| Box::pin(show(request)))
+                .within_profile(),
+        )
+        .answers(200, "The execution.", execution()),
+        of_execution(
+            Endpoint::delete("/executions/{execution}", "Cancel an execution", |request| Box::pin(cancel(request)))
+                .within_profile(),
+        )
         .about("Cancelling a finished execution changes nothing.")
         .answers(200, "The execution after the cancellation.", execution()),
         Endpoint::post("/executions/stop", "Stop all executions", |request| Box::pin(stop(request)))

@@ -18,11 +18,13 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/prompts", "List prompts", |request| Box::pin(prompts(request)))
             .for_users()
+            .within_profile()
             .optional_query("server_id", of_server())
             .parts("The prompts of connected servers.", Schema::named("Prompt"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/prompts/get", "Get a prompt", |request| Box::pin(prompt(request)))
             .for_users()
+            .within_profile()
             .ends_with_client()
             .about(
                 "Takes the full name `server.prompt`, or the prompt's own name if only one server has a prompt of that \
@@ -34,17 +36,20 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .fails(UPSTREAM_REQUEST_ERRORS),
         Endpoint::get("/resources", "List resources", |request| Box::pin(resources(request)))
             .for_users()
+            .within_profile()
             .optional_query("server_id", of_server())
             .parts("The resources of connected servers.", Schema::named("Resource"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::get("/resources/templates", "List resource templates", |request| Box::pin(templates(request)))
             .for_users()
+            .within_profile()
             .about("`uri` is the URI template.")
             .optional_query("server_id", of_server())
             .parts("The resource templates of connected servers.", Schema::named("Resource"))
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
         Endpoint::post("/resources/read", "Read a resource", |request| Box::pin(read(request)))
             .for_users()
+            .within_profile()
             .ends_with_client()
             .about(
                 "Asks the server that lists the URI, or else those whose templates match it. Returns the server's \

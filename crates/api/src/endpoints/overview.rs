@@ -40,7 +40,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .about(
                 "A stream of server-sent events, each with an id: `server.registered`, `server.updated`, \
                  `server.removed`, `server.status_changed`, `server.sign_in_required`, `server.signed_in`, \
-                 `server.signed_out`, `server.progress`, `tools.changed`, `skills.changed`, `execution.pending`, `execution.executing`, `execution.success`, `execution.error`, \
+                 `server.signed_out`, `server.progress`, `tools.changed`, `skills.changed`, `profile.changed`, `profile.removed`, `execution.pending`, `execution.executing`, `execution.success`, `execution.error`, \
                  `execution.timeout`, `execution.cancelled` and `notice`, which is meant for a person. Events are not \
                  stored: a client that reads too slowly or reconnects gets `events.missed` and should fetch the \
                  current state again.",

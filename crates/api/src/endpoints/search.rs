@@ -14,12 +14,9 @@ const DEFAULT_LIMIT: usize = 10;
 
 pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
-        searching(Endpoint::post("/search", "Search tools", |request| Box::pin(list(request)))).answers(
-            200,
-            "The best matches, best first.",
-            Schema::list(Schema::named("FoundTool")),
-        ),
-        searching(Endpoint::post("", "Search tools with details", |request| Box::pin(whole(request))))
+        searching(Endpoint::post("/search", "Search tools", |request| Box::pin(list(request))).within_profile())
+            .answers(200, "The best matches, best first.", Schema::list(Schema::named("FoundTool"))),
+        searching(Endpoint::post("", "Search tools with details", |request| Box::pin(whole(request))).within_profile())
             .at("/api/v1/search")
             .answers(200, "The best matches, best first, and how they were found.", Schema::named("Findings")),
     ]
@@ -64,7 +61,7 @@ async fn find(request: &ApiRequest) -> Result<SearchResults, Error> {
         skill_threshold: share("skill_threshold").unwrap_or(DEFAULT_SKILL_THRESHOLD),
         threshold: share("threshold").unwrap_or(0.0),
         include_schemas: body.truth("include_schemas").unwrap_or(false),
-        profile: request.actor.principal.profile().cloned(),
+        profile: None,
     };
     // All our tools come from servers.
     if body.truth("include_external") == Some(false) {

@@ -28,6 +28,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(201, "The registered server.", server())
             .fails(&["SERVER_ALREADY_EXISTS"]),
         Endpoint::get("/servers", "List servers", |request| Box::pin(list(request)))
+            .within_profile()
             .optional_query(
                 "status",
                 Schema::one_of(Status::ALL.iter().map(|status| status.as_str()))
@@ -54,11 +55,10 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         .takes(schemas::test_request())
         .with_extra_checks(problems_with_config)
         .answers(200, "The result of the test.", Schema::named("TestReport")),
-        of_server(Endpoint::get("/servers/{server}", "Show a server", |request| Box::pin(show(request)))).answers(
-            200,
-            "The server.",
-            server(),
-        ),
+        of_server(
+            Endpoint::get("/servers/{server}", "Show a server", |request| Box::pin(show(request))).within_profile(),
+        )
+        .answers(200, "The server.", server()),
         of_server(Endpoint::patch("/servers/{server}", "Change a server", |request| Box::pin(change(request))))
             .about(
                 "Members that are not in the body keep their value. Null removes the description or the health \

@@ -22,14 +22,16 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     vec![
         Endpoint::get("/tools", "List tools", |request| Box::pin(list(request)))
             .for_users()
+            .within_profile()
             .about("Returns the tools of connected servers; with `server_id`, the known tools of that server.")
             .optional_query("server_id", Schema::storable_text().about("Only tools of this server, by id or name."))
             .parts("Tools, grouped by server, in the order of each server's list.", tool())
             .fails(&["SERVER_NOT_FOUND", "VALIDATION_ERROR"]),
-        of_server(Endpoint::get("/servers/{server}/tools", "List the tools of a server", |request| {
-            Box::pin(of_one(request))
-        }))
-        .for_users()
+        of_server(
+            Endpoint::get("/servers/{server}/tools", "List the tools of a server", |request| Box::pin(of_one(request)))
+                .for_users()
+                .within_profile(),
+        )
         .parts("The tools in the order of the server's list.", tool())
         .fails(&["VALIDATION_ERROR"]),
         of_server(Endpoint::post("/servers/{server}/tools/refresh", "Refresh the tools of a server", |request| {
@@ -49,6 +51,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .fails(&["TOOL_NOT_FOUND", "SERVER_NOT_FOUND"]),
         Endpoint::get("/tools/{tool}", "Show a tool", |request| Box::pin(look(request)))
             .for_users()
+            .within_profile()
             .about("Takes the full name. Disabled tools are returned, too.")
             .answers(200, "The tool.", tool())
             .fails(&["TOOL_NOT_FOUND"]),
@@ -56,8 +59,11 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .takes(Schema::object().with("enabled", Schema::truth()).and_no_more())
             .answers(200, "The changed tool.", tool())
             .fails(&["TOOL_NOT_FOUND"]),
-        calling(Endpoint::post("/tools/call", "Call a tool", |request| Box::pin(call(request)))),
-        calling(Endpoint::post("/execute", "Call a tool (alias of `/tools/call`)", |request| Box::pin(call(request)))),
+        calling(Endpoint::post("/tools/call", "Call a tool", |request| Box::pin(call(request))).within_profile()),
+        calling(
+            Endpoint::post("/execute", "Call a tool (alias of `/tools/call`)", |request| Box::pin(call(request)))
+                .within_profile(),
+        ),
     ]
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn backup() -> Schema {
         .with_optional("servers", Schema::list(server))
         .with_optional("settings", changed_settings())
         .with_optional("skills", Schema::list(Schema::any_object()).about("Skills that were changed or created."))
+        .with_optional("profiles", Schema::any_object().about("Registered profiles, by name."))
         .with_optional(
             "bindings",
             Schema::list(Schema::any_object()).about("Bindings of document sections to servers."),
@@ -84,6 +85,7 @@ pub(super) fn import_report() -> Schema {
         .with("settings", Schema::count().about("The number of imported settings."))
         .with("skills", Schema::count().about("The number of imported skills; existing skills were not changed."))
         .with("limits", Schema::count().about("The number of imported limits; existing limits were not changed."))
+        .with("profiles", Schema::count().about("The number of imported profiles; existing ones were not changed."))
         .with("bindings", Schema::count().about("The number of imported bindings."))
         .with(
             "bindings_left_out",

@@ -175,7 +175,11 @@ pub fn profiles_of_config(bytes: &[u8]) -> Result<Vec<(String, ProfileSpec)>, Co
         }
         Some(other) => reader.add(&[], format!("must be an object, not {}", kind_of(other))),
     }
-    if reader.0.is_empty() { Ok(profiles) } else { Err(ConfigError::Problems(reader.0.iter().map(of_config).collect())) }
+    if reader.0.is_empty() {
+        Ok(profiles)
+    } else {
+        Err(ConfigError::Problems(reader.0.iter().map(of_config).collect()))
+    }
 }
 
 /// A problem with `profiles` as one of the config file.

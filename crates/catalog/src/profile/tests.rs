@@ -95,8 +95,7 @@ fn each_kind_has_its_own_patterns() {
             (Kind::Template, json!({"uriTemplate": "keys://{id}"})),
         ],
     );
-    let narrowed =
-        profile(json!({"tools": ["s.a"], "prompts": ["!s.p"], "resources": ["docs://*"]})).narrowed(&server);
+    let narrowed = profile(json!({"tools": ["s.a"], "prompts": ["!s.p"], "resources": ["docs://*"]})).narrowed(&server);
     let seen = Kind::ALL.map(|kind| names(&narrowed, kind).join(","));
     assert_eq!(seen, ["a", "q", "docs://1", "docs://{page}"]);
     assert_eq!(narrowed.state, ServerState::Running);
@@ -243,10 +242,16 @@ fn every_problem_of_a_profile_is_named() {
             "`pinned.0` is not the full name of a tool, such as `git.log`",
         ]
     );
-    assert_eq!(problems(json!({"classes": []}))[0], "`classes` is empty; leave it out, or use `tools` to hide all tools");
+    assert_eq!(
+        problems(json!({"classes": []}))[0],
+        "`classes` is empty; leave it out, or use `tools` to hide all tools"
+    );
     let many: Vec<String> = (0..=MAX_PATTERNS).map(|number| format!("s{number}")).collect();
     assert_eq!(problems(json!({ "servers": many })), ["`servers` has 201 entries, and at most 200 are allowed"]);
-    assert_eq!(problems(json!({ "tools": ["x".repeat(501)] })), ["`tools.0` has 501 bytes, and at most 500 are allowed"]);
+    assert_eq!(
+        problems(json!({ "tools": ["x".repeat(501)] })),
+        ["`tools.0` has 501 bytes, and at most 500 are allowed"]
+    );
 }
 
 #[test]

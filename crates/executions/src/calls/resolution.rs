@@ -141,7 +141,11 @@ impl Executions {
                     && profile.has_tool(&tool.server_name, &tool.original_name, definition)
             })
         };
-        let down = known.iter().filter(is_visible).filter_map(|tool| entry(tool.source_server_id)).find(|server| !server.status.is_up());
+        let down = known
+            .iter()
+            .filter(is_visible)
+            .filter_map(|tool| entry(tool.source_server_id))
+            .find(|server| !server.status.is_up());
         match down {
             Some(server) if call.server.is_none() => self.unavailable(server.slot_index),
             _ => Error::ToolNotFound { name: call.name.clone() },

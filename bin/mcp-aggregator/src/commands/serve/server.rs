@@ -17,7 +17,7 @@ use notebook::Folder;
 use oauth::{MemoryStore, Network, OAuth, OAuthOptions};
 use registry::Store;
 use remote::HttpFetch;
-use service::{RegistryGrants, Service, Setup, SignInSetup, TestConnector};
+use service::{BoundPrincipal, RegistryGrants, Service, Setup, SignInSetup, TestConnector};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -84,6 +84,7 @@ pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Se
     });
     let service = open_service(service, store.clone(), &containers, &addresses).await?;
     let service_file = write_service_file(&storage, &addresses, &access);
+    watch_bound_tokens(&access, &service);
     let server = http_server(http, &access, &service, &addresses, &mut background);
     if let Some(TlsPlan { files, tls }) = tls {
         background.spawn(files.follow(tls, Arc::clone(&service)));
@@ -122,6 +123,24 @@ async fn verifier(plan: IdentityPlan) -> Result<Option<Verifier>, Failure> {
             tracing::warn!("an identity provider does not answer; its tokens are refused until it does");
             Ok(Some(verifier))
         }
+    }
+}
+
+/// Lets the service know which tokens are bound to profiles, and reports those whose profile does not exist.
+fn watch_bound_tokens(access: &Access, service: &Arc<Service>) {
+    let Some(tokens) = access.tokens.clone() else { return };
+    let bound = move |principal: &Arc<registry::Principal>| {
+        let profile = Arc::clone(principal.profile()?);
+        Some(BoundPrincipal { name: Arc::clone(principal.name()), role: principal.role(), profile })
+    };
+    service.set_bound_principals(Arc::new(move || tokens.principals().iter().filter_map(bound).collect()));
+    for BoundPrincipal { name, profile, .. } in service.principals_without_profile() {
+        tracing::error!(
+            token = %name,
+            %profile,
+            "a token is bound to a profile that does not exist, so its requests are refused; add the profile with \
+             `mcp-aggregator profiles set`"
+        );
     }
 }
 
