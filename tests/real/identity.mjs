@@ -33,6 +33,7 @@ async function makeKey(id, alg = 'RS256') {
 }
 let key = await makeKey('first');
 let published = [key.public];
+let mayRenew = true;
 
 const provider = new Provider(front.origin, {
   clients: [
@@ -109,6 +110,13 @@ async function text(request) {
   return body;
 }
 
+provider.use(async (ctx, next) => {
+  await next();
+  if (ctx.path !== '/token' || mayRenew || ctx.oidc?.params?.grant_type !== 'refresh_token') return;
+  ctx.status = 400;
+  ctx.body = { error: 'invalid_grant' };
+});
+
 const handle = provider.callback();
 front.server.on('request', (request, response) => {
   journal.push({ event: 'request', path: request.url.split('?')[0] });
@@ -144,6 +152,11 @@ const answers = {
   '/rotate': async () => {
     key = await makeKey(`key-${published[0].kid}`, 'ES256');
     published = [key.public];
+    return {};
+  },
+  // Nobody may renew a token from now on.
+  '/forget': () => {
+    mayRenew = false;
     return {};
   },
   '/journal': () => journal,

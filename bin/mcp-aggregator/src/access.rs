@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http_server::{LocalAccess, ProtectedResource, Tokens};
-use identity::Verifier;
+use identity::{SignIns, Verifier};
 
 use crate::failure::Failure;
 use crate::local_token::{LocalToken, SignInLink};
@@ -65,6 +65,12 @@ impl Access {
             .with_token(&token.secret, &token.file.display().to_string())
             .map_err(|error| Failure::new(format!("{} cannot be used: {error}", token.file.display())))?;
         Ok(Self { tokens: None, verifier: None, local: Arc::new(local), local_token: Some(token), link })
+    }
+
+    /// The sign-ins to the console at `url`.
+    pub(crate) fn sign_ins(&self, url: &str) -> Option<Arc<SignIns>> {
+        let redirect_uri = format!("{url}{}", console::SIGN_IN_CALLBACK);
+        SignIns::new(self.verifier.as_ref()?, url, redirect_uri).map(Arc::new)
     }
 
     /// Whether every client has to send a token.

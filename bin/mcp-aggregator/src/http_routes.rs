@@ -128,6 +128,7 @@ pub(crate) fn console_dependencies(
     let read_config = Box::new(move |text: &str| read_config(text, &here));
     let on_this_machine = Box::new(move || on_this_machine(&also_here));
     ConsoleDependencies {
+        identity_providers: None,
         resolve_principal: access.resolve_principal(),
         token_place: access.token_place(),
         redeem_code: access.redeem_code(),

@@ -7,7 +7,7 @@
 //! - [`connectors`]: connects servers over HTTP and in containers; [`sign_in`]: signs in to them,
 //!   [`service_sign_in`] through a running service
 //! - [`access`]: who can reach the service, with tokens ([`admission`]), identity providers
-//!   ([`identity_args`]) or without ([`local_token`]);
+//!   ([`identity_args`], [`console_sign_in`]) or without ([`local_token`]);
 //!   [`http_routes`]: REST and console beside MCP; [`storage`], [`database_wait`], [`instance_lock`]: the registry
 //! - [`target`]: where a command about registered servers is carried out: by a running service ([`client`],
 //!   [`api_error`]), found by its [`service_file`], or on the registry itself ([`local_registry`]);
@@ -38,6 +38,7 @@ mod commands;
 mod config;
 mod config_profile;
 mod connectors;
+mod console_sign_in;
 mod database_wait;
 mod doctor;
 mod documents;

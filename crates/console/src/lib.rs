@@ -41,6 +41,7 @@ use service::{Error, ServerView, Service, UsageView};
 use layout::Flash;
 use pages::callback;
 pub use pages::callback::PATH as OAUTH_CALLBACK;
+pub use pages::identity::CALLBACK as SIGN_IN_CALLBACK;
 use rates::RateSampler;
 use request::PageRequest;
 pub use response::Body;
@@ -58,6 +59,30 @@ pub type ResolvePrincipal = Arc<dyn Fn(&str) -> Option<Arc<Principal>> + Send + 
 
 /// The token for the code of a sign-in link, which works once.
 pub type RedeemCode = Box<dyn Fn(&str) -> Option<Arc<str>> + Send + Sync>;
+
+/// The future of a step of a sign-in, or the reason why it failed.
+pub type SigningIn<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+
+/// Signs people in at identity providers.
+pub trait IdentityProviders: Send + Sync {
+    /// The identity providers at which people may sign in.
+    fn issuers(&self) -> Vec<String>;
+
+    /// Begins a sign-in at one of them, after which the person goes on to `next`.
+    fn begin(&self, issuer: String, next: String) -> SigningIn<'_, SignInBegun>;
+
+    /// Completes the sign-in that the query of a redirect belongs to. Returns who signed in, and where to go on.
+    fn finish(&self, query: String) -> SigningIn<'_, (Arc<dyn Person>, String)>;
+}
+
+/// A sign-in at an identity provider that was begun.
+#[derive(Debug)]
+pub struct SignInBegun {
+    /// The page of the provider.
+    pub url: String,
+    /// What the browser must bring back.
+    pub state: String,
+}
 
 /// Marks a request that needs no token or session, because its connection suffices.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +115,8 @@ pub struct ConsoleDependencies {
     pub token_place: String,
     /// Redeems the code of a sign-in link.
     pub redeem_code: RedeemCode,
+    /// Signs people in, if a client is configured at an identity provider.
+    pub identity_providers: Option<Arc<dyn IdentityProviders>>,
     /// The names of all tokens. None if only the connection decides.
     pub token_names: Box<dyn Fn() -> Vec<Arc<str>> + Send + Sync>,
     /// The servers in the config of any client.

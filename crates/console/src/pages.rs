@@ -7,6 +7,7 @@ pub(crate) mod clients;
 mod confirm;
 pub(crate) mod documents;
 pub(crate) mod executions;
+pub(crate) mod identity;
 pub(crate) mod limits;
 pub(crate) mod login;
 pub(crate) mod overview;

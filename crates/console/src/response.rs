@@ -41,6 +41,10 @@ pub(crate) enum PageResponse {
     Seen(String),
     /// A redirect that sets the cookie of a visitor.
     Cookie(String, String),
+    /// A redirect to another site, with a cookie.
+    Elsewhere(String, String),
+    /// A complete page that sets the cookie of a visitor and goes on by itself.
+    Entered(String, Html, String),
     /// A picture, shown in a page of the console.
     Picture { content_type: &'static str, content: Vec<u8> },
     /// A download.

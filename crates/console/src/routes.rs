@@ -5,7 +5,7 @@ use http::{Method, Response, StatusCode};
 use service::Error;
 
 use crate::pages::{
-    add, audit, clients, documents, executions, limits, login, overview, playground, prompts, resources, server,
+    add, audit, clients, documents, executions, identity, limits, login, overview, playground, prompts, resources, server,
     settings, system, tools,
 };
 use crate::request::PageRequest;
@@ -121,6 +121,8 @@ async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
             None => login::show(request, None),
         }),
         (&Method::POST, ["login"]) => Ok(login::enter(request)),
+        (&Method::GET, ["login", "identity"]) => Ok(identity::begin(request).await),
+        (&Method::GET, ["login", "callback"]) => Ok(identity::finish(request).await),
         (&Method::POST, ["logout"]) => Ok(login::leave(request)),
         (&Method::GET, ["servers", name]) => server::show(request, name).await,
         // A refused form leaves its address in the browser.
@@ -185,6 +187,12 @@ fn sent(request: &PageRequest<'_>, done: PageResponse) -> Response<Body> {
         PageResponse::Seen(to) => response::redirect(&to),
         PageResponse::Cookie(id, to) => {
             response::with_cookie(response::redirect(&to), &session::set_cookie(&request.headers, &id))
+        }
+        PageResponse::Elsewhere(cookie, to) => response::with_cookie(response::redirect(&to), &cookie),
+        PageResponse::Entered(id, page, to) => {
+            let page = response::onward(StatusCode::OK, page, &to);
+            let page = response::with_cookie(page, &session::set_cookie(&request.headers, &id));
+            response::with_cookie(page, &session::forget_attempt(&request.headers))
         }
         PageResponse::Picture { content_type, content } => response::picture(content_type, content),
         PageResponse::File { name, content_type, content } => response::file(&name, content_type, content),

@@ -194,7 +194,10 @@ fn cookie_name(headers: &HeaderMap) -> String {
 }
 
 fn cookie(headers: &HeaderMap) -> Option<String> {
-    let name = cookie_name(headers);
+    cookie_named(headers, &cookie_name(headers))
+}
+
+fn cookie_named(headers: &HeaderMap, name: &str) -> Option<String> {
     let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
@@ -202,10 +205,36 @@ fn cookie(headers: &HeaderMap) -> Option<String> {
 
 /// The header that sets the cookie of a visitor.
 pub(crate) fn set_cookie(headers: &HeaderMap, id: &str) -> String {
+    format!("{}={id}; Path=/; HttpOnly; SameSite=Strict{}", cookie_name(headers), secure(headers))
+}
+
+fn secure(headers: &HeaderMap) -> &'static str {
     // Only a proxy knows whether the client uses TLS.
     let is_https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
-    let secure = if is_https { "; Secure" } else { "" };
-    format!("{}={id}; Path=/; HttpOnly; SameSite=Strict{secure}", cookie_name(headers))
+    if is_https { "; Secure" } else { "" }
+}
+
+/// The name of the cookie of a pending sign-in at an identity provider.
+fn attempt_name(headers: &HeaderMap) -> String {
+    cookie_name(headers).replace("console", "sign_in")
+}
+
+/// The header that marks the browser that began a sign-in. The browser sends it when it comes back from the provider, so
+/// it is `Lax`, and good for nothing else.
+pub(crate) fn set_attempt(headers: &HeaderMap, state: &str) -> String {
+    let (name, secure) = (attempt_name(headers), secure(headers));
+    format!("{name}={state}; Path=/login; Max-Age=600; HttpOnly; SameSite=Lax{secure}")
+}
+
+/// Whether this browser began a sign-in.
+pub(crate) fn has_attempt(headers: &HeaderMap, state: &str) -> bool {
+    let known = cookie_named(headers, &attempt_name(headers));
+    known.is_some_and(|known| bool::from(known.as_bytes().ct_eq(state.as_bytes())))
+}
+
+/// The header that removes the mark.
+pub(crate) fn forget_attempt(headers: &HeaderMap) -> String {
+    format!("{}=; Path=/login; Max-Age=0; HttpOnly; SameSite=Lax{}", attempt_name(headers), secure(headers))
 }
 
 fn random() -> [u8; 32] {
@@ -284,6 +313,39 @@ mod tests {
         assert_eq!(sessions.visitor(&sent).principal, None);
         over.await;
         assert_eq!(sessions.token(&ann.id), None);
+    }
+
+    struct Ann(Mutex<Option<Role>>);
+
+    impl Person for Ann {
+        fn principal(&self) -> Option<Arc<Principal>> {
+            let role = *self.0.lock().unwrap();
+            role.map(|role| Principal::of_identity("https://id.example", "1", "ann", role, None))
+        }
+    }
+
+    #[test]
+    fn a_session_of_a_person_has_the_role_of_now_and_ends_with_the_sign_in() {
+        let sessions = Sessions::new(named_by_token());
+        let person = Arc::new(Ann(Mutex::new(Some(Role::Admin))));
+        let ann = Arc::clone(&person) as Arc<dyn Person>;
+        let visitor = sessions.open_for(ann.principal().unwrap(), SignedIn::Person(ann));
+        let sent = headers(&format!("mcp_console_8808={}", visitor.id));
+        let role = || sessions.visitor(&sent).principal.map(|principal| principal.role());
+        assert_eq!(role(), Some(Role::Admin));
+        *person.0.lock().unwrap() = Some(Role::User);
+        assert_eq!(role(), Some(Role::User));
+        *person.0.lock().unwrap() = None;
+        assert_eq!(role(), None);
+        assert!(sessions.owner(&visitor.id).is_none() && sessions.token(&visitor.id).is_none());
+    }
+
+    #[test]
+    fn a_sign_in_is_completed_by_the_browser_that_began_it() {
+        let began = headers("mcp_sign_in_8808=abc; mcp_console_8808=x");
+        assert!(has_attempt(&began, "abc") && !has_attempt(&began, "abd") && !has_attempt(&began, ""));
+        assert!(!has_attempt(&headers("mcp_console_8808=abc"), "abc"));
+        assert!(set_attempt(&began, "abc").starts_with("mcp_sign_in_8808=abc; Path=/login; Max-Age=600; HttpOnly"));
     }
 
     #[test]

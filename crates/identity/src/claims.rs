@@ -72,17 +72,22 @@ impl Verified {
         rules: &ClaimRules,
         now: u64,
     ) -> Result<Self, Rejection> {
-        let expires_at = seconds(claims.get("exp")).ok_or(Rejection::Expired)?;
-        if let Some(begins) = claims.get("nbf") {
-            let begins = seconds(Some(begins)).ok_or(Rejection::Malformed)?;
-            if begins > now.saturating_add(LEEWAY) {
-                return Err(Rejection::NotYetValid);
-            }
-        }
-        let verified =
-            Self { principal: rules.principal(claims, issuer)?, audiences: audiences(claims.get("aud")), expires_at };
-        if verified.is_current(now) { Ok(verified) } else { Err(Rejection::Expired) }
+        let expires_at = check_times(claims, now)?;
+        let principal = rules.principal(claims, issuer)?;
+        Ok(Self { principal, audiences: audiences(claims.get("aud")), expires_at })
     }
+}
+
+/// When claims expire, if they are valid now.
+pub(crate) fn check_times(claims: &Map<String, Value>, now: u64) -> Result<u64, Rejection> {
+    let expires_at = seconds(claims.get("exp")).ok_or(Rejection::Expired)?;
+    if let Some(begins) = claims.get("nbf") {
+        let begins = seconds(Some(begins)).ok_or(Rejection::Malformed)?;
+        if begins > now.saturating_add(LEEWAY) {
+            return Err(Rejection::NotYetValid);
+        }
+    }
+    if now < expires_at.saturating_add(LEEWAY) { Ok(expires_at) } else { Err(Rejection::Expired) }
 }
 
 impl ClaimRules {

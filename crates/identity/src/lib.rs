@@ -8,6 +8,7 @@
 //!   means here. These are pure
 //! - `provider`: what one issuer has published, fetched and renewed; `issuer`: its settings and its metadata
 //! - `cache`: tokens that were verified
+//! - [`SignIns`]: sign-ins to the console
 
 mod cache;
 mod claims;
@@ -16,6 +17,7 @@ mod jwt;
 mod keys;
 mod provider;
 mod rejection;
+mod sign_in;
 #[cfg(test)]
 mod tests;
 mod verifier;
@@ -23,4 +25,5 @@ mod verifier;
 pub use claims::{ClaimRules, Verified, scope_of};
 pub use issuer::{ClientSettings, IssuerError, IssuerSettings, check_issuer};
 pub use rejection::Rejection;
+pub use sign_in::{Begun, Person, SignInError, SignIns};
 pub use verifier::Verifier;

@@ -3,4 +3,5 @@
 mod issuer;
 mod opaque;
 mod roles;
+mod sign_in;
 mod tokens;

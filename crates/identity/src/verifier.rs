@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use crate::cache::{Cache, Digest};
-use crate::claims::{ClaimRules, LEEWAY, Verified};
+use crate::claims::{ClaimRules, LEEWAY, Verified, check_times};
 use crate::issuer::{IssuerError, IssuerSettings};
 use crate::jwt::{Jwt, Shape};
 use crate::provider::{Known, Provider};
@@ -111,6 +111,23 @@ impl Verifier {
         let verified = Arc::new(verified);
         self.cache.accept(digest, Arc::clone(&verified), issuer, u64::MAX, now());
         Ok(verified)
+    }
+
+    /// The claims of an ID token of an issuer, whose audience and nonce the caller checks.
+    pub(crate) async fn verify_id_token<'t>(
+        &self,
+        jwt: &'t Jwt<'t>,
+        issuer: usize,
+    ) -> Result<&'t Map<String, Value>, Rejection> {
+        let provider = &self.providers[issuer];
+        let claims = &jwt.unverified_claims;
+        if claims.get("iss").and_then(Value::as_str) != Some(&provider.settings.issuer) {
+            return Err(Rejection::Issuer);
+        }
+        check_times(claims, now())?;
+        let known = provider.published().await.map_err(|_| Rejection::Unavailable)?;
+        self.verify_signature(jwt, issuer, &known).await?;
+        Ok(claims)
     }
 
     async fn verify_signature(&self, jwt: &Jwt<'_>, issuer: usize, known: &Arc<Known>) -> Result<(), Rejection> {

@@ -137,8 +137,7 @@ struct Binding {
 
 impl Store {
     /// Exports registered servers, settings, skills, profiles, bindings, limits and disabled tools. Servers of a config
-    /// file, discovered
-    /// tools, executions and the audit log are not included.
+    /// file, discovered tools, executions and the audit log are not included.
     pub async fn export(&self, secrets: Secrets) -> Result<Value, Error> {
         let mut servers = self.servers(&ServerFilter::default(), Page::ALL).await?.items;
         // Their order matters: the first one runs blocks that name no server.

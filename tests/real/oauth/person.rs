@@ -39,9 +39,23 @@ impl Person {
     /// Opens an address and answers every form, until there is none.
     #[track_caller]
     pub(crate) fn open(&mut self, address: &str, say: Say) -> Page {
+        self.follow(address, say, None)
+    }
+
+    /// The same, but stops before a path that it would be redirected to; returns the address.
+    #[track_caller]
+    pub(crate) fn open_until(&mut self, address: &str, path: &str) -> String {
+        self.follow(address, Say::Yes, Some(path)).url.into()
+    }
+
+    #[track_caller]
+    fn follow(&mut self, address: &str, say: Say, until: Option<&str>) -> Page {
         let mut url = Url::parse(address).unwrap_or_else(|error| panic!("{error}: {address}"));
         let mut form = None;
         for _ in 0..MAX_STEPS {
+            if until == Some(url.path()) {
+                return Page { status: 0, text: String::new(), url };
+            }
             let (status, location, text) = self.fetch(&url, form.take());
             if let Some(location) = location {
                 url = url.join(&location).unwrap_or_else(|error| panic!("{error}: {location}"));

@@ -5,6 +5,7 @@ use http::StatusCode;
 use crate::form;
 use crate::html::html;
 use crate::layout;
+use crate::pages::identity;
 use crate::request::PageRequest;
 use crate::response::PageResponse;
 
@@ -16,14 +17,16 @@ pub(crate) fn show(request: &PageRequest<'_>, problem: Option<&str>) -> PageResp
     }
     let next = request.query.get("next").or(request.form.get("next")).unwrap_or("/");
     let body = html!(
-        r#"<section class="card narrow door"><h1>mcp-aggregator</h1><p>Sign in with a token of this service: {place}.</p>
-{problem}<form method="post" action="/login">{csrf}<input type="hidden" name="next" value="{next:#}">
-<label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+        r#"<section class="card narrow door"><h1>mcp-aggregator</h1>{problem}{providers}<p>Sign in with a token of this service: {place}.</p>
+<form method="post" action="/login">{csrf}<input type="hidden" name="next" value="{next:#}">
+<label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" required{focus}>
 <button>Sign in</button></form></section>"#,
+        providers = identity::buttons(request, next),
         place = request.console.dependencies.token_place,
         problem = problem.map(|why| html!(r#"<p class="flash bad" role="alert">{}</p>"#, why)),
         csrf = request.csrf(),
         next = next,
+        focus = request.console.dependencies.identity_providers.is_none().then(|| html!(" autofocus")),
     );
     let status = if problem.is_some() { StatusCode::UNAUTHORIZED } else { StatusCode::OK };
     PageResponse::Bare(status, layout::bare("Sign in", &body))
@@ -64,7 +67,7 @@ pub(crate) fn leave(request: &PageRequest<'_>) -> PageResponse {
 }
 
 /// The page after sign-in: only one of the console.
-fn ours(next: &str) -> String {
+pub(crate) fn ours(next: &str) -> String {
     let is_ours = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\r', '\n', '\t']);
     if !is_ours {
         return "/".to_owned();

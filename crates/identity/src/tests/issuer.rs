@@ -22,6 +22,7 @@ pub(super) const ISSUER: &str = "https://id.example/team";
 pub(super) const RESOURCE: &str = "https://mcp.example/mcp";
 const JWKS: &str = "https://id.example/keys";
 const INTROSPECTION: &str = "https://id.example/introspect";
+pub(super) const TOKEN_ENDPOINT: &str = "https://id.example/token";
 
 /// What is published, and which requests came.
 #[derive(Debug, Default)]
@@ -36,6 +37,8 @@ struct State {
     tokens: HashMap<String, Value>,
     requests: Vec<(String, String)>,
     is_unreachable: bool,
+    /// The status and the body of the token endpoint.
+    token_response: (u16, Value),
 }
 
 /// A key that signs.
@@ -175,6 +178,10 @@ impl Issuer {
         self.state.lock().unwrap().tokens.insert(token.to_owned(), answer);
     }
 
+    pub(super) fn set_token_response(&self, status: u16, body: Value) {
+        self.state.lock().unwrap().token_response = (status, body);
+    }
+
     pub(super) fn set_unreachable(&self, is_unreachable: bool) {
         self.state.lock().unwrap().is_unreachable = is_unreachable;
     }
@@ -205,7 +212,13 @@ impl Issuer {
         if state.is_unreachable {
             return Err(FetchError::Unsent("connection refused".to_owned()));
         }
+        let mut status = None;
         let found = match request.url.as_str() {
+            TOKEN_ENDPOINT => {
+                let (response_status, body) = state.token_response.clone();
+                status = Some(response_status);
+                Some(body)
+            }
             JWKS => Some(json!({"keys": state.keys})),
             INTROSPECTION => {
                 let token = body.split('&').find_map(|pair| pair.strip_prefix("token=")).unwrap();
@@ -213,7 +226,7 @@ impl Issuer {
             }
             other => state.metadata.get(other).cloned(),
         };
-        let status = if found.is_some() { 200 } else { 404 };
+        let status = status.unwrap_or(if found.is_some() { 200 } else { 404 });
         Ok(HttpResponse {
             status,
             content_type: "application/json".to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use aggregator::Signals;
 use api::Api;
-use console::Console;
+use console::{Console, ConsoleDependencies, IdentityProviders};
 use containers::Containers;
 use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer, Listener};
 use identity::Verifier;
@@ -29,6 +29,7 @@ use super::start;
 use crate::access::Access;
 use crate::admission::follow;
 use crate::api_error::NO_ROOM;
+use crate::console_sign_in::ConsoleSignIn;
 use crate::database_wait::{self, Waited};
 use crate::failure::Failure;
 use crate::http_routes::{HttpRoutes, console_dependencies};
@@ -237,7 +238,10 @@ fn http_server(
         .with_job_limit(plan.limits.job_unread);
     let api = Arc::new(api);
     let url = addresses.url();
-    let around = console_dependencies(access, service, &api, plan.documents.as_ref(), has_model, &url);
+    let around = ConsoleDependencies {
+        identity_providers: identity_providers(access, &url, background),
+        ..console_dependencies(access, service, &api, plan.documents.as_ref(), has_model, &url)
+    };
     let console = Arc::new(Console::new(Arc::clone(service), around).with_most_sessions(plan.limits.console_sessions));
     background.spawn({
         let console = Arc::clone(&console);
@@ -256,6 +260,18 @@ fn http_server(
         fallback: Some(Arc::new(HttpRoutes { api, console })),
         health: Some(health_of(service, plan.config, access.verifier.clone())),
     }
+}
+
+/// Where people sign in to the console, if the service is a client of an identity provider.
+fn identity_providers(
+    access: &Access,
+    url: &str,
+    background: &mut JoinSet<()>,
+) -> Option<Arc<dyn IdentityProviders>> {
+    let sign_ins = access.sign_ins(url)?;
+    let renewed = Arc::clone(&sign_ins);
+    background.spawn(async move { renewed.renew().await });
+    Some(Arc::new(ConsoleSignIn(sign_ins)))
 }
 
 impl Server {
