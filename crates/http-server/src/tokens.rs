@@ -275,11 +275,6 @@ impl Tokens {
         self.all().iter().map(|token| Arc::clone(token.principal.name())).collect()
     }
 
-    /// The principals of all tokens.
-    pub fn principals(&self) -> Vec<Arc<Principal>> {
-        self.all().iter().map(|token| Arc::clone(&token.principal)).collect()
-    }
-
     fn add(&self, name: &str, grant: &Grant<'_>) -> Result<(), &'static str> {
         let secret = grant.secret;
         if name.is_empty() {

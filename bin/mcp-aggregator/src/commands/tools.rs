@@ -254,9 +254,10 @@ fn show_item(arguments: &ToolsArguments, config: &Path, tool: &Item) -> Result<(
     if arguments.json {
         return output::print(&[&tool.definition[..], b"\n"].concat());
     }
-    let definition: Value = serde_json::from_slice(&tool.definition).unwrap_or_default();
-    let description = definition["description"].as_str().unwrap_or_default();
-    let explained = Explained { name: &tool.id, description, schema: &definition["inputSchema"], is_off: false };
+    let member = |key: &str| result_text::member_tree(&tool.definition, key);
+    let (description, schema) = (member("description"), member("inputSchema"));
+    let description = description.as_str().unwrap_or_default();
+    let explained = Explained { name: &tool.id, description, schema: &schema, is_off: false };
     let call = format!("mcp-aggregator call --config {}", command_hint::quoted(&config.display().to_string()));
     output::print_lines(&explained.lines(&call))
 }
@@ -299,7 +300,7 @@ pub(crate) async fn list(session: &mut Session) -> Result<Vec<Item>, Failure> {
         let result = answer.outcome.map_err(|error| Failure::new(result_text::refusal(error.of(&answer.line))))?;
         let page = Page::read(Kind::Tool, &answer.line, result)
             .ok_or_else(|| Failure::new("the list of tools is unreadable"))?;
-        tools.extend(page.items);
+        tools.extend(page.items().flatten());
         let Some(cursor) = page.next_cursor else { return Ok(tools) };
         params = Some(reply::object([("cursor", cursor.to_vec())]));
     }

@@ -87,8 +87,8 @@ pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Se
     let service_file = write_service_file(&storage, &addresses, &access);
     watch_bound_tokens(&access, &service);
     let server = http_server(http, &access, &service, &addresses, &mut background);
-    if let Some(TlsPlan { files, tls }) = tls {
-        background.spawn(files.follow(tls, Arc::clone(&service)));
+    if let Some(TlsPlan { files, tls, opened }) = tls {
+        background.spawn(files.follow(tls, opened, Arc::clone(&service)));
     }
     let (stop, stopped) = oneshot::channel::<()>();
     let http = Box::pin(http_server::serve(server, listeners, async {
