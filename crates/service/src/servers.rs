@@ -26,7 +26,7 @@ impl Service {
     /// Registers a server and, if requested, connects it: waits up to 1.5 s for its tools.
     pub async fn register(&self, by: &Actor, new: Registration) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).register(by.clone(), new)).await?;
-        Ok(view(&handle))
+        Ok(self.server_view(&handle))
     }
 
     /// All servers in the order of their names, and the total number.
@@ -73,7 +73,7 @@ impl Service {
 
     /// The view of a server, with the number of tools that can be seen.
     fn visible_view(&self, handle: &SupervisorHandle) -> ServerView {
-        let mut view = self.view(handle);
+        let mut view = self.server_view(handle);
         if let Some(count) = self.visible_tool_count(handle.slot_index) {
             view.record.tool_count = count;
         }
@@ -104,7 +104,7 @@ impl Service {
             self.rename_pins(by, &before, &after).await?;
             self.executions.limits().rename_server(&before, &after);
         }
-        Ok(self.view(&handle))
+        Ok(self.server_view(&handle))
     }
 
     /// Removes a server and all its data. Running calls have up to 30 s.
@@ -115,33 +115,33 @@ impl Service {
     /// Connects it, and waits for the result.
     pub async fn connect(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).connect(by.clone(), id_or_name.to_owned())).await?;
-        Ok(view(&handle))
+        Ok(self.server_view(&handle))
     }
 
     /// Disconnects it: waits up to 30 s for running calls, or cancels them. Idempotent.
     pub async fn disconnect(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<ServerView, Error> {
         let key = id_or_name.to_owned();
         let handle = to_the_end(Arc::clone(&self.context).disconnect(by.clone(), key, force)).await?;
-        Ok(self.view(&handle))
+        Ok(self.server_view(&handle))
     }
 
     /// Disconnects it, as [`Service::disconnect`] does, and connects it again; waits for the result.
     pub async fn restart(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<ServerView, Error> {
         let key = id_or_name.to_owned();
         let handle = to_the_end(Arc::clone(&self.context).restart(by.clone(), key, force)).await?;
-        Ok(view(&handle))
+        Ok(self.server_view(&handle))
     }
 
     /// Enables it, resets its failures, and connects it: waits up to 1.5 s for the result.
     pub async fn enable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).switch(by.clone(), id_or_name.to_owned(), true)).await?;
-        Ok(self.view(&handle))
+        Ok(self.server_view(&handle))
     }
 
     /// Disconnects and disables it.
     pub async fn disable(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).switch(by.clone(), id_or_name.to_owned(), false)).await?;
-        Ok(self.view(&handle))
+        Ok(self.server_view(&handle))
     }
 
     /// Discovers its tools again, in the background.
@@ -235,7 +235,7 @@ impl Service {
     }
 
     /// The view of a server.
-    fn view(&self, handle: &SupervisorHandle) -> ServerView {
+    fn server_view(&self, handle: &SupervisorHandle) -> ServerView {
         let shown = handle.current();
         ServerView {
             record: shown.record.clone(),
