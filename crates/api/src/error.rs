@@ -63,7 +63,11 @@ pub(crate) const ALL: &[ErrorCode] = &[
     error_code("INTERNAL_ERROR", 500, "a bug in mcp-aggregator; the log has details"),
     error_code("UNAUTHORIZED", 401, "the request has no token, or an unknown one"),
     error_code("FORBIDDEN", 403, "the `Host`, the `Origin` or the local user of the request is not allowed"),
-    error_code("ROLE_REQUIRED", 403, "the role of the token or the identity does not suffice; `context.required` names one that does"),
+    error_code(
+        "ROLE_REQUIRED",
+        403,
+        "the role of the token or the identity does not suffice; `context.required` names one that does",
+    ),
     error_code("BAD_REQUEST", 400, "the request is incomplete or is not valid HTTP"),
     error_code("NOT_FOUND", 404, "there is no endpoint at this path"),
     error_code("METHOD_NOT_ALLOWED", 405, "the endpoint does not support this method; `Allow` lists those it does"),

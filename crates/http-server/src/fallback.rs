@@ -193,11 +193,13 @@ pub(crate) async fn answer(
         Some(mut response) => match refusal_of_answer(&response, &identity) {
             Some((status, why)) => refuse(fallback, status, &why),
             None => {
-                let lacks_role = credential.as_ref().is_some_and(|it| it.is_identity() && it.principal().role() < needed);
+                let lacks_role =
+                    credential.as_ref().is_some_and(|it| it.is_identity() && it.principal().role() < needed);
                 if lacks_role && response.status() == StatusCode::FORBIDDEN {
                     admission::add_missing_scope(shared, &path, needed, response.headers_mut());
                 }
-                response.map(|body| Body::Fallback(body.until_revoked_or_end(shared.until_revoked(credential.as_ref()))))
+                response
+                    .map(|body| Body::Fallback(body.until_revoked_or_end(shared.until_revoked(credential.as_ref()))))
             }
         },
         None => read_body::closing(refused(fallback, &admission::revoked())),
