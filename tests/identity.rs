@@ -30,7 +30,7 @@ fn an_identity_provider_that_cannot_be_used_is_an_error_that_names_it() {
     let empty = r#"{"mcpServers": {}}"#;
     let issuer = "https://id.example";
     for (arguments, part) in [
-        (vec!["--oauth-issuer", "http://id.example"], "expected https"),
+        (vec!["--listen", "0", "--oauth-issuer", "http://id.example"], "expected https"),
         (vec!["--oauth-issuer", "id.example"], "expected the address of an identity provider"),
         (vec!["--oauth-issuer", issuer, "--listen", "0.0.0.0:0"], "--public-url"),
         (vec!["--role-claim", "roles"], "--oauth-issuer"),
@@ -38,7 +38,7 @@ fn an_identity_provider_that_cannot_be_used_is_an_error_that_names_it() {
         (vec!["--oauth-issuer", issuer, "--oauth-client-id", "x", "--oauth-client-secret-file", "none"], "none"),
         (vec!["--oauth-issuer", issuer, "--oauth-client-secret-file", "secret"], "--oauth-client-id"),
     ] {
-        let output = refused(empty, &[&["--listen", "0"], arguments.as_slice()].concat()[..]);
+        let output = refused(empty, &arguments);
         assert!(output.stderr.contains(part), "{arguments:?}: {}", output.stderr);
     }
     let misspelt = r#"{"mcpServers": {}, "auth": {"issuer": "https://id.example"}}"#;

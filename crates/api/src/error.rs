@@ -151,7 +151,8 @@ pub(crate) fn invalid(problems: &[Problem]) -> ApiResponse {
 /// The response to a request whose role does not suffice.
 pub(crate) fn role_required(role: Role, required: Role) -> ApiResponse {
     let detail = format!("this needs the role `{required}`; yours is `{role}`");
-    respond(403, "ROLE_REQUIRED", &detail, &json!({"required": required.as_str(), "role": role.as_str()}))
+    let context = json!({"required": required.as_str(), "role": role.as_str()});
+    respond(403, "ROLE_REQUIRED", &detail, &context).needing(required)
 }
 
 /// The response to a request that was refused before it was routed.
