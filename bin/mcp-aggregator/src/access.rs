@@ -56,7 +56,13 @@ impl Access {
             // It is only needed on systems that do not report the user of a connection.
             Err(failure) if local.knows_users() => {
                 tracing::warn!(why = failure.message, "there is no local token");
-                return Ok(Self { tokens: None, verifier: None, local: Arc::new(local), local_token: None, link: None });
+                return Ok(Self {
+                    tokens: None,
+                    verifier: None,
+                    local: Arc::new(local),
+                    local_token: None,
+                    link: None,
+                });
             }
             Err(failure) => return Err(failure),
         };
@@ -113,17 +119,14 @@ impl Access {
     pub(crate) fn reachable_by(&self) -> String {
         if let Some(verifier) = &self.verifier {
             let issuers = verifier.issuers().collect::<Vec<_>>().join(" or ");
-            let also = match (&self.local_token, self.tokens.as_ref().map_or(0, |tokens| tokens.names().len())) {
-                (Some(token), _) => format!("with the token in {}", token.file.display()),
-                (None, tokens) => format!("with one of {tokens} tokens"),
+            let also = match &self.local_token {
+                Some(token) => format!("the token in {}", token.file.display()),
+                None => self.tokens.as_deref().map(which_token).unwrap_or_default(),
             };
-            return format!("anyone to whom {issuers} issues a token for this service, or {also}");
+            return format!("anyone to whom {issuers} issues a token for this service, and anyone with {also}");
         }
         if let Some(tokens) = &self.tokens {
-            return match tokens.names().as_slice() {
-                [name] => format!("anyone with the token `{name}`"),
-                names => format!("anyone with one of {} tokens", names.len()),
-            };
+            return format!("anyone with {}", which_token(tokens));
         }
         match (&self.local_token, self.local.knows_users()) {
             (_, true) => format!("{} on this machine; no tokens are set", users(self.local.uid())),
@@ -134,6 +137,13 @@ impl Access {
             ),
             (None, false) => "nobody: there is no token".to_owned(),
         }
+    }
+}
+
+fn which_token(tokens: &Tokens) -> String {
+    match tokens.names().as_slice() {
+        [name] => format!("the token `{name}`"),
+        names => format!("one of {} tokens", names.len()),
     }
 }
 
@@ -181,9 +191,15 @@ mod tests {
         let description_of =
             |access: Result<Access, Failure>| access.unwrap_or_else(|failure| panic!("{failure}")).reachable_by();
         let three = Tokens::read("a:1\nb:2\nc:3").unwrap();
-        assert_eq!(description_of(Access::new(Some(three), None, &storage(folder.path()))), "anyone with one of 3 tokens");
+        assert_eq!(
+            description_of(Access::new(Some(three), None, &storage(folder.path()))),
+            "anyone with one of 3 tokens"
+        );
         let one = Tokens::read("ann:1").unwrap();
-        assert_eq!(description_of(Access::new(Some(one), None, &storage(folder.path()))), "anyone with the token `ann`");
+        assert_eq!(
+            description_of(Access::new(Some(one), None, &storage(folder.path()))),
+            "anyone with the token `ann`"
+        );
         assert!(!folder.path().join("local.token").exists(), "with tokens none is made");
 
         let known = |uid| LocalAccess::new(uid, Some(Box::new(Knows)));

@@ -121,8 +121,9 @@ fn read(path: &Path) -> Result<Tokens, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::new(format!("could not read the token file {shown}: {error}")))?;
     Tokens::read(&text).map_err(|error| {
-        Failure::new(format!("the token file {shown} cannot be used: {error}"))
-            .with_hint("write one `name:token[:role[:profile]]` per line; `openssl rand -hex 32` generates a good token")
+        Failure::new(format!("the token file {shown} cannot be used: {error}")).with_hint(
+            "write one `name:token[:role[:profile]]` per line; `openssl rand -hex 32` generates a good token",
+        )
     })
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use catalog::Role;
 use clap::Args;
 use registry::{Location, Store};
 use tokio::time::sleep;
@@ -285,14 +286,19 @@ fn no_registry(location: &Location) -> Failure {
     failure.with_hint("`mcp-aggregator serve` or `mcp-aggregator add NAME -- COMMAND` creates one")
 }
 
-/// The first token of a file: alone on its line, or as `name:token`, so that the file of `serve` can be used.
+/// The first token of a file: alone on its line, or as in the file of `serve`, `name:token[:role[:profile]]`.
 fn token_in(file: &Path) -> Result<String, Failure> {
     let shown = file.display();
     let text = fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("could not read the token file {shown}: {error}")))?;
     let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
     let line = line.ok_or_else(|| Failure::new(format!("there is no token in {shown}")))?;
-    Ok(line.split_once(':').map_or(line, |(_, token)| token.trim()).to_owned())
+    let rest = line.split_once(':').map_or(line, |(_, rest)| rest.trim());
+    let is_grant = |text: &str| text.split(':').next().is_some_and(|role| Role::named(role.trim()).is_some());
+    Ok(match rest.split_once(':') {
+        Some((token, grant)) if is_grant(grant) => token.trim().to_owned(),
+        _ => rest.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -302,6 +308,15 @@ mod tests {
 
     fn written<'w>(url: &'w str, database: &'w str) -> service_file::Written<'w> {
         service_file::Written { url, public_url: url, database }
+    }
+
+    #[test]
+    fn the_token_of_a_file_comes_without_name_and_role() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (line, token) in [("s1", "s1"), ("ann: s1", "s1"), ("ann:s1:user", "s1"), ("ann:s1 : admin:dev", "s1")] {
+            fs::write(file.path(), format!("# tokens\n{line}\n")).unwrap();
+            assert_eq!(token_in(file.path()).ok().as_deref(), Some(token), "{line}");
+        }
     }
 
     #[test]

@@ -72,7 +72,11 @@ pub(crate) const ALL: &[ErrorCode] = &[
         "the `Host`, the `Origin` or the local user of the request is not allowed, or the request goes beyond the \
          profile that the token is bound to",
     ),
-    error_code("ROLE_REQUIRED", 403, "the role of the token or the identity does not suffice; `context.required` names one that does"),
+    error_code(
+        "ROLE_REQUIRED",
+        403,
+        "the role of the token or the identity does not suffice; `context.required` names one that does",
+    ),
     error_code("BAD_REQUEST", 400, "the request is incomplete or is not valid HTTP"),
     error_code("NOT_FOUND", 404, "there is no endpoint at this path"),
     error_code("METHOD_NOT_ALLOWED", 405, "the endpoint does not support this method; `Allow` lists those it does"),
@@ -157,7 +161,8 @@ pub(crate) fn invalid(problems: &[Problem]) -> ApiResponse {
 /// The response to a request whose role does not suffice.
 pub(crate) fn role_required(role: Role, required: Role) -> ApiResponse {
     let detail = format!("this needs the role `{required}`; yours is `{role}`");
-    respond(403, "ROLE_REQUIRED", &detail, &json!({"required": required.as_str(), "role": role.as_str()}))
+    let context = json!({"required": required.as_str(), "role": role.as_str()});
+    respond(403, "ROLE_REQUIRED", &detail, &context).needing(required)
 }
 
 /// The response to a request that was refused before it was routed.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
+use registry::Role;
 use serde::Serialize;
 
 static TOTAL: HeaderName = HeaderName::from_static("x-total-count");
@@ -41,6 +42,12 @@ impl ApiResponse {
     pub(crate) fn json(status: StatusCode, value: &(impl Serialize + ?Sized)) -> Self {
         let text = serde_json::to_vec(value).expect("what we show has texts as its keys");
         Self::text(status, "application/json", text)
+    }
+
+    /// The same, with the role that the request needs.
+    pub(crate) fn needing(mut self, role: Role) -> Self {
+        self.0.extensions_mut().insert(role);
+        self
     }
 
     /// JSON with status 200.

@@ -112,10 +112,7 @@ pub(crate) fn bare(title: &str, body: &Html) -> Html {
 
 /// Events are for operators, so the pages of others are not updated by them.
 fn live() -> Html {
-    html!(
-        r#"<span id="live" class="live" role="status" data-events="{events}">not live</span>"#,
-        events = EVENTS.path
-    )
+    html!(r#"<span id="live" class="live" role="status" data-events="{events}">not live</span>"#, events = EVENTS.path)
 }
 
 fn menu(here: &str, role: Role) -> Html {

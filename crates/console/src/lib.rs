@@ -46,8 +46,8 @@ use rates::RateSampler;
 use request::PageRequest;
 pub use response::Body;
 use result_cache::ResultCache;
-pub use session::{Person, SignedIn};
 use session::{CSRF_HEADER, Sessions};
+pub use session::{Person, SignedIn};
 
 /// How many messages may wait for their page.
 const FLASHES: usize = 1000;

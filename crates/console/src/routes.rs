@@ -101,7 +101,9 @@ fn not_for_role(request: &PageRequest<'_>) -> Response<Body> {
     }
     let (role, needed) = (request.role(), roles::required(&request.method, &request.path));
     let why = format!("This needs the role `{needed}`; yours is `{role}`.");
-    response::refused(StatusCode::FORBIDDEN, &why)
+    let mut refused = response::refused(StatusCode::FORBIDDEN, &why);
+    refused.extensions_mut().insert(needed);
+    refused
 }
 
 /// Whether a path is also for principals that are bound to a profile: to sign in and out.

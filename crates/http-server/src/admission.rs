@@ -132,11 +132,7 @@ fn unless_limited(
 }
 
 /// A token that is none of ours: perhaps one of an identity provider, for what the request asks for.
-async fn by_identity_provider(
-    shared: &Shared,
-    connection: &Connection,
-    parts: &Parts,
-) -> Result<Credential, Denied> {
+async fn by_identity_provider(shared: &Shared, connection: &Connection, parts: &Parts) -> Result<Credential, Denied> {
     let Some(resource) = &shared.resource else { return Err(Denied::Wrong) };
     let token = std::str::from_utf8(bearer(&parts.headers)?).map_err(|_| Denied::Wrong)?;
     let is_audience = |audience: &str| resource.is_audience(parts.uri.path(), audience);

@@ -51,7 +51,8 @@ pub trait FallbackService: Send + Sync {
     /// Whether a request carries a token in its body. A wrong one is answered with status 401.
     fn is_sign_in(&self, parts: &Parts) -> bool;
 
-    /// Answers an accepted request on behalf of a principal.
+    /// Answers an accepted request on behalf of a principal. A response that refuses it because of its role has the
+    /// [`Role`] that is needed as an extension.
     fn answer(
         self: Arc<Self>,
         parts: Parts,
@@ -193,11 +194,12 @@ pub(crate) async fn answer(
         Some(mut response) => match refusal_of_answer(&response, &identity) {
             Some((status, why)) => refuse(fallback, status, &why),
             None => {
-                let lacks_role = credential.as_ref().is_some_and(|it| it.is_identity() && it.principal().role() < needed);
-                if lacks_role && response.status() == StatusCode::FORBIDDEN {
-                    admission::add_missing_scope(shared, &path, needed, response.headers_mut());
+                let missing = response.extensions().get::<Role>().copied();
+                if let Some(missing) = missing.filter(|_| credential.as_ref().is_some_and(Credential::is_identity)) {
+                    admission::add_missing_scope(shared, &path, missing, response.headers_mut());
                 }
-                response.map(|body| Body::Fallback(body.until_revoked_or_end(shared.until_revoked(credential.as_ref()))))
+                response
+                    .map(|body| Body::Fallback(body.until_revoked_or_end(shared.until_revoked(credential.as_ref()))))
             }
         },
         None => read_body::closing(refused(fallback, &admission::revoked())),

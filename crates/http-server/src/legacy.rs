@@ -154,8 +154,7 @@ pub(crate) fn listen(shared: &Arc<Shared>, request_context: &RequestContext, par
     // The stream has ended after that event. This status makes clients stop reconnecting.
     let Some((stream, reader)) = taken else { return answer::empty(StatusCode::NO_CONTENT) };
     let opening = opening(&session, reader, &shared.limits);
-    let events =
-        Events::new(stream, reader.number, Some(opening), shared.limits.keep_alive, OnDisconnect::Nothing);
+    let events = Events::new(stream, reader.number, Some(opening), shared.limits.keep_alive, OnDisconnect::Nothing);
     // The session ends with a static token, and its streams with the session. It goes on with another token of the same
     // identity, which the client has to send.
     let expired = request_context.lifetime().map(tokio::time::sleep);

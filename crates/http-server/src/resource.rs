@@ -127,9 +127,8 @@ mod tests {
             fn fetch(
                 &self,
                 _: oauth::HttpRequest,
-            ) -> std::pin::Pin<
-                Box<dyn Future<Output = Result<oauth::HttpResponse, oauth::FetchError>> + Send + '_>,
-            > {
+            ) -> std::pin::Pin<Box<dyn Future<Output = Result<oauth::HttpResponse, oauth::FetchError>> + Send + '_>>
+            {
                 panic!("nothing is fetched")
             }
         }
@@ -198,7 +197,8 @@ mod tests {
         let is = |path: &str, audience: &str| resource.is_audience(path, audience);
         for path in ["/mcp", "/mcp/git", "/sse", "/message", "/api/v1/aggregator/tools", "/"] {
             assert!(is(path, "https://mcp.example") && is(path, "https://mcp.example/"), "{path}");
-            for other in ["https://mcp.example.evil", "http://mcp.example", "https://mcp", "", "https://mcp.examplemcp"] {
+            for other in ["https://mcp.example.evil", "http://mcp.example", "https://mcp", "", "https://mcp.examplemcp"]
+            {
                 assert!(!is(path, other), "{path} {other}");
             }
         }

@@ -207,7 +207,10 @@ impl Tokens {
     }
 
     /// Ready as soon as this name no longer has this secret.
-    pub(crate) fn until_revoked(self: &Arc<Self>, credential: TokenCredential) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn until_revoked(
+        self: &Arc<Self>,
+        credential: TokenCredential,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let (tokens, mut replaced) = (Arc::clone(self), self.replaced.subscribe());
         async move {
             while tokens.is_current(&credential) {

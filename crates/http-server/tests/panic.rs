@@ -14,8 +14,7 @@ use bytes::Bytes;
 use catalog::{Principal, Role};
 use http_body_util::Full;
 use http_server::{
-    AuthFailures, FallbackBody, FallbackResponse, FallbackService, HttpServer, Limits, LocalAccess, PeerLookup,
-    Voucher,
+    AuthFailures, FallbackBody, FallbackResponse, FallbackService, HttpServer, Limits, LocalAccess, PeerLookup, Voucher,
 };
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};

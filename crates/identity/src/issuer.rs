@@ -67,7 +67,11 @@ pub fn check_issuer(text: &str) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() || has_more || text.contains(' ') {
         return Err(expected.to_owned());
     }
-    if is_safe(&url) { Ok(()) } else { Err("expected https: over http, anybody on the way could forge tokens".to_owned()) }
+    if is_safe(&url) {
+        Ok(())
+    } else {
+        Err("expected https: over http, anybody on the way could forge tokens".to_owned())
+    }
 }
 
 /// Whether what comes from an address is what its owner sent.

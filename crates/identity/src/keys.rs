@@ -27,7 +27,10 @@ struct Key {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Material {
-    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
+    Rsa {
+        modulus: Vec<u8>,
+        exponent: Vec<u8>,
+    },
     /// The uncompressed point.
     P256(Vec<u8>),
     P384(Vec<u8>),

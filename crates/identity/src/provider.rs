@@ -224,10 +224,8 @@ impl Provider {
     ) -> impl Future<Output = Result<HttpResponse, FetchError>> + Send + '_ {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(parameters);
-        let mut headers: Vec<(&'static str, Secret)> = vec![
-            ("accept", "application/json".into()),
-            ("content-type", "application/x-www-form-urlencoded".into()),
-        ];
+        let mut headers: Vec<(&'static str, Secret)> =
+            vec![("accept", "application/json".into()), ("content-type", "application/x-www-form-urlencoded".into())];
         let has_method = |name: &str| methods.iter().any(|method| method == name);
         match &client.secret {
             Some(secret) if has_method("client_secret_post") && !has_method("client_secret_basic") => {

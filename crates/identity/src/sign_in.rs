@@ -184,10 +184,9 @@ impl SignIns {
         ];
         let tokens = self.tokens(provider, client, &request).await?;
         let subject = self.read_id_token(&tokens, &attempt, client).await?;
-        let verified = self.read_access_token(&tokens, &attempt.issuer, &subject).await?;
+        let verified = self.read_access_token(&tokens, attempt.issuer, &subject).await?;
         let state = Mutex::new(State { verified, refresh_token: tokens.refresh, has_ended: false });
-        let person =
-            Arc::new(Person { issuer: attempt.issuer, subject: subject.into(), since: Instant::now(), state });
+        let person = Arc::new(Person { issuer: attempt.issuer, subject: subject.into(), since: Instant::now(), state });
         self.people().push(Arc::downgrade(&person));
         Ok((person, attempt.next))
     }
@@ -217,7 +216,7 @@ impl SignIns {
         ];
         let renewed = match self.tokens(provider, client, &request).await {
             Ok(tokens) => {
-                let verified = self.read_access_token(&tokens, &person.issuer, &person.subject).await;
+                let verified = self.read_access_token(&tokens, person.issuer, &person.subject).await;
                 verified.map(|verified| (verified, tokens.refresh))
             }
             Err(error) => Err(error),
@@ -286,7 +285,10 @@ impl SignIns {
             _ => 1,
         };
         let is_for_us = is("aud", &client.id)
-            || claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.iter().any(|it| *it == client.id.as_str()));
+            || claims
+                .get("aud")
+                .and_then(Value::as_array)
+                .is_some_and(|all| all.iter().any(|it| *it == client.id.as_str()));
         if !is_for_us || (audiences > 1 && !is("azp", &client.id)) {
             return Err(wrong("it is for another client"));
         }
@@ -301,7 +303,7 @@ impl SignIns {
     async fn read_access_token(
         &self,
         tokens: &Tokens,
-        issuer: &usize,
+        issuer: usize,
         subject: &str,
     ) -> Result<Arc<Verified>, SignInError> {
         let endpoint = format!("{}/mcp", self.resource);
@@ -313,7 +315,8 @@ impl SignIns {
             let hint = "the provider must issue access tokens for the public URL of this service";
             failed(format!("the access token: {rejection} ({hint})"))
         })?;
-        let expected = Principal::of_identity(&self.verifier.providers[*issuer].settings.issuer, subject, "", Role::User, None);
+        let issuer = &self.verifier.providers[issuer].settings.issuer;
+        let expected = Principal::of_identity(issuer, subject, "", Role::User, None);
         match *verified.principal() == expected {
             true => Ok(verified),
             false => Err(failed("the access token is somebody else's")),

@@ -7,6 +7,7 @@ mod roles;
 mod tokens;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,7 +27,8 @@ struct Protected {
     serve: Serve,
     folder: TempDir,
     _provider: Driver,
-    _sandbox: Sandbox,
+    sandbox: Sandbox,
+    parts: Parts,
     issuer: String,
     control: SocketAddr,
     /// What the service is called.
@@ -49,8 +51,7 @@ impl Protected {
         let listen = format!("127.0.0.1:{}", free_port());
         let url = format!("http://{listen}");
         settings["public_url"] = json!(url);
-        let mut provider =
-            Launch::program(parts.node()).arg(script).env("SETTINGS", settings.to_string()).start();
+        let mut provider = Launch::program(parts.node()).arg(script).env("SETTINGS", settings.to_string()).start();
         let line = String::from_utf8(provider.next_line()).expect("it prints text");
         let addresses = line.trim().strip_prefix("listening on ").expect("it says where it listens");
         let addresses: Value = serde_json::from_str(addresses).expect("the addresses are JSON");
@@ -75,12 +76,22 @@ impl Protected {
             .env_remove("MCP_AGGREGATOR_TOKEN");
         let serve = Serve::of(adjust(launch));
         let control = control.strip_prefix("http://").and_then(|address| address.parse().ok()).expect("an address");
-        let protected = Self { serve, folder, _provider: provider, _sandbox: sandbox, issuer, control, url };
+        let protected = Self { serve, folder, _provider: provider, sandbox, parts, issuer, control, url };
         wait_until("the server is connected", || {
             let state = protected.with_token(STATIC_TOKEN, &HttpRequest::new("GET", &format!("{REST}/state"))).json();
             (state["connected_servers"] == 1).then_some(())
         });
         Some(protected)
+    }
+
+    /// Node, about to be started.
+    fn node(&self) -> Launch {
+        Launch::program(self.parts.node())
+    }
+
+    /// A script that can use the packages.
+    fn script(&self, name: &str, text: &str) -> PathBuf {
+        self.sandbox.node_script(&self.parts, name, text)
     }
 
     /// A token that the provider would issue, or would not; see `mint` in `identity.mjs`.

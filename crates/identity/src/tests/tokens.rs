@@ -209,7 +209,8 @@ async fn an_issuer_that_cannot_be_used_is_named_at_the_start() {
         error.to_string()
     };
     let key = [Key::p256().public("one")];
-    let message = started(json!({"issuer": "https://id.example/team/", "jwks_uri": "https://id.example/keys"}), &key).await;
+    let message =
+        started(json!({"issuer": "https://id.example/team/", "jwks_uri": "https://id.example/keys"}), &key).await;
     assert!(message.contains("https://id.example/team cannot be used") && message.contains("exactly"), "{message}");
     assert!(message.contains("openid-configuration: status 404"), "{message}");
     let message = started(json!({"issuer": ISSUER}), &key).await;

@@ -1,9 +1,9 @@
 //! Which tokens are accepted, where, and whose session is whose.
 
 use serde_json::json;
-use testkit::HttpSession;
 use testkit::http_client::HttpRequest;
 use testkit::http_session::Hello;
+use testkit::{ClientSession, HttpSession};
 
 use super::{Protected, REST, STATIC_TOKEN};
 
@@ -103,7 +103,7 @@ fn a_token_never_reaches_a_server() {
     let Some(service) = Protected::start() else { return };
     let token = service.token(&json!({}));
     let mut session = HttpSession::introduce(service.serve.address(), "/mcp", &Hello::default().with_token(&token));
-    let called = session.call("fake.echo", json!({"text": "x"}));
+    let called = session.ask("tools/call", json!({"name": "fake.echo", "arguments": {"text": "x"}}));
     assert!(called["error"].is_null(), "{called}");
     assert!(!called.to_string().contains(&token) && !service.serve.stderr_text().contains(&token), "{called}");
 }

@@ -263,11 +263,7 @@ fn http_server(
 }
 
 /// Where people sign in to the console, if the service is a client of an identity provider.
-fn identity_providers(
-    access: &Access,
-    url: &str,
-    background: &mut JoinSet<()>,
-) -> Option<Arc<dyn IdentityProviders>> {
+fn identity_providers(access: &Access, url: &str, background: &mut JoinSet<()>) -> Option<Arc<dyn IdentityProviders>> {
     let sign_ins = access.sign_ins(url)?;
     let renewed = Arc::clone(&sign_ins);
     background.spawn(async move { renewed.renew().await });
