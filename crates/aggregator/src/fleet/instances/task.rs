@@ -8,13 +8,15 @@ use catalog::{ServerSpec, Transport};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use upstream::stderr::cause_lines;
-use upstream::{CallError, Cause, Connection, Ending, Phase as EndingPhase, RemoteFailure, ResponseHandler as _, Stop};
-use upstream::{Upstream, UpstreamObserver};
+use upstream::{
+    CallError, Cause, Connection, Ending, Phase as EndingPhase, ResponseHandler as _, Stop, Upstream, UpstreamObserver,
+};
 
 use super::observer::{InstanceObserver, RunOutcome};
 use super::{DRAIN_POLL_INTERVAL, Instance, Instances, Phase};
 use crate::call;
 use crate::fleet::{Fleet, lock, raise};
+use crate::sign_in::sign_in_error;
 use crate::suspended_request::SuspendedRequest;
 
 /// A run that lasted as long as this was no failed start: the next one begins at once.
@@ -194,18 +196,12 @@ impl InstanceTask {
             call::resume(waiting);
             return Next::Over;
         };
-        if let Some(Cause::SignInRequired { why, command }) = cause {
-            let error = CallError::Remote {
-                server: self.instances.name(),
-                problem: why.clone(),
-                failure: RemoteFailure::SignInRequired,
-                command: Some(command.clone()),
-            };
+        if let Some(Cause::SignInRequired { why, .. }) = cause {
             drop(current);
             self.instances.forget(&mut table, &self.instance);
             drop(table);
             self.clean_up();
-            fail(waiting, &error);
+            self.ask_to_sign_in(waiting, why);
             return Next::Over;
         }
         let retry_at = Instant::now() + retry_delay(self.failures);
@@ -216,6 +212,17 @@ impl InstanceTask {
         self.instance.changed.notify_waiters();
         fail(waiting, &error);
         Next::Wait(retry_at)
+    }
+
+    /// Sends the clients of these requests to the sign-in page. Requests of clients that cannot be asked fail.
+    fn ask_to_sign_in(&self, calls: impl IntoIterator<Item = SuspendedRequest>, why: &str) {
+        for call in calls {
+            call.client().request_closed();
+            if !call.ask_to_sign_in(self.instances.server) {
+                call.client().request_opened();
+                fail([call], &sign_in_error(self.instances.name(), why));
+            }
+        }
     }
 
     /// Waits until the failed instance is to run again. Returns false if it is not.
