@@ -26,6 +26,9 @@ use crate::startup_queue::StartupQueue;
 /// snapshot, because its index may still be stored: in calls, tasks and request states that clients return.
 const MAX_REMOVED_SERVERS: usize = 10_000;
 
+/// What the run is called in its config that provides the catalog of a server with instances.
+const CATALOG_INSTANCE: &str = "catalog";
+
 /// An event of a running server, for its supervisor.
 #[derive(Debug, Clone)]
 pub enum UpstreamEvent {
@@ -257,7 +260,10 @@ impl Fleet {
     }
 
     fn spawn_server(self: &Arc<Self>, index: usize, spec: ServerSpec, stopping: watch::Receiver<Stop>) {
-        let audience = if self.instances_of(index).is_some() { Audience::Nobody } else { Audience::Everybody };
+        let (audience, spec) = match self.instances_of(index) {
+            Some(_) => (Audience::Nobody, spec.for_instance(CATALOG_INSTANCE)),
+            None => (Audience::Everybody, spec),
+        };
         let upstream = self.upstream(index, audience, index, spec);
         let (observer, remote) = (Arc::clone(self) as Arc<dyn UpstreamObserver>, self.remote.clone());
         let end_guard = EndGuard { fleet: Arc::clone(self), index };

@@ -8,11 +8,13 @@ use aggregator::client_sink::{NullSink, ResponseSink};
 use aggregator::{Aggregator, Client, ClientSetup, FlushSet, Responder, Surface};
 use catalog::{Principal, Role, Scope};
 use protocol::Line;
-use registry::Status;
+use registry::{Actor, Status};
 use serde_json::{Value, json};
-use service::{InstanceView, Registration, Update};
+use service::{InstanceView, Registration, Returned, ServerView, Update};
+use testkit::http_server::{HttpServer, Script};
 
-use crate::fixture::{FixtureOptions, ServiceFixture, fake, somebody};
+use crate::fixture::{FixtureOptions, ServiceFixture, fake, registration, somebody};
+use crate::sign_in_flow::{Provider, TOKEN, redirect_of};
 
 /// A connected client of one identity.
 struct Person {
@@ -127,6 +129,12 @@ async fn until_instances(fixture: &ServiceFixture, count: usize) {
     fixture.until_it("one", &format!("one with {count} instances"), |view| view.instances.len() == count).await;
 }
 
+/// Waits until an instance has a call.
+async fn until_busy(fixture: &ServiceFixture) {
+    let is_busy = |view: &ServerView| view.instances.iter().any(|instance| instance.running_calls > 0);
+    fixture.until_it("one", "one with a call at an instance", is_busy).await;
+}
+
 /// Waits for the end of a process on a thread that runs nothing else.
 async fn wait_gone(pid: u32) {
     tokio::task::spawn_blocking(move || testkit::wait_gone(pid)).await.unwrap();
@@ -141,7 +149,7 @@ async fn each_identity_has_its_own_process_and_a_list_starts_none() {
         Person::new(&fixture, "ben").await,
     ];
     let listed = ann.ask("tools/list", json!({})).await;
-    assert!(listed["result"]["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "one.pid"), "{listed}");
+    assert!(listed["result"]["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "one__pid"), "{listed}");
     assert_eq!(instances(&fixture).await, []);
 
     let (of_ann, of_ben) = tokio::join!(ann.pid(), ben.pid());
@@ -275,11 +283,13 @@ async fn calls_of_instances_may_finish_before_their_server_is_disconnected_unles
     let ann = Person::new(&fixture, "ann").await;
     ann.pid().await;
     let (_, sleeping) = ann.begin("tools/call", json!({"name": "one.sleep", "arguments": {"ms": 1000}}));
+    until_busy(&fixture).await;
     fixture.service.disconnect(&somebody(), "one", false).await.unwrap();
     assert_eq!(sleeping.await.unwrap()["result"]["content"][0]["text"], "slept");
     fixture.service.connect(&somebody(), "one").await.unwrap();
     ann.pid().await;
     let (_, hanging) = ann.begin("tools/call", json!({"name": "one.hang", "arguments": {}}));
+    until_busy(&fixture).await;
     fixture.service.disconnect(&somebody(), "one", true).await.unwrap();
     let cancelled = hanging.await.unwrap();
     assert!(cancelled["error"].is_object(), "{cancelled}");
@@ -303,8 +313,8 @@ async fn a_changed_config_replaces_the_instances() {
     let update = Update { connection_config: Some(connection_config), ..Update::default() };
     fixture.service.update(&somebody(), "one", update).await.unwrap();
     let ben = Person::new(&fixture, "ben").await;
+    until_instances(&fixture, 0).await;
     assert_eq!(ann.pid_at_last().await, ben.pid_at_last().await);
-    assert_eq!(instances(&fixture).await, []);
     fixture.end().await;
 }
 
@@ -358,6 +368,27 @@ async fn a_lazy_server_with_instances_sleeps_while_they_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_instance_has_a_name_of_its_own_that_stays_the_same() {
+    let config = json!({"env": {"FILE": "/data/{instance}.json"}});
+    let fixture = fixture_with("user", config, json!({"idle_timeout_s": 1})).await;
+    let (ann, ben) = (Person::new(&fixture, "ann").await, Person::new(&fixture, "ben").await);
+    let file = async |person: &Person| {
+        let value = person.call("one.env", json!({"name": "FILE"})).await;
+        value["result"]["structuredContent"]["value"].as_str().unwrap_or_else(|| panic!("{value}")).to_owned()
+    };
+    let (of_ann, of_ben) = (file(&ann).await, file(&ben).await);
+    assert!(of_ann != of_ben && of_ann.len() == "/data/.json".len() + 32 && !of_ann.contains("ann"), "{of_ann}");
+    let local = fixture.call("one.env", json!({"name": "FILE"})).await;
+    assert_eq!(local["result"]["structuredContent"]["value"], "/data/local.json", "{local}");
+    until_instances(&fixture, 0).await;
+    assert_eq!(file(&ann).await, of_ann);
+    let fixture = fixture.again().await;
+    fixture.until("one", Status::Connected).await;
+    assert_eq!(file(&Person::new(&fixture, "ann").await).await, of_ann);
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_instance_that_cannot_start_fails_the_calls_that_wait_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let marker = folder.path().join("broken");
@@ -374,5 +405,71 @@ async fn an_instance_that_cannot_start_fails_the_calls_that_wait_for_it() {
     assert_eq!(failed["error"]["data"]["reason"], "instance_failed", "{failed}");
     std::fs::remove_file(&marker).unwrap();
     ann.pid_at_last().await;
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_identity_has_its_own_http_session() {
+    let server = HttpServer::start(Script::default().with_session());
+    let fixture = ServiceFixture::new().await;
+    fixture.register(registration("one", "http", json!({"url": server.url(), "share": "user"}))).await;
+    let [ann, ann_again, ben] = [
+        Person::new(&fixture, "ann").await,
+        Person::new(&fixture, "ann").await,
+        Person::new(&fixture, "ben").await,
+    ];
+    for person in [&ann, &ben, &ann_again] {
+        let answer = person.call("one.echo", json!({"text": "hello"})).await;
+        assert!(answer["result"]["content"].is_array(), "{answer}");
+    }
+    let calls = server.requests().into_iter().filter(|request| request.is("tools/call"));
+    let sessions: Vec<String> = calls.map(|call| call.header("mcp-session-id").unwrap_or_default().to_owned()).collect();
+    assert_eq!(sessions.len(), 3, "{sessions:?}");
+    assert!(sessions[0] == sessions[2] && sessions[0] != sessions[1], "{sessions:?}");
+    assert_eq!(server.sessions().len(), 3, "that of the catalog, too");
+    fixture.service.disconnect(&somebody(), "one", false).await.unwrap();
+    assert_eq!(server.sessions(), [""; 0], "all end with their server");
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_identity_has_its_own_sign_in() {
+    let server = HttpServer::start(Script::default().require_header("Authorization", &format!("Bearer {TOKEN}")));
+    let provider = Arc::new(Provider::of(&server));
+    let options = FixtureOptions { provider: Some(provider as _), ..FixtureOptions::default() };
+    let fixture = ServiceFixture::with(options).await;
+    let new = registration("one", "http", json!({"url": server.url(), "share": "user"}));
+    fixture.service.register(&somebody(), new).await.unwrap();
+    fixture.until("one", Status::SignInRequired).await;
+    let sign_in = async |by: &Actor| {
+        let attempt = fixture.service.begin_sign_in(by, "one", None).await.unwrap();
+        let done = fixture.service.finish_sign_in(&redirect_of(&attempt.authorization_url)).await;
+        assert_eq!(done, Returned::SignedIn { server: "one".into() });
+    };
+    // The first one signs in to the server itself, which is listed from then on.
+    sign_in(&somebody()).await;
+    let id = fixture.until("one", Status::Connected).await.record.id.to_string();
+    let (ann, ben) = (Person::new(&fixture, "ann").await, Person::new(&fixture, "ben").await);
+    let needs_sign_in = async |person: &Person| {
+        let answer = person.call("one.echo", json!({"text": "hello"})).await;
+        answer["error"]["data"]["reason"] == "sign_in_required"
+    };
+    assert!(needs_sign_in(&ann).await && needs_sign_in(&ben).await, "that sign-in is nobody's");
+    let by_ann = Actor::new(ann.client.principal(), "ann");
+    sign_in(&by_ann).await;
+    assert!(!needs_sign_in(&ann).await);
+    assert!(needs_sign_in(&ben).await, "nobody uses the sign-in of another");
+    let key_of_ann = aggregator::grant_key_of(&id, ann.client.principal());
+    assert!(fixture.store.oauth_grant(&key_of_ann).await.unwrap().is_some());
+
+    fixture.service.sign_out(&by_ann, "one").await.unwrap();
+    assert_eq!(fixture.store.oauth_grant(&key_of_ann).await.unwrap(), None);
+    assert_eq!(fixture.service.server("one").await.unwrap().record.status, Status::Connected);
+    fixture.until_it("one", "without her instance", |view| view.instances.is_empty()).await;
+    assert!(needs_sign_in(&ann).await);
+    // They are removed with the server.
+    sign_in(&by_ann).await;
+    fixture.service.remove(&somebody(), "one", true).await.unwrap();
+    assert_eq!(fixture.store.oauth_grant(&key_of_ann).await.unwrap(), None);
     fixture.end().await;
 }

@@ -9,13 +9,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use upstream::stderr::cause_lines;
 use upstream::{
-    CallError, Cause, Connection, Ending, Phase as EndingPhase, ResponseHandler as _, Stop, Upstream, UpstreamObserver,
+    Audience, CallError, Cause, Connection, Ending, Phase as EndingPhase, ResponseHandler as _, Stop, Upstream, UpstreamObserver,
 };
 
 use super::observer::{InstanceObserver, RunOutcome};
 use super::{DRAIN_POLL_INTERVAL, Instance, Instances, Phase};
 use crate::call;
 use crate::fleet::{Fleet, lock, raise};
+use crate::grant_key::digest;
 use crate::sign_in::sign_in_error;
 use crate::suspended_request::SuspendedRequest;
 
@@ -28,6 +29,8 @@ const RETRY_DELAYS: [Duration; 4] =
 const FAILURE_MEMORY: Duration = Duration::from_secs(60);
 /// How much of its stderr an error shows.
 const MAX_STDERR_EXCERPT: usize = 300;
+/// The name of the local user's instance.
+const LOCAL_USER: &str = "local";
 /// The processes of instances are marked with numbers from here on; smaller ones are slot indexes.
 const FIRST_MARK: usize = 1 << 20;
 
@@ -134,15 +137,25 @@ impl InstanceTask {
         let spec = lock(&self.instances.spec).clone();
         let catalog = lock(&self.instances.catalog).clone();
         let grant_key = spec.grant_key.map(|key| crate::grant_key_of(&key, &self.instance.principal));
-        let (lifecycle, transport) = match spec.transport {
+        let lifecycle = match spec.transport {
             // The same program, whose lifecycle is known: it need not be tried again.
-            Transport::Stdio(program) => {
-                (spec.lifecycle.or(catalog.map(|catalog| catalog.lifecycle())), Transport::Stdio(program))
-            }
-            Transport::Container(container) => (spec.lifecycle, Transport::Container(container.apart())),
-            Transport::Remote(remote) => (spec.lifecycle, Transport::Remote(remote)),
+            Transport::Stdio(_) => spec.lifecycle.or(catalog.map(|catalog| catalog.lifecycle())),
+            Transport::Container(_) | Transport::Remote(_) => spec.lifecycle,
         };
-        ServerSpec { grant_key, lifecycle, transport, ..spec }
+        ServerSpec { grant_key, lifecycle, ..spec }.for_instance(&self.name())
+    }
+
+    /// Its name in the config of the server: always the same for an identity, another for each session. A digest, because
+    /// what an issuer calls a person may contain anything, and a name stands in paths.
+    fn name(&self) -> String {
+        match &self.instance.audience {
+            Audience::Session(number) => {
+                // Numbers of sessions begin again with each start of the program.
+                digest(format!("session {} {number}", self.fleet.instance_mark.mark()).as_bytes())
+            }
+            _ if self.instance.principal.is_local() => LOCAL_USER.to_owned(),
+            _ => digest(self.instance.principal.id().as_bytes()),
+        }
     }
 
     fn idle_poll_interval(&self) -> Duration {
