@@ -22,6 +22,7 @@ mod fixture;
 mod handshake;
 mod http_front;
 mod hygiene;
+mod instances;
 mod kill;
 mod large;
 mod learning;

@@ -73,7 +73,8 @@ impl ServerSpec {
     pub fn for_instance(self, name: &str) -> Self {
         let named = |text: String| if text.contains(PLACEHOLDER) { text.replace(PLACEHOLDER, name) } else { text };
         let all = |texts: Vec<String>| texts.into_iter().map(named).collect();
-        let values = |entries: Vec<(String, String)>| entries.into_iter().map(|(key, value)| (key, named(value))).collect();
+        let values =
+            |entries: Vec<(String, String)>| entries.into_iter().map(|(key, value)| (key, named(value))).collect();
         let folder = |folder: Filled| {
             let written = folder.shown().to_owned();
             Filled::new(named(folder.value), &written)
@@ -103,7 +104,7 @@ mod tests {
     fn an_instance_has_its_name_wherever_the_placeholder_is() {
         let config = r#"{"mcpServers": {"a": {"command": "{instance}", "args": ["--at", "/d/{instance}/{instance}"],
             "env": {"F": "/m/{instance}.json", "G": "{other}"}, "cwd": "/w/{instance}"},
-            "b": {"docker": {"image": "i", "containerName": "n", "volumes": ["/v/{instance}:/v"]}}}}"#;
+            "b": {"docker": {"image": "i", "containerName": "nn", "volumes": ["/v/{instance}:/v"]}}}}"#;
         let config = Config::parse(config.as_bytes(), Accepted::All, |_| None).unwrap();
         let [a, b] = <[_; 2]>::try_from(config.servers).unwrap().map(|spec| spec.for_instance("x1"));
         let Transport::Stdio(program) = a.transport else { panic!("it is a program") };

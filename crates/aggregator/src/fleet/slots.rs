@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Offer, ServerEntry, ServerName, ServerSpec, ServerState};
+use catalog::{Offer, ServerEntry, ServerName, ServerSpec, ServerState, Share};
 use protocol::{Lifecycle, reply};
 use tokio::sync::{Notify, mpsc, watch};
 use upstream::{
-    Audience, Connection, ContainerHandle, Ending, Handshake, INSTANCE_MARK_VARIABLE, ProcessInfo, Report, Stop, Upstream,
-    UpstreamObserver,
+    Audience, Connection, ContainerHandle, Ending, Handshake, INSTANCE_MARK_VARIABLE, ProcessInfo, Report, Stop,
+    Upstream, UpstreamObserver,
 };
 
 use super::disabled_tools::DisabledTools;
-use super::instances::Instances;
+use super::instances::{Instances, LOCAL_INSTANCE};
 use super::observer::EndGuard;
 use super::{Fleet, View, lock};
 use crate::cycle;
@@ -262,6 +262,8 @@ impl Fleet {
     fn spawn_server(self: &Arc<Self>, index: usize, spec: ServerSpec, stopping: watch::Receiver<Stop>) {
         let (audience, spec) = match self.instances_of(index) {
             Some(_) => (Audience::Nobody, spec.for_instance(CATALOG_INSTANCE)),
+            // A program with one client.
+            None if spec.sharing.share != Share::All => (Audience::Everybody, spec.for_instance(LOCAL_INSTANCE)),
             None => (Audience::Everybody, spec),
         };
         let upstream = self.upstream(index, audience, index, spec);

@@ -143,11 +143,8 @@ async fn wait_gone(pid: u32) {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_identity_has_its_own_process_and_a_list_starts_none() {
     let fixture = fixture("user", json!({})).await;
-    let [ann, ann_again, ben] = [
-        Person::new(&fixture, "ann").await,
-        Person::new(&fixture, "ann").await,
-        Person::new(&fixture, "ben").await,
-    ];
+    let [ann, ann_again, ben] =
+        [Person::new(&fixture, "ann").await, Person::new(&fixture, "ann").await, Person::new(&fixture, "ben").await];
     let listed = ann.ask("tools/list", json!({})).await;
     assert!(listed["result"]["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "one__pid"), "{listed}");
     assert_eq!(instances(&fixture).await, []);
@@ -194,11 +191,8 @@ async fn an_instance_of_a_session_ends_with_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn beyond_the_limit_a_call_fails_and_nobody_loses_an_instance() {
     let fixture = fixture("session", json!({"max_instances": 2})).await;
-    let [ann, ben, cid] = [
-        Person::new(&fixture, "ann").await,
-        Person::new(&fixture, "ben").await,
-        Person::new(&fixture, "cid").await,
-    ];
+    let [ann, ben, cid] =
+        [Person::new(&fixture, "ann").await, Person::new(&fixture, "ben").await, Person::new(&fixture, "cid").await];
     let pids = [ann.pid().await, ben.pid().await];
     let refused = cid.call("one.pid", json!({})).await;
     let message = refused["error"]["message"].as_str().unwrap_or_default();
@@ -324,7 +318,10 @@ async fn a_cancellation_reaches_the_instance_of_its_client_and_calls_that_wait_f
     let (ann, ben) = (Person::new(&fixture, "ann").await, Person::new(&fixture, "ben").await);
     let nowhere = Responder::to(&ann.client, Arc::new(NullSink));
     let cancel = |person: &Person, id: u64| {
-        person.send(&nowhere, json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+        person.send(
+            &nowhere,
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}),
+        );
     };
     let hang = || json!({"name": "one.hang", "arguments": {}});
     // Its instance is still starting.
@@ -413,17 +410,15 @@ async fn each_identity_has_its_own_http_session() {
     let server = HttpServer::start(Script::default().with_session());
     let fixture = ServiceFixture::new().await;
     fixture.register(registration("one", "http", json!({"url": server.url(), "share": "user"}))).await;
-    let [ann, ann_again, ben] = [
-        Person::new(&fixture, "ann").await,
-        Person::new(&fixture, "ann").await,
-        Person::new(&fixture, "ben").await,
-    ];
+    let [ann, ann_again, ben] =
+        [Person::new(&fixture, "ann").await, Person::new(&fixture, "ann").await, Person::new(&fixture, "ben").await];
     for person in [&ann, &ben, &ann_again] {
         let answer = person.call("one.echo", json!({"text": "hello"})).await;
         assert!(answer["result"]["content"].is_array(), "{answer}");
     }
     let calls = server.requests().into_iter().filter(|request| request.is("tools/call"));
-    let sessions: Vec<String> = calls.map(|call| call.header("mcp-session-id").unwrap_or_default().to_owned()).collect();
+    let sessions: Vec<String> =
+        calls.map(|call| call.header("mcp-session-id").unwrap_or_default().to_owned()).collect();
     assert_eq!(sessions.len(), 3, "{sessions:?}");
     assert!(sessions[0] == sessions[2] && sessions[0] != sessions[1], "{sessions:?}");
     assert_eq!(server.sessions().len(), 3, "that of the catalog, too");

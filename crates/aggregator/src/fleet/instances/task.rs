@@ -9,11 +9,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use upstream::stderr::cause_lines;
 use upstream::{
-    Audience, CallError, Cause, Connection, Ending, Phase as EndingPhase, ResponseHandler as _, Stop, Upstream, UpstreamObserver,
+    Audience, CallError, Cause, Connection, Ending, Phase as EndingPhase, ResponseHandler as _, Stop, Upstream,
+    UpstreamObserver,
 };
 
 use super::observer::{InstanceObserver, RunOutcome};
-use super::{DRAIN_POLL_INTERVAL, Instance, Instances, Phase};
+use super::{DRAIN_POLL_INTERVAL, Instance, Instances, LOCAL_INSTANCE, Phase};
 use crate::call;
 use crate::fleet::{Fleet, lock, raise};
 use crate::grant_key::digest;
@@ -29,8 +30,6 @@ const RETRY_DELAYS: [Duration; 4] =
 const FAILURE_MEMORY: Duration = Duration::from_secs(60);
 /// How much of its stderr an error shows.
 const MAX_STDERR_EXCERPT: usize = 300;
-/// The name of the local user's instance.
-const LOCAL_USER: &str = "local";
 /// The processes of instances are marked with numbers from here on; smaller ones are slot indexes.
 const FIRST_MARK: usize = 1 << 20;
 
@@ -126,7 +125,8 @@ impl InstanceTask {
         let mark_number = FIRST_MARK + self.fleet.instances_begun.fetch_add(1, Ordering::Relaxed);
         let spec = self.spec();
         let skips_lists = matches!(spec.transport, Transport::Stdio(_));
-        let mut upstream = self.fleet.upstream(self.instances.server, self.instance.audience.clone(), mark_number, spec);
+        let mut upstream =
+            self.fleet.upstream(self.instances.server, self.instance.audience.clone(), mark_number, spec);
         // Servers over HTTP may need the definitions of their tools for the headers of calls.
         upstream.handshake.skips_lists = skips_lists;
         upstream
@@ -153,7 +153,7 @@ impl InstanceTask {
                 // Numbers of sessions begin again with each start of the program.
                 digest(format!("session {} {number}", self.fleet.instance_mark.mark()).as_bytes())
             }
-            _ if self.instance.principal.is_local() => LOCAL_USER.to_owned(),
+            _ if self.instance.principal.is_local() => LOCAL_INSTANCE.to_owned(),
             _ => digest(self.instance.principal.id().as_bytes()),
         }
     }
