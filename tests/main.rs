@@ -23,6 +23,7 @@ mod handshake;
 mod http_front;
 mod hygiene;
 mod identity;
+mod instances;
 mod kill;
 mod large;
 mod learning;

@@ -9,6 +9,7 @@
 //! - [`service`]: `mcp-aggregator` as clients reach it
 //! - the tests of tools, mostly with `mcp-simple-aggregator`: [`answers`], [`inspector`], [`listing`], [`long_calls`],
 //!   [`names`], [`processes`], [`remote`]
+//! - [`instances`]: real servers with an instance for each identity
 //! - [`invalid_lists`]: strict clients, and servers whose lists are invalid
 //! - [`documents`]: documents that run tools of real servers
 //! - [`search`]: tools of real servers are found
@@ -22,6 +23,7 @@ mod contract;
 mod documents;
 mod http_servers;
 mod inspector;
+mod instances;
 mod invalid_lists;
 mod listing;
 mod long_calls;

@@ -14,9 +14,12 @@ pub fn grant_key_of(grant_key: &str, principal: &Principal) -> String {
     if principal.is_local() {
         return grant_key.to_owned();
     }
-    let digest = Sha256::digest(principal.id().as_bytes());
-    let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("{grant_key}{OF_IDENTITY}{digest}")
+    format!("{grant_key}{OF_IDENTITY}{}", digest(principal.id().as_bytes()))
+}
+
+/// 32 hexadecimal digits that stand for a text.
+pub(crate) fn digest(text: &[u8]) -> String {
+    Sha256::digest(text).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The key of the server itself in the key of a sign-in, whoever it belongs to.

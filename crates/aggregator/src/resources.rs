@@ -87,10 +87,13 @@ fn search(
     let (aggregator, owner, answer_to, line) =
         (Arc::clone(aggregator), Arc::clone(client), Arc::clone(to), (*line).clone());
     client.defer(line.slice(id.start..id.end), to, async move {
-        let found = timeout(RESOURCE_SEARCH_TIMEOUT, first_to_have(&aggregator, &owner, candidates, lifecycle, bare_params(&line, &request.params)))
-            .await
-            .ok()
-            .flatten();
+        let found = timeout(
+            RESOURCE_SEARCH_TIMEOUT,
+            first_to_have(&aggregator, &owner, candidates, lifecycle, bare_params(&line, &request.params)),
+        )
+        .await
+        .ok()
+        .flatten();
         let Some((connection, answer)) = found else {
             answer_to.respond(&not_found(id.of(&line), &uri, lifecycle));
             return answer_to.flush();

@@ -10,16 +10,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Kind, Principal};
+use catalog::{Kind, Principal, ServerEntry, ServerName, login_command};
 use protocol::bridge::{elicitation, input, meta};
 use protocol::scan::member;
 use protocol::{Lifecycle, RequestEnvelope, Span, reply, text};
 use tokio::time::timeout;
-use upstream::ResponseHandler as _;
+use upstream::{CallError, RemoteFailure, ResponseHandler as _};
 
 use crate::client::{lifecycle_of, next_number};
 use crate::client_sink::ClientSink;
 use crate::dispatch::{Aggregator, FlushSet, Incoming};
+use crate::responder::failure;
 use crate::server_requests::ServerRequests;
 use crate::suspended_request::{Handler, SuspendedRequest, Target};
 use crate::{bridge, call, unavailable};
@@ -39,8 +40,9 @@ pub trait SignInHost: Send + Sync {
     /// it cannot be started.
     fn begin(&self, server: usize, principal: Arc<Principal>) -> SignInFuture<Option<String>>;
 
-    /// Waits until the server in that slot is connected, or certainly is not going to be.
-    fn settled(&self, server: usize) -> SignInFuture<()>;
+    /// Waits until the server in that slot is connected, or certainly is not going to be. If the principal has an
+    /// instance of its own, waits until it has signed in there.
+    fn settled(&self, server: usize, principal: Arc<Principal>) -> SignInFuture<()>;
 }
 
 /// The host, and whether any modern client was asked to sign in.
@@ -70,11 +72,24 @@ pub(crate) fn ask(
     server: usize,
     target: Target,
 ) -> bool {
+    let view = aggregator.fleet.view_of(message.client);
+    unavailable::needs_sign_in(&view.snapshot.servers()[server])
+        && ask_for_instance(aggregator, message, request, server, target)
+}
+
+/// The same for an instance of the server that needs a sign-in, whatever the state of the server itself is.
+pub(crate) fn ask_for_instance(
+    aggregator: &Arc<Aggregator>,
+    message: &Incoming<'_>,
+    request: &RequestEnvelope,
+    server: usize,
+    target: Target,
+) -> bool {
     let Some(host) = aggregator.sign_in_pages.host.get() else { return false };
     let view = aggregator.fleet.view_of(message.client);
     let entry = &view.snapshot.servers()[server];
     let Incoming { client, to, line, .. } = message;
-    if !unavailable::needs_sign_in(entry) || client.server_requests.is_closed() {
+    if client.server_requests.is_closed() {
         return false;
     }
     let said = meta::read(line, &request.params);
@@ -136,7 +151,7 @@ impl WaitingCall {
         let is_accepted =
             asked.answer().await.is_some_and(|answer| answer.is_ok_and(|answer| is_accepted(&answer, whole(&answer))));
         if is_accepted {
-            self.host.settled(self.server).await;
+            self.host.settled(self.server, Arc::clone(self.suspended.client().principal())).await;
         }
         is_accepted
     }
@@ -169,11 +184,26 @@ impl WaitingCall {
         if is_settled && !unavailable::needs_sign_in(entry) {
             self.suspended.resume(&mut flush_set);
         } else {
-            self.suspended.to().respond(&unavailable::answer(self.suspended.id(), entry));
+            self.suspended.to().respond(&refusal(self.suspended.id(), entry));
         }
         flush_set.flush();
         self.suspended.to().flush();
     }
+}
+
+/// The error of a call whose person did not sign in.
+fn refusal(id: &[u8], server: &ServerEntry) -> Vec<u8> {
+    if !server.state.offers() {
+        return unavailable::answer(id, server);
+    }
+    // Only the person's own instance needs it.
+    failure(id, &sign_in_error(server.name.clone(), "nobody signed in"))
+}
+
+/// The error of a call to an instance that needs a sign-in.
+pub(crate) fn sign_in_error(server: ServerName, why: &str) -> CallError {
+    let command = Some(login_command(server.as_str()));
+    CallError::Remote { server, problem: why.to_owned(), failure: RemoteFailure::SignInRequired, command }
 }
 
 /// A call that a modern client sends again after it was asked to sign in: without what belongs to that, and whether the
@@ -206,13 +236,17 @@ pub(crate) fn resume(
     let request = bridge::scanned_request(&retry.line);
     let message = Incoming { line: &retry.line, ..message };
     let view = aggregator.fleet.view_of(message.client);
-    let waiting = server.filter(|&server| unavailable::needs_sign_in(&view.snapshot.servers()[server]));
+    let is_waiting = |&server: &usize| {
+        let entry = &view.snapshot.servers()[server];
+        unavailable::needs_sign_in(entry) || aggregator.fleet.instances_of(server).is_some()
+    };
+    let waiting = server.filter(is_waiting);
     let (Some(server), Some(host)) = (waiting, aggregator.sign_in_pages.host.get()) else {
         return call::route(aggregator, message, &request, kind);
     };
     let Incoming { client, to, line, .. } = &message;
     if !retry.is_accepted {
-        return to.respond(&unavailable::answer(request.id.of(line), &view.snapshot.servers()[server]));
+        return to.respond(&refusal(request.id.of(line), &view.snapshot.servers()[server]));
     }
     let again: Handler = match kind {
         Kind::Prompt => |aggregator, message, request| call::route(aggregator, message, request, Kind::Prompt),
@@ -220,9 +254,10 @@ pub(crate) fn resume(
     };
     let suspended = SuspendedRequest::new(aggregator, &message, &request, Target::Method(again));
     let (host, limit) = (Arc::clone(host), aggregator.options.answer_timeout.min(SIGN_IN_TIMEOUT));
+    let principal = Arc::clone(client.principal());
     client.defer(line.slice(request.id.start..request.id.end), to, async move {
         // If it is not settled by then, the client is asked again.
-        drop(timeout(limit, host.settled(server)).await);
+        drop(timeout(limit, host.settled(server, principal)).await);
         let mut flush_set = FlushSet::default();
         suspended.resume(&mut flush_set);
         flush_set.flush();

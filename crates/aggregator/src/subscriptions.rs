@@ -116,12 +116,7 @@ fn respond(to: &Responder, id: &[u8], answer: Result<(), Option<Bytes>>) {
 }
 
 /// The server that owns the resource; if there is none, responds with an error.
-fn owner(
-    aggregator: &Aggregator,
-    message: &Incoming<'_>,
-    id: Span,
-    params: &Params,
-) -> Option<(String, usize)> {
+fn owner(aggregator: &Aggregator, message: &Incoming<'_>, id: Span, params: &Params) -> Option<(String, usize)> {
     let Incoming { client, to, line, .. } = message;
     let Some(uri) = params.uri.and_then(|uri| text::decode(uri.of(line))) else {
         let text = "Invalid params: `uri` must be a string";

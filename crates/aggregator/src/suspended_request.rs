@@ -9,10 +9,10 @@ use bytes::Bytes;
 use catalog::Kind;
 use protocol::{RequestEnvelope, Span};
 
-use crate::call;
 use crate::client::Client;
 use crate::dispatch::{Aggregator, FlushSet, Incoming};
 use crate::responder::Responder;
+use crate::{call, sign_in};
 
 /// Handles the requests of one method.
 pub(crate) type Handler = fn(&Arc<Aggregator>, Incoming<'_>, &RequestEnvelope);
@@ -79,6 +79,14 @@ impl SuspendedRequest {
     /// Bytes of the message.
     pub(crate) fn len(&self) -> usize {
         self.line.len()
+    }
+
+    /// Sends its client to the sign-in page of its instance of a server. Returns whether the request is taken care of.
+    pub(crate) fn ask_to_sign_in(&self, server: usize) -> bool {
+        let Self { aggregator, client, to, line, request, target } = self;
+        let mut flush_set = FlushSet::default();
+        let message = Incoming { client, to, line, flush_set: &mut flush_set };
+        sign_in::ask_for_instance(aggregator, &message, request, server, *target)
     }
 
     /// Continues the request. It may have to wait again.

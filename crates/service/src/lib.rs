@@ -81,6 +81,7 @@ pub use containers::ContainerView;
 pub use error::{Error, Problem};
 pub use events::{Event, Events, Listener};
 pub use grant_store::RegistryGrants;
+pub use instances::InstanceView;
 pub use items::{ItemPage, PromptView, ResourceView};
 pub use limits::{LIMIT_MEMBERS, ShownLimit, limit_target, read_limit};
 pub use lists::{LIST_DEADLINE, LONGEST_LIST_WAIT, ListPlace, ListSize, MAX_LISTED_BYTES, took_too_long};
@@ -88,7 +89,6 @@ pub use overview::Weight;
 pub use profiles::{BoundPrincipal, BoundPrincipals, ProfileCounts, ProfileView};
 /// What search compares while there is no embedding model, or it is unreachable.
 pub use search::WITHOUT_A_MODEL as SEARCHED_WITHOUT_MODEL;
-pub use instances::InstanceView;
 pub use servers::{Registration, ServerHealth, ServerView, ServiceState, TestReport, Update, to_the_end};
 pub use settings::{SETTING_RANGES, Settings, change_stored_settings, stored_settings};
 pub use sign_ins::{Returned, SignInAttempt, SignInSetup, SignInView};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, UNIX_EPOCH};
 
-use aggregator::{SignInFuture, SignInHost};
-use catalog::{LoopbackRedirect, Principal};
+use aggregator::{SignInFuture, SignInHost, grant_key_of, grant_key_of_server};
+use catalog::{LoopbackRedirect, Principal, Share};
 use oauth::{CallbackError, Change, ChangeKind, LoggedOut, LoginState, Network, OAuth, Protected, SignedIn};
 use registry::{Actor, AuditNote, ServerId, ServerRecord, Timestamp};
 use serde::Serialize;
@@ -136,6 +136,17 @@ impl SignIns {
     }
 
     /// What a sign-in to a server needs.
+    ///
+    /// A server with instances has a sign-in of its own, with which it is listed, and one for each identity.
+    fn protected_for(&self, by: &Principal, current: &CurrentState) -> Result<Protected, Error> {
+        let protected = self.protected(&current.record)?;
+        match has_own_sign_in(by, current) {
+            true => Ok(Protected { key: grant_key_of(&protected.key, by), ..protected }),
+            false => Ok(protected),
+        }
+    }
+
+    /// What the sign-in of a server itself needs.
     fn protected(&self, record: &ServerRecord) -> Result<Protected, Error> {
         let failed = |why: String| Error::SignInNotSupported { name: record.name.clone(), why };
         let spec = spec::resolve(record).map_err(failed)?;
@@ -209,9 +220,10 @@ impl ServiceContext {
         by: &Actor,
         redirect_uri: Option<String>,
     ) -> Result<SignInAttempt, Error> {
-        let record = handle.current().record.clone();
+        let current = handle.current();
+        let record = current.record.clone();
         let sign_ins = self.sign_ins_for(&record)?;
-        let protected = sign_ins.protected(&record)?;
+        let protected = sign_ins.protected_for(&by.principal, &current)?;
         // The browser would be sent back to nobody.
         if redirect_uri.is_none() && sign_ins.needs_listener(&protected) {
             let why = format!(
@@ -270,9 +282,13 @@ impl ServiceContext {
     }
 
     async fn sign_out(&self, handle: &SupervisorHandle, by: &Actor) -> Result<Option<String>, Error> {
-        let record = handle.current().record.clone();
+        let current = handle.current();
+        let record = current.record.clone();
         let sign_ins = self.sign_ins_for(&record)?;
-        let protected = sign_ins.protected(&record)?;
+        let own = sign_ins.protected_for(&by.principal, &current)?;
+        let is_signed_in = matches!(sign_ins.setup.oauth.login_state(&own.key).await, Ok(LoginState::SignedIn { .. }));
+        // Whoever has no sign-in of their own ends that of the server.
+        let protected = if is_signed_in { own } else { sign_ins.protected(&record)? };
         let note = AuditNote::new(by, "server.logout", Some(&record.name), None);
         let (done, note) = grant_store::audited(note, sign_ins.setup.oauth.logout(&protected)).await;
         let done =
@@ -315,18 +331,28 @@ impl ServiceContext {
     }
 
     async fn pass_on(&self, sign_ins: &SignIns, change: Change) {
-        let Some(handle) = self.handle_of(&change.key) else { return };
+        let of_server = grant_key_of_server(&change.key);
+        let Some(handle) = self.handle_of(of_server) else { return };
+        let is_of_identity = of_server != change.key;
+        if is_of_identity {
+            self.fleet.end_instances_with_grant(handle.slot_index, &change.key);
+        }
         let record = handle.current().record.clone();
         let (server_id, name) = (record.id.to_string(), record.name.clone());
         match change.kind {
             ChangeKind::SignedIn => {
                 self.events.emit(Event::ServerSignedIn { server_id, name });
-                handle.command(Command::SignedIn).await;
+                if !is_of_identity {
+                    handle.command(Command::SignedIn).await;
+                }
             }
             ChangeKind::SignedOut => {
                 self.events.emit(Event::ServerSignedOut { server_id, name });
-                handle.command(Command::SignedOut("nobody is signed in any more".to_owned())).await;
+                if !is_of_identity {
+                    handle.command(Command::SignedOut("nobody is signed in any more".to_owned())).await;
+                }
             }
+            ChangeKind::SignInRequired if is_of_identity => {}
             ChangeKind::SignInRequired => {
                 let why = match sign_ins.setup.oauth.login_state(&change.key).await {
                     Ok(LoginState::Failed { error }) => error,
@@ -358,16 +384,43 @@ impl SignInHost for ClientSignIns {
         })
     }
 
-    fn settled(&self, server: usize) -> SignInFuture<()> {
-        let handle = self.0.upgrade().and_then(|context| context.at(server));
+    fn settled(&self, server: usize, principal: Arc<Principal>) -> SignInFuture<()> {
+        let context = self.0.clone();
         Box::pin(async move {
-            let Some(handle) = handle else { return };
+            let Some(context) = context.upgrade() else { return };
+            let Some(handle) = context.at(server) else { return };
+            let current = handle.current();
+            if let Some(sign_ins) = &context.sign_ins
+                && has_own_sign_in(&principal, &current)
+            {
+                let key = grant_key_of(&spec::grant_key(&current.record), &principal);
+                return signed_in(&sign_ins.setup.oauth, &key).await;
+            }
+            // It may be removed while somebody waits.
+            drop(context);
             let is_settled = |current: &Arc<CurrentState>| {
                 !matches!(current.status, ServerStatus::SignInRequired { .. } | ServerStatus::Connecting)
             };
             // If the supervisor has ended, nothing will change any more.
             drop(handle.subscribe().wait_for(is_settled).await);
         })
+    }
+}
+
+/// Whether a sign-in of this principal is for its own instance of the server: not while nobody has signed in to the
+/// server itself, because nothing of it is listed without that.
+fn has_own_sign_in(principal: &Principal, current: &CurrentState) -> bool {
+    let is_shared = spec::resolve(&current.record).is_ok_and(|spec| spec.sharing.share == Share::All);
+    !principal.is_local() && !is_shared && !matches!(current.status, ServerStatus::SignInRequired { .. })
+}
+
+/// Waits until somebody is signed in under this key.
+async fn signed_in(oauth: &OAuth, key: &str) {
+    let mut changes = oauth.subscribe();
+    while !matches!(oauth.login_state(key).await, Ok(LoginState::SignedIn { .. })) {
+        if let Err(RecvError::Closed) = changes.recv().await {
+            return;
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The format of a server, and the expansion of variables, are those of the config file ([`catalog::Config`]): a
 //! registration becomes a config with one entry. Variables are expanded when the server is started, not before.
 
+use aggregator::grant_key_of_server;
 use catalog::config::{Problem as ConfigProblem, ProblemKind};
 use catalog::{Accepted, Config, ConfigError, ServerSpec};
 use oauth::{Network, Protected};
@@ -143,7 +144,7 @@ pub(crate) fn grant_key(record: &ServerRecord) -> String {
 pub fn protected_within(network: Network) -> impl Fn(&ServerSpec) -> Option<Protected> + Send + Sync + 'static {
     move |spec| {
         let protected = Protected::of(spec)?;
-        let is_of_config_file = protected.key.ends_with(OF_CONFIG_FILE);
+        let is_of_config_file = grant_key_of_server(&protected.key).ends_with(OF_CONFIG_FILE);
         Some(protected.with_network(if is_of_config_file { Network::Any } else { network }))
     }
 }

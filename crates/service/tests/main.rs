@@ -11,6 +11,8 @@ mod config_file;
 mod connection_tests;
 #[path = "service/health.rs"]
 mod health;
+#[path = "service/instances.rs"]
+mod instances;
 #[path = "service/lazy.rs"]
 mod lazy;
 #[path = "service/lists.rs"]

@@ -12,8 +12,6 @@
 mod fleet;
 mod observer;
 mod task;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,6 +28,8 @@ use crate::client::Client;
 use crate::startup_queue::{Enqueued, StartupQueue};
 use crate::suspended_request::SuspendedRequest;
 
+/// The name of the local user's instance in the config of its server.
+pub(super) const LOCAL_INSTANCE: &str = "local";
 /// How often the calls of instances that are to end are counted.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -94,7 +94,10 @@ enum Phase {
     /// It ends; requests wait, and start it again.
     Ending,
     /// It failed. Requests fail as well until the time has come.
-    Failed { why: Box<str>, retry_at: Instant },
+    Failed {
+        why: Box<str>,
+        retry_at: Instant,
+    },
 }
 
 /// The result of adding a request to an instance.

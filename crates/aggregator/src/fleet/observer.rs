@@ -8,8 +8,8 @@ use catalog::{Offer, SIGN_IN_REQUIRED, ServerState, Unavailable};
 use protocol::reply::code;
 use protocol::{Envelope, Lifecycle};
 use upstream::{
-    Audience, Cause, Connection, ContainerHandle, Ending, Phase, ProcessInfo, Report, ResponseHandler, ServerRequest, Stop,
-    UpstreamObserver,
+    Audience, Cause, Connection, ContainerHandle, Ending, Phase, ProcessInfo, Report, ResponseHandler, ServerRequest,
+    Stop, UpstreamObserver,
 };
 
 use super::{FAILURES_TARGET, Fleet, UpstreamEvent, lock};

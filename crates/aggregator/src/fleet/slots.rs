@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use catalog::{Kind, Offer, ServerEntry, ServerName, ServerSpec, ServerState};
+use catalog::{Kind, Offer, ServerEntry, ServerName, ServerSpec, ServerState, Share};
 use protocol::{Lifecycle, reply};
 use tokio::sync::{Notify, mpsc, watch};
 use upstream::{
-    Audience, Connection, ContainerHandle, Ending, Handshake, INSTANCE_MARK_VARIABLE, ProcessInfo, Report, Stop, Upstream,
-    UpstreamObserver,
+    Audience, Connection, ContainerHandle, Ending, Handshake, INSTANCE_MARK_VARIABLE, ProcessInfo, Report, Stop,
+    Upstream, UpstreamObserver,
 };
 
 use super::disabled_tools::DisabledTools;
-use super::instances::Instances;
+use super::instances::{Instances, LOCAL_INSTANCE};
 use super::observer::EndGuard;
 use super::{Fleet, View, lock};
 use crate::cycle;
@@ -25,6 +25,9 @@ use crate::startup_queue::StartupQueue;
 /// How many servers may be removed before no further one can be added. Each keeps its slot, and with it an entry in every
 /// snapshot, because its index may still be stored: in calls, tasks and request states that clients return.
 const MAX_REMOVED_SERVERS: usize = 10_000;
+
+/// What the run is called in its config that provides the catalog of a server with instances.
+const CATALOG_INSTANCE: &str = "catalog";
 
 /// An event of a running server, for its supervisor.
 #[derive(Debug, Clone)]
@@ -258,7 +261,12 @@ impl Fleet {
     }
 
     fn spawn_server(self: &Arc<Self>, index: usize, spec: ServerSpec, stopping: watch::Receiver<Stop>) {
-        let audience = if self.instances_of(index).is_some() { Audience::Nobody } else { Audience::Everybody };
+        let (audience, spec) = match self.instances_of(index) {
+            Some(_) => (Audience::Nobody, spec.for_instance(CATALOG_INSTANCE)),
+            // A program with one client.
+            None if spec.sharing.share != Share::All => (Audience::Everybody, spec.for_instance(LOCAL_INSTANCE)),
+            None => (Audience::Everybody, spec),
+        };
         let upstream = self.upstream(index, audience, index, spec);
         let (observer, remote) = (Arc::clone(self) as Arc<dyn UpstreamObserver>, self.remote.clone());
         let end_guard = EndGuard { fleet: Arc::clone(self), index };

@@ -115,7 +115,9 @@ fn each_setting() -> Vec<(&'static str, Schema)> {
         "health_check_interval_s" => "The interval between health checks of connected servers.",
         "health_check_timeout_ms" => "The timeout of a health check.",
         "failure_threshold" => "How often connecting to a server is retried before the server is disabled.",
-        "idle_timeout_s" => "How long a lazy server may be idle before it is stopped.",
+        "idle_timeout_s" => {
+            "How long a lazy server, or an instance for one identity or session, may be idle before it is stopped."
+        }
         "keep_executions_days" => "Older executions are deleted.",
         "keep_executions" => "If there are more executions, the oldest are deleted.",
         "keep_audit_days" => "Older entries of the audit log are deleted.",

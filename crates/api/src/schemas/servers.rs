@@ -238,7 +238,10 @@ pub(super) fn server() -> Schema {
 fn instances() -> Schema {
     let instance = Schema::object()
         .with("identity", Schema::text().or_null().about("Whom it acts for; null for the local user."))
-        .with("client", Schema::text().or_null().about("The client whose session it belongs to, with `share: session`."))
+        .with(
+            "client",
+            Schema::text().or_null().about("The client whose session it belongs to, with `share: session`."),
+        )
         .with("status", Schema::one_of(["starting", "running", "stopping", "failed"]))
         .with("since", moment().about("Since when."))
         .with("running_calls", Schema::count())

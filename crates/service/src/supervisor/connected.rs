@@ -214,7 +214,9 @@ impl Supervisor {
         self.publisher.withdraw_offer_as(&ServerStatus::Disconnected).await;
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         let mut ends = vec![end];
-        while connection.open_calls() > 0 && Instant::now() < deadline && !ends.iter().any(|end| end.force) {
+        let (context, slot_index) = (Arc::clone(&self.context), self.handle.slot_index);
+        let is_busy = || connection.open_calls() + context.fleet.calls_of_instances(slot_index) > 0;
+        while is_busy() && Instant::now() < deadline && !ends.iter().any(|end| end.force) {
             let command = tokio::select! {
                 () = sleep(DRAIN_POLL_INTERVAL) => continue,
                 event = handle.next() => match event {

@@ -27,6 +27,11 @@ pub(super) struct Provider {
 }
 
 impl Provider {
+    /// For this server.
+    pub(super) fn of(server: &HttpServer) -> Self {
+        Self { server: server.url(), origin: server.origin(), revocations: AtomicUsize::default() }
+    }
+
     fn answer(&self, request: &HttpRequest) -> HttpResponse {
         let Self { server, origin, .. } = self;
         let address = request
@@ -84,8 +89,7 @@ impl Fetch for Provider {
 /// A service with a server `notes` that wants a token.
 pub(super) async fn with_notes() -> (ServiceFixture, Arc<Provider>, HttpServer) {
     let server = HttpServer::start(Script::default().require_header("Authorization", &format!("Bearer {TOKEN}")));
-    let provider =
-        Arc::new(Provider { server: server.url(), origin: server.origin(), revocations: AtomicUsize::default() });
+    let provider = Arc::new(Provider::of(&server));
     let options = FixtureOptions { provider: Some(Arc::clone(&provider) as _), ..FixtureOptions::default() };
     let fixture = ServiceFixture::with(options).await;
     let new = registration("notes", "http", json!({ "url": server.url() }));

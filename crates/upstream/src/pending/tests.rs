@@ -315,3 +315,20 @@ fn at_the_end_everything_that_waits_is_taken_out() {
     assert_eq!(open.released(), NONE, "nothing is sent after the end");
     assert!(!open.is_open(held));
 }
+
+#[test]
+fn an_instance_that_serves_one_person_is_never_exclusive() {
+    let mut requests = PendingRequests::of(&Audience::Identity("ann".into()));
+    let (first, second) = (requests.request(1), requests.request(2));
+    let silent = requests.enter_for(Requester { respondent: Requester::NO_RESPONDENT, ..among_others(3) });
+    let RequestOwner::Handler(owner) = requests.owner(None) else { panic!("any session of the person can answer") };
+    assert_eq!(owner.requester().client, 2, "the latest that accepts requests");
+    requests.give_up(second);
+    let RequestOwner::Handler(owner) = requests.owner(None) else { panic!("the first one is open") };
+    assert_eq!(owner.requester().client, 1);
+    assert!(!requests.is_held(requests.last));
+    let third = requests.request(4);
+    assert!(!requests.is_held(third) && requests.deserted() == NONE);
+    [first, silent, third].map(|number| requests.close(number));
+    assert!(matches!(requests.owner(None), RequestOwner::Nobody));
+}

@@ -75,6 +75,11 @@ impl Fleet {
         instances.map(|instances| instances.views()).unwrap_or_default()
     }
 
+    /// How many requests are in progress at the instances of the server at `index`.
+    pub fn calls_of_instances(&self, index: usize) -> usize {
+        self.instance_views(index).iter().map(|instance| instance.calls).sum()
+    }
+
     /// The instances of a server that not everybody shares, unless they are ending.
     pub(crate) fn instances_of(&self, index: usize) -> Option<Arc<Instances>> {
         let instances = lock(&self.slots.at(index).instances).clone();

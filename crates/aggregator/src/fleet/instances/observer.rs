@@ -122,7 +122,9 @@ impl UpstreamObserver for InstanceObserver {
             Audience::Session(_) => {
                 tracing::error!(target: FAILURES_TARGET, "the instance of server `{server}` for a session {report}");
             }
-            _ => tracing::error!(target: FAILURES_TARGET, "the instance of server `{server}` for `{audience}` {report}"),
+            _ => {
+                tracing::error!(target: FAILURES_TARGET, "the instance of server `{server}` for `{audience}` {report}")
+            }
         }
         lock(&self.outcome).report = Some(report);
     }

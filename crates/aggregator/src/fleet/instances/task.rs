@@ -8,13 +8,17 @@ use catalog::{ServerSpec, Transport};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use upstream::stderr::cause_lines;
-use upstream::{CallError, Cause, Connection, Ending, Phase as EndingPhase, RemoteFailure, ResponseHandler as _, Stop};
-use upstream::{Upstream, UpstreamObserver};
+use upstream::{
+    Audience, CallError, Cause, Connection, Ending, Phase as EndingPhase, ResponseHandler as _, Stop, Upstream,
+    UpstreamObserver,
+};
 
 use super::observer::{InstanceObserver, RunOutcome};
-use super::{DRAIN_POLL_INTERVAL, Instance, Instances, Phase};
+use super::{DRAIN_POLL_INTERVAL, Instance, Instances, LOCAL_INSTANCE, Phase};
 use crate::call;
 use crate::fleet::{Fleet, lock, raise};
+use crate::grant_key::digest;
+use crate::sign_in::sign_in_error;
 use crate::suspended_request::SuspendedRequest;
 
 /// A run that lasted as long as this was no failed start: the next one begins at once.
@@ -121,7 +125,8 @@ impl InstanceTask {
         let mark_number = FIRST_MARK + self.fleet.instances_begun.fetch_add(1, Ordering::Relaxed);
         let spec = self.spec();
         let skips_lists = matches!(spec.transport, Transport::Stdio(_));
-        let mut upstream = self.fleet.upstream(self.instances.server, self.instance.audience.clone(), mark_number, spec);
+        let mut upstream =
+            self.fleet.upstream(self.instances.server, self.instance.audience.clone(), mark_number, spec);
         // Servers over HTTP may need the definitions of their tools for the headers of calls.
         upstream.handshake.skips_lists = skips_lists;
         upstream
@@ -132,15 +137,25 @@ impl InstanceTask {
         let spec = lock(&self.instances.spec).clone();
         let catalog = lock(&self.instances.catalog).clone();
         let grant_key = spec.grant_key.map(|key| crate::grant_key_of(&key, &self.instance.principal));
-        let (lifecycle, transport) = match spec.transport {
+        let lifecycle = match spec.transport {
             // The same program, whose lifecycle is known: it need not be tried again.
-            Transport::Stdio(program) => {
-                (spec.lifecycle.or(catalog.map(|catalog| catalog.lifecycle())), Transport::Stdio(program))
-            }
-            Transport::Container(container) => (spec.lifecycle, Transport::Container(container.apart())),
-            Transport::Remote(remote) => (spec.lifecycle, Transport::Remote(remote)),
+            Transport::Stdio(_) => spec.lifecycle.or(catalog.map(|catalog| catalog.lifecycle())),
+            Transport::Container(_) | Transport::Remote(_) => spec.lifecycle,
         };
-        ServerSpec { grant_key, lifecycle, transport, ..spec }
+        ServerSpec { grant_key, lifecycle, ..spec }.for_instance(&self.name())
+    }
+
+    /// Its name in the config of the server: always the same for an identity, another for each session. A digest, because
+    /// what an issuer calls a person may contain anything, and a name stands in paths.
+    fn name(&self) -> String {
+        match &self.instance.audience {
+            Audience::Session(number) => {
+                // Numbers of sessions begin again with each start of the program.
+                digest(format!("session {} {number}", self.fleet.instance_mark.mark()).as_bytes())
+            }
+            _ if self.instance.principal.is_local() => LOCAL_INSTANCE.to_owned(),
+            _ => digest(self.instance.principal.id().as_bytes()),
+        }
     }
 
     fn idle_poll_interval(&self) -> Duration {
@@ -194,18 +209,12 @@ impl InstanceTask {
             call::resume(waiting);
             return Next::Over;
         };
-        if let Some(Cause::SignInRequired { why, command }) = cause {
-            let error = CallError::Remote {
-                server: self.instances.name(),
-                problem: why.clone(),
-                failure: RemoteFailure::SignInRequired,
-                command: Some(command.clone()),
-            };
+        if let Some(Cause::SignInRequired { why, .. }) = cause {
             drop(current);
             self.instances.forget(&mut table, &self.instance);
             drop(table);
             self.clean_up();
-            fail(waiting, &error);
+            self.ask_to_sign_in(waiting, why);
             return Next::Over;
         }
         let retry_at = Instant::now() + retry_delay(self.failures);
@@ -216,6 +225,17 @@ impl InstanceTask {
         self.instance.changed.notify_waiters();
         fail(waiting, &error);
         Next::Wait(retry_at)
+    }
+
+    /// Sends the clients of these requests to the sign-in page. Requests of clients that cannot be asked fail.
+    fn ask_to_sign_in(&self, calls: impl IntoIterator<Item = SuspendedRequest>, why: &str) {
+        for call in calls {
+            call.client().request_closed();
+            if !call.ask_to_sign_in(self.instances.server) {
+                call.client().request_opened();
+                fail([call], &sign_in_error(self.instances.name(), why));
+            }
+        }
     }
 
     /// Waits until the failed instance is to run again. Returns false if it is not.

@@ -207,7 +207,8 @@ mod tests {
             is_refused(&entry, "share", r#"must be "all", "user" or "session""#, hint);
         }
         for number in ["0", "-1", "1.5", "10001", "1e300"] {
-            let error = parse(&format!(r#"{{"command": "a", "share": "user", "max_instances": {number}}}"#)).unwrap_err();
+            let error =
+                parse(&format!(r#"{{"command": "a", "share": "user", "max_instances": {number}}}"#)).unwrap_err();
             assert!(error.ends_with("$.mcpServers.s.max_instances  must be a whole number from 1 to 10000"), "{error}");
         }
         let entry = r#"{"command": "a", "share": "user", "max_instances": "5"}"#;
