@@ -102,6 +102,7 @@ fn measure(section: Section, run: &mut Run) -> Result<()> {
         Section::Isolation => sections::isolation::measure(run),
         Section::Http => sections::http::measure(run),
         Section::SignIn => sections::sign_in::measure(run),
+        Section::Profiles => sections::profiles::measure(run),
         Section::History => sections::history::measure(run),
         Section::Registry => sections::registry::measure(run),
     }

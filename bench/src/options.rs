@@ -11,7 +11,7 @@ Measures direct, the parse-nothing floor, us, and other aggregators, side by sid
 usage: cargo run --profile dist -p bench -- [OPTIONS]
   --quick                a short run that shows that everything works; its numbers are noise
   --only SECTION         latency, throughput, startup, memory, listing, isolation, http, sign-in,
-                         history or registry; repeatable
+                         profiles, history or registry; repeatable
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
   --program PATH         measure this program as `us` over stdio instead of building mcp-simple-aggregator
   --service PATH         measure this program as `us` over HTTP instead of building mcp-aggregator
@@ -29,12 +29,13 @@ pub(crate) enum Section {
     Isolation,
     Http,
     SignIn,
+    Profiles,
     History,
     Registry,
 }
 
 impl Section {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Latency,
         Self::Throughput,
         Self::Startup,
@@ -43,6 +44,7 @@ impl Section {
         Self::Isolation,
         Self::Http,
         Self::SignIn,
+        Self::Profiles,
         Self::History,
         Self::Registry,
     ];
@@ -57,6 +59,7 @@ impl Section {
             Self::Isolation => "isolation",
             Self::Http => "http",
             Self::SignIn => "sign-in",
+            Self::Profiles => "profiles",
             Self::History => "history",
             Self::Registry => "registry",
         }
@@ -65,7 +68,7 @@ impl Section {
 
 impl Section {
     fn is_over_http(self) -> bool {
-        matches!(self, Self::Http | Self::SignIn | Self::History | Self::Registry)
+        matches!(self, Self::Http | Self::SignIn | Self::Profiles | Self::History | Self::Registry)
     }
 }
 

@@ -5,7 +5,7 @@ use testkit::puppet::{Puppet, Spec};
 use super::Visitor;
 use crate::rest::Rest;
 
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/",
     "/servers/fake",
     "/tools",
@@ -14,6 +14,7 @@ const PAGES: [&str; 14] = [
     "/playground?tool=fake.echo",
     "/executions",
     "/clients",
+    "/profiles",
     "/prompts",
     "/resources",
     "/documents",

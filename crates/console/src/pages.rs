@@ -10,6 +10,7 @@ pub(crate) mod executions;
 pub(crate) mod login;
 pub(crate) mod overview;
 pub(crate) mod playground;
+pub(crate) mod profiles;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 pub(crate) mod server;

@@ -5,8 +5,8 @@ use http::{Method, Response, StatusCode};
 use service::Error;
 
 use crate::pages::{
-    add, audit, clients, documents, executions, login, overview, playground, prompts, resources, server, settings,
-    system, tools,
+    add, audit, clients, documents, executions, login, overview, playground, profiles, prompts, resources, server,
+    settings, system, tools,
 };
 use crate::request::PageRequest;
 use crate::response::{self, Body, PageResponse};
@@ -25,6 +25,7 @@ const OURS: &[&str] = &[
     "resources",
     "executions",
     "clients",
+    "profiles",
     "documents",
     "settings",
     "audit",
@@ -129,6 +130,8 @@ async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
         (&Method::GET, ["executions", id]) => executions::show(request, id).await,
         (&Method::POST, ["executions", id, "cancel"]) => executions::cancel(request, id).await,
         (&Method::GET, ["clients"]) => clients::show(request),
+        (&Method::GET, ["profiles"]) => Ok(profiles::show(request)),
+        (&Method::POST, ["profiles"]) => profiles::act(request).await,
         (&Method::GET, ["prompts"]) => prompts::list(request).await,
         (&Method::GET, ["prompts", "get"]) => prompts::get(request).await,
         (&Method::GET, ["resources"]) => resources::list(request).await,
