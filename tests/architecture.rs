@@ -428,6 +428,22 @@ fn payloads_are_not_parsed_on_the_call_path() {
 }
 
 #[test]
+fn requests_of_clients_read_the_view_of_their_client() {
+    // `Fleet::view` shows everything; a request that reads it would show what the client's profile hides.
+    let folder = root().join("crates/aggregator/src");
+    let is_of_fleet = |path: &PathBuf| path.starts_with(folder.join("fleet")) || path.ends_with("fleet.rs");
+    let found: Vec<String> = sources(&folder)
+        .iter()
+        .filter(|path| !is_of_fleet(path))
+        .flat_map(|path| lines_with(path, &["fleet.view()", "self.view()"]))
+        // The connections to servers and their capabilities, whoever asks.
+        .filter(|line| !line.contains(".connections") && !line.contains("logs.rs"))
+        .collect();
+    let allowed: Vec<&String> = found.iter().filter(|line| !line.contains("tasks.rs")).collect();
+    assert!(allowed.is_empty() && found.len() <= 1, "{found:#?}");
+}
+
+#[test]
 fn every_path_that_the_architecture_names_is_there() {
     let text = read(&root().join("ARCHITECTURE.md"));
     let tops = ["crates/", "bin/", "tests/", "bench/", "examples/", "scripts/", "fuzz/", ".ci/"];

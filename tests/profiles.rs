@@ -41,9 +41,7 @@ fn spec(spec: Spec) -> Spec {
         .template("docs://{page}")
         .template("keys://{id}")
         .instructions("Never push.")
-        .capabilities(
-            r#"{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}}"#,
-        )
+        .capabilities(r#"{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}}"#)
         .answers("resources/read", r#"{"contents":[{"uri":"x","text":"leaked"}]}"#)
         .answers("resources/subscribe", "{}")
         .answers("completion/complete", r#"{"completion":{"values":["leaked"]}}"#)

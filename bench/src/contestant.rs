@@ -91,6 +91,19 @@ impl Programs {
         self.write_entries(&format!("{}-servers-{}-tools.json", servers.count, servers.tools), &entries)
     }
 
+    /// A config of one server that is started, and of a profile that hides some of what it might have.
+    pub(crate) fn write_profile_config(&self) -> Result<PathBuf> {
+        let entry =
+            serde_json::json!({ "command": self.server, "args": ["--tools", Servers::plain(1).tools.to_string()] });
+        let config = serde_json::json!({
+            "mcpServers": { server_key(0): entry },
+            "profiles": { "bench": { "tools": ["*", "!*.hidden"], "prompts": [], "resources": ["x://*"] } },
+        });
+        let path = self.scratch.path().join("profile.json");
+        std::fs::write(&path, config.to_string()).context("could not write a config file")?;
+        Ok(path)
+    }
+
     /// A config of one server that is reached at an address.
     pub(crate) fn write_remote_config(&self, address: SocketAddr) -> Result<PathBuf> {
         let entry = serde_json::json!({ "type": "http", "url": format!("http://{address}/mcp") });

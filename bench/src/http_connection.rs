@@ -26,21 +26,28 @@ pub(crate) struct HttpConnection {
     session: Option<String>,
     last_id: u64,
     pub(crate) service: Arc<Service>,
+    path: &'static str,
 }
 
 impl HttpConnection {
     pub(crate) fn open(service: Arc<Service>) -> Result<Self> {
+        Self::open_at(service, "/mcp")
+    }
+
+    /// The same at another path.
+    pub(crate) fn open_at(service: Arc<Service>, path: &'static str) -> Result<Self> {
         let stream = TcpStream::connect(service.address).context("could not connect to it")?;
         stream.set_nodelay(true).context("could not switch delays off")?;
         Ok(Self {
             stream,
             inbox: Inbox::default(),
             decoded: None,
-            head: head(&service, None),
+            head: head(&service, path, None),
             outgoing: Vec::new(),
             session: None,
             last_id: 0,
             service,
+            path,
         })
     }
 
@@ -56,7 +63,7 @@ impl HttpConnection {
             return Ok(None);
         };
         if let Some(session) = response.session {
-            self.head = head(&self.service, Some(&session));
+            self.head = head(&self.service, self.path, Some(&session));
             self.session = Some(session);
         }
         let (part, decoded) = match response.body {
@@ -69,11 +76,11 @@ impl HttpConnection {
     }
 }
 
-fn head(service: &Service, session: Option<&str>) -> Vec<u8> {
+fn head(service: &Service, path: &str, session: Option<&str>) -> Vec<u8> {
     let session = session.map_or_else(String::new, |id| format!("Mcp-Session-Id: {id}\r\n"));
     format!(
         concat!(
-            "POST /mcp HTTP/1.1\r\n",
+            "POST {} HTTP/1.1\r\n",
             "Host: {}\r\n",
             "Content-Type: application/json\r\n",
             "Accept: application/json, text/event-stream\r\n",
@@ -81,7 +88,7 @@ fn head(service: &Service, session: Option<&str>) -> Vec<u8> {
             "{}",
             "Content-Length: "
         ),
-        service.address, session
+        path, service.address, session
     )
     .into_bytes()
 }

@@ -22,6 +22,8 @@ enum Route {
     UsToStdio,
     UsToHttp,
     UsToProtected(Credentials),
+    /// At the address of a profile.
+    UsWithProfile,
 }
 
 pub(crate) struct HttpContestant {
@@ -68,6 +70,14 @@ pub(crate) fn versions_of_http() -> [HttpContestant; 2] {
     })
 }
 
+/// Us without a profile, and at the address of one, in front of a server over stdio.
+pub(crate) fn profile_contestants() -> [HttpContestant; 2] {
+    [("everything", Route::UsToStdio), ("a profile", Route::UsWithProfile)].map(|(name, route)| {
+        let contestant = Contestant { name: name.to_owned(), kind: Kind::Us };
+        HttpContestant { contestant, route, arguments: &[] }
+    })
+}
+
 /// The test server that all of them reach, but for `us → stdio`, which starts one of its own.
 pub(crate) fn start_server(programs: &Programs) -> Result<Arc<Service>> {
     let log = programs.scratch.path().join("bench-http-server.stderr");
@@ -87,13 +97,21 @@ impl HttpContestant {
             None => Arc::clone(server),
             Some(mut command) => Arc::new(Service::start(&mut command, &programs.log_path(&self.contestant))?),
         };
-        let mut connection = HttpConnection::open(service)?;
+        let mut connection = HttpConnection::open_at(service, self.path())?;
         handshake(&mut connection)?;
         let names = self.contestant.complete_list(&mut connection, Servers::plain(1))?.names()?;
         let relay = relay_processes(connection.service.pid());
         let ready_after = start.elapsed();
         wait_until_calm(&relay);
         Ok(Session { connection, names, ready_after, relay, check: self.contestant.check() })
+    }
+
+    /// The path that its clients use.
+    pub(crate) fn path(&self) -> &'static str {
+        match self.route {
+            Route::UsWithProfile => "/mcp/@bench",
+            Route::Direct | Route::Proxy | Route::UsToStdio | Route::UsToHttp | Route::UsToProtected(_) => "/mcp",
+        }
     }
 
     fn command(&self, programs: &Programs, server: &Service) -> Result<Option<Command>> {
@@ -105,6 +123,7 @@ impl HttpContestant {
                 return Ok(Some(command));
             }
             Route::UsToStdio => programs.write_config(Servers::plain(1))?,
+            Route::UsWithProfile => programs.write_profile_config()?,
             Route::UsToHttp => programs.write_remote_config(server.address)?,
             Route::UsToProtected(credentials) => programs.write_protected_config(server.address, credentials)?,
         };

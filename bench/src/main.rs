@@ -104,6 +104,7 @@ fn measure(section: Section, run: &mut Run) -> Result<()> {
         Section::Http => sections::http::measure(run),
         Section::Http2 => sections::http2::measure(run),
         Section::SignIn => sections::sign_in::measure(run),
+        Section::Profiles => sections::profiles::measure(run),
         Section::History => sections::history::measure(run),
         Section::Registry => sections::registry::measure(run),
     }

@@ -11,7 +11,7 @@ Measures direct, the parse-nothing floor, us, and other aggregators, side by sid
 usage: cargo run --profile dist -p bench -- [OPTIONS]
   --quick                a short run that shows that everything works; its numbers are noise
   --only SECTION         latency, throughput, startup, memory, listing, isolation, http, http2,
-                         sign-in, history or registry; repeatable
+                         sign-in, profiles, history or registry; repeatable
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
   --program PATH         measure this program as `us` over stdio instead of building mcp-simple-aggregator
   --service PATH         measure this program as `us` over HTTP instead of building mcp-aggregator
@@ -30,12 +30,13 @@ pub(crate) enum Section {
     Http,
     Http2,
     SignIn,
+    Profiles,
     History,
     Registry,
 }
 
 impl Section {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Latency,
         Self::Throughput,
         Self::Startup,
@@ -45,6 +46,7 @@ impl Section {
         Self::Http,
         Self::Http2,
         Self::SignIn,
+        Self::Profiles,
         Self::History,
         Self::Registry,
     ];
@@ -60,6 +62,7 @@ impl Section {
             Self::Http => "http",
             Self::Http2 => "http2",
             Self::SignIn => "sign-in",
+            Self::Profiles => "profiles",
             Self::History => "history",
             Self::Registry => "registry",
         }
@@ -68,7 +71,7 @@ impl Section {
 
 impl Section {
     fn is_over_http(self) -> bool {
-        matches!(self, Self::Http | Self::Http2 | Self::SignIn | Self::History | Self::Registry)
+        matches!(self, Self::Http | Self::Http2 | Self::SignIn | Self::Profiles | Self::History | Self::Registry)
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod isolation;
 pub(crate) mod latency;
 pub(crate) mod listing;
 pub(crate) mod memory;
+pub(crate) mod profiles;
 pub(crate) mod registry;
 pub(crate) mod sign_in;
 pub(crate) mod startup;

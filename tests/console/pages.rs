@@ -14,6 +14,7 @@ const PAGES: [&str; 15] = [
     "/playground?tool=fake.echo",
     "/executions",
     "/clients",
+    "/profiles",
     "/prompts",
     "/resources",
     "/documents",

@@ -85,7 +85,8 @@ fn quoted(page: &Page) -> Vec<Quoted> {
 fn is_verb(word: &str) -> bool {
     const VERBS: [&str; 25] = [
         "add", "ask", "call", "calls", "check", "client", "connect", "demo", "doc", "doctor", "export", "import",
-        "list", "logs", "man", "profiles", "run", "search", "serve", "settings", "skills", "status", "stdio", "tools", "top",
+        "list", "logs", "man", "profiles", "run", "search", "serve", "settings", "skills", "status", "stdio", "tools",
+        "top",
     ];
     VERBS.contains(&word)
 }

@@ -78,8 +78,6 @@ fn profiles_survive_a_restart_and_an_export() {
     let other = serving(&[("git", &git)]);
     let import = HttpRequest::post(&format!("{PREFIX}/import"), exported.to_string());
     assert_eq!(expect(200, &other.fetch(&import))["profiles"], 1);
-    wait_until("the imported profile is in effect", || {
-        (get(&other, "/profiles/dev").status == 200).then_some(())
-    });
+    wait_until("the imported profile is in effect", || (get(&other, "/profiles/dev").status == 200).then_some(()));
     assert_eq!(other.session("/mcp/@dev").ids("tools/list"), ["git.log"]);
 }

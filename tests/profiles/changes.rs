@@ -21,6 +21,7 @@ fn clients_of_a_profile_hear_of_what_changes_for_them() {
     vault.change(|spec| spec.tool("open"));
     vault.notify(TOOLS_CHANGED, &json!({}));
     let mut whole = serve.session("/mcp");
+    whole.listen();
     whole.wait_for_item("tools/list", "vault.open", true);
     let mut wider = dev();
     wider["tools"] = json!(["git.*"]);
@@ -64,6 +65,7 @@ fn the_surface_of_a_profile_is_that_of_its_clients() {
     let names = ["search_tools", "describe_tool", "call_tool", "git.log"];
     assert_eq!(client.ids("tools/list"), names);
     assert_eq!(serve.session("/mcp/@dev?surface=full").ids("tools/list"), names, "the profile decides");
-    let called = client.ask("tools/call", json!({"name": "call_tool", "arguments": {"name": "git.log", "arguments": {}}}));
+    let called =
+        client.ask("tools/call", json!({"name": "call_tool", "arguments": {"name": "git.log", "arguments": {}}}));
     assert_eq!(called["error"], Value::Null, "{called}");
 }

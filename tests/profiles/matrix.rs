@@ -54,7 +54,8 @@ fn assert_all_absent(client: &mut impl ClientSession, has_subscriptions: bool) {
     }
     for pair in PROMPTS {
         assert_absent(client, "prompts/get", |name| json!({ "name": name }), pair);
-        let completed = |name: &str| json!({"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "a", "value": ""}});
+        let completed =
+            |name: &str| json!({"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "a", "value": ""}});
         assert_absent(client, "completion/complete", completed, pair);
     }
     for pair in URIS {
@@ -64,7 +65,8 @@ fn assert_all_absent(client: &mut impl ClientSession, has_subscriptions: bool) {
         }
     }
     for pair in URIS.into_iter().chain(TEMPLATES) {
-        let completed = |uri: &str| json!({"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": "id", "value": ""}});
+        let completed =
+            |uri: &str| json!({"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": "id", "value": ""}});
         assert_absent(client, "completion/complete", completed, pair);
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn open_lanes<'a>(
     let mut entrant = Entrant::new(&contestant.contestant);
     entrant.relay.clone_from(&session.relay);
     for _ in 1..clients {
-        let mut connection = HttpConnection::open(Arc::clone(&session.connection.service))?;
+        let mut connection = HttpConnection::open_at(Arc::clone(&session.connection.service), contestant.path())?;
         handshake(&mut connection)?;
         entrant.lanes.push(Lane::new(connection, vec![session.call(0, TOOL)?], 1));
     }

@@ -53,6 +53,11 @@ const MENU: &[(&str, &str, &str)] = &[
         "Clients",
         "M9 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 20a6 6 0 0 1 12 0M16 11a3 3 0 0 0 0-6M17 14a6 6 0 0 1 4 6",
     ),
+    (
+        "/profiles",
+        "Profiles",
+        "M12 5c5 0 9 4 10 7-1 3-5 7-10 7S3 15 2 12c1-3 5-7 10-7zM12 9a3 3 0 1 0 0 6 3 3 0 0 0 0-6z",
+    ),
     ("/documents", "Documents", "M4 4h7a1 1 0 0 1 1 1v15a2 2 0 0 0-2-2H4zM20 4h-7a1 1 0 0 0-1 1v15a2 2 0 0 1 2-2h6z"),
     ("/add", "Add server", "M12 4v16M4 12h16"),
     (

@@ -12,6 +12,7 @@ pub(crate) mod limits;
 pub(crate) mod login;
 pub(crate) mod overview;
 pub(crate) mod playground;
+pub(crate) mod profiles;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 pub(crate) mod server;

@@ -5,7 +5,8 @@ use http::{Method, Response, StatusCode};
 use service::Error;
 
 use crate::pages::{
-    add, audit, clients, documents, executions, identity, limits, login, overview, playground, prompts, resources, server,
+    add, audit, clients, documents, executions, identity, limits, login, overview, playground, profiles, prompts, resources,
+    server,
     settings, system, tools,
 };
 use crate::request::PageRequest;
@@ -25,6 +26,7 @@ const OURS: &[&str] = &[
     "resources",
     "executions",
     "clients",
+    "profiles",
     "documents",
     "limits",
     "settings",
@@ -147,6 +149,8 @@ async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
         (&Method::GET, ["executions", id]) => executions::show(request, id).await,
         (&Method::POST, ["executions", id, "cancel"]) => executions::cancel(request, id).await,
         (&Method::GET, ["clients"]) => clients::show(request),
+        (&Method::GET, ["profiles"]) => Ok(profiles::show(request)),
+        (&Method::POST, ["profiles"]) => profiles::act(request).await,
         (&Method::GET, ["prompts"]) => prompts::list(request).await,
         (&Method::GET, ["prompts", "get"]) => prompts::get(request).await,
         (&Method::GET, ["resources"]) => resources::list(request).await,

@@ -69,7 +69,9 @@ impl Session {
         // The messages of HTTP+SSE are posted to one address for all servers.
         let (own, given) = (&self.request_context, request_context);
         let is_here = transport == Transport::Sse || (own.scope, &own.profile) == (given.scope, &given.profile);
-        self.transport == transport && self.request_context.credential == request_context.credential && is_here
+        // Its client acts within the profile that the principal was bound to when the session began.
+        let has_same_bounds = own.principal.profile() == given.principal.profile();
+        self.transport == transport && own.credential == given.credential && has_same_bounds && is_here
     }
 
     /// The stream of one more request, unless there are too many.

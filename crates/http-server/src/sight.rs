@@ -79,3 +79,85 @@ impl Unseen {
         answer::refuse_request(status, b"null", code::INVALID_REQUEST, &why)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use aggregator::cycle::Chain;
+    use aggregator::{ClientLimits, MethodSet, NamePolicy, Options, ServerLimits, Surface};
+    use catalog::{Offer, Profile, ProfileSpec, Role, ServerName, ServerState};
+    use protocol::Lifecycle;
+
+    use super::*;
+
+    /// The servers `git` and `vault`, and the profiles `dev`, which has only `git`, and `ops`.
+    async fn fleet() -> Arc<Fleet> {
+        let options = Options {
+            name: "test".into(),
+            version: "1".into(),
+            separator: ".".parse().unwrap(),
+            names: NamePolicy::Canonical,
+            start_timeout: Duration::from_secs(60),
+            withheld: &[],
+            servers_can_change: true,
+            method_set: MethodSet::EVERYTHING,
+            answer_timeout: Duration::from_secs(60),
+            surface: Surface::Full,
+            capabilities: "{}",
+            server_limits: ServerLimits::from_settings(),
+            client_limits: ClientLimits::default(),
+            awaits_client: false,
+        };
+        let fleet = Fleet::empty(options, &Chain::enter(None, &std::env::temp_dir()).unwrap(), None);
+        for name in ["git", "vault"] {
+            let offer = Arc::new(Offer::new(Lifecycle::Session));
+            fleet.register(ServerName::new(name).unwrap(), ServerState::Running, offer);
+        }
+        for (name, servers) in [("dev", Some(vec!["git".to_owned()])), ("ops", None)] {
+            let spec = ProfileSpec { servers, ..ProfileSpec::default() };
+            fleet.set_profile(name, Some(Profile::new(name, spec))).await;
+        }
+        fleet
+    }
+
+    fn bound(profile: Option<&str>) -> Arc<Principal> {
+        Principal::of_token("ci", Role::Admin, profile)
+    }
+
+    fn seen(scope: Scope, profile: Option<&str>) -> Result<Sight, Unseen> {
+        Ok(Sight { scope, profile: profile.map(Arc::from) })
+    }
+
+    #[tokio::test]
+    async fn an_address_names_a_server_or_a_profile() {
+        let (fleet, free) = (fleet().await, bound(None));
+        let at = |name| sight(&fleet, &free, name);
+        assert_eq!(at(None), seen(Scope::All, None));
+        assert_eq!(at(Some("vault")), seen(Scope::One(1), None));
+        assert_eq!(at(Some("@dev")), seen(Scope::All, Some("dev")));
+        assert_eq!(at(Some("@nope")), Err(Unseen::NoProfile("nope".into())));
+        assert_eq!(at(Some("nope")), Err(Unseen::NoServer("nope".into())));
+    }
+
+    #[tokio::test]
+    async fn a_profile_that_binds_a_principal_cannot_be_left() {
+        let (fleet, bound) = (fleet().await, bound(Some("dev")));
+        let at = |name| sight(&fleet, &bound, name);
+        assert_eq!(at(None), seen(Scope::All, Some("dev")));
+        assert_eq!(at(Some("git")), seen(Scope::One(0), Some("dev")));
+        assert_eq!(at(Some("@dev")), seen(Scope::All, Some("dev")));
+        assert_eq!(at(Some("vault")), Err(Unseen::NoServer("vault".into())), "as if it did not exist");
+        assert_eq!(at(Some("@ops")), Err(Unseen::NoProfile("ops".into())), "as if it did not exist");
+    }
+
+    #[tokio::test]
+    async fn who_is_bound_to_a_profile_that_does_not_exist_sees_nothing() {
+        let (fleet, bound) = (fleet().await, bound(Some("gone")));
+        for name in [None, Some("git"), Some("@dev"), Some("@gone")] {
+            let unseen = sight(&fleet, &bound, name).unwrap_err();
+            assert_eq!(unseen, Unseen::BoundToNothing { principal: "ci".into(), profile: "gone".into() });
+            assert_eq!(unseen.response().status(), StatusCode::FORBIDDEN);
+        }
+    }
+}

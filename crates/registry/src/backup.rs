@@ -158,7 +158,7 @@ impl Store {
         let mut session = self.read("export disabled tools").await?;
         let off = |row: &mut Row| Ok(DisabledTool { server: row.take("server")?, tool: row.take("tool")? });
         let switched_off = session.all(sql, values![], off).await?;
-        let profiles = self.profiles().await?.into_iter().map(|profile| (profile.name, profile.spec));
+        let profiles = profiles::all(&mut session).await?.into_iter().map(|profile| (profile.name, profile.spec));
         let registered = servers.iter().filter(|server| server.origin == Origin::Registered);
         Ok(json!(Backup {
             format: FORMAT.to_owned(),

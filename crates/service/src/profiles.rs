@@ -182,8 +182,8 @@ pub(crate) fn problems_with_profile(name: &str, spec: &Value) -> Vec<Problem> {
 }
 
 fn of_body(problem: ProfileProblem) -> Problem {
-    let msg = problem.to_string();
-    Problem { loc: ["body".to_owned()].into_iter().chain(problem.member).collect(), msg, kind: "value_error" }
+    let loc = ["body".to_owned()].into_iter().chain(problem.member).collect();
+    Problem { loc, msg: problem.what, kind: "value_error" }
 }
 
 impl Service {

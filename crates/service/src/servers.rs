@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use catalog::Kind;
 use registry::{Actor, AuditNote, HistoryEvent, Listed, Page, ServerRecord, Status};
+use serde_json::Value;
 
 pub(crate) use self::operations::differences;
 pub use self::requests::{Registration, Update};
@@ -76,6 +77,10 @@ impl Service {
         let mut view = self.server_view(handle);
         if let Some(count) = self.visible_tool_count(handle.slot_index) {
             view.record.tool_count = count;
+            // Notices name tools.
+            if let Some(info) = view.record.server_info.as_mut().and_then(Value::as_object_mut) {
+                info.remove("notices");
+            }
         }
         view
     }

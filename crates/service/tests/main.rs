@@ -19,6 +19,8 @@ mod lazy;
 mod lists;
 #[path = "service/llm_classifier.rs"]
 mod llm_classifier;
+#[path = "service/profiles.rs"]
+mod profiles;
 #[path = "service/server_lifecycle.rs"]
 mod server_lifecycle;
 #[path = "service/sign_in.rs"]

@@ -10,7 +10,7 @@ use crate::api_error::NO_ROOM;
 use crate::cli::shared::{DEBUG, listen_address};
 use crate::commands::tools;
 use crate::doctor::diagnosis::{self, Diagnosis, Level};
-use crate::doctor::{configuration, environment, servers, tool_checks};
+use crate::doctor::{configuration, environment, profiles, servers, tool_checks};
 use crate::failure::Failure;
 use crate::output::{self, print_message};
 use crate::target::{Target, TargetArguments};
@@ -121,6 +121,7 @@ async fn of_machine(arguments: &DoctorArguments) -> Result<Vec<Diagnosis>, Failu
         }
         Err(failure) => findings.push(failed("servers", failure)),
     }
+    findings.extend(profiles::of_service(&service).await);
     Ok(findings)
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::shared::REST_JSON;
 use crate::client::encoded;
+use crate::commands::tools::counted;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
 use crate::server_view::{table, text};
@@ -108,8 +109,9 @@ pub(crate) fn run(arguments: &ProfilesArguments) -> Result<(), Failure> {
     let name = arguments.name.as_deref().unwrap_or_default();
     let spec = arguments.members.spec();
     if arguments.verb != Some(ProfilesVerb::Set) && spec != json!({}) {
-        return Err(Failure::usage("these options need `set`")
-            .with_hint("mcp-aggregator profiles set NAME --tool 'git.*'"));
+        return Err(
+            Failure::usage("these options need `set`").with_hint("mcp-aggregator profiles set NAME --tool 'git.*'")
+        );
     }
     match arguments.verb {
         None => list(arguments),
@@ -172,7 +174,8 @@ fn show(arguments: &ProfilesArguments, name: &str) -> Result<(), Failure> {
 /// The members of a profile, and what its clients see.
 fn lines(profile: &Value) -> Vec<String> {
     let members = ["servers", "tools", "prompts", "resources", "classes", "surface", "pinned", "bound"];
-    let given = members.into_iter().filter(|member| !profile[*member].is_null());
+    let is_given = |member: &&str| !profile[*member].is_null() && (*member != "bound" || profile["bound"] != json!([]));
+    let given = members.into_iter().filter(is_given);
     let written = given.map(|member| {
         let value = match &profile[member] {
             Value::Array(items) if items.is_empty() => NONE.to_owned(),
@@ -183,11 +186,16 @@ fn lines(profile: &Value) -> Vec<String> {
         format!("{member:<10} {}", printable(&value))
     });
     let sees = &profile["sees"];
-    let seen = format!(
-        "{:<10} {} servers, {} tools, {} prompts, {} resources, {} resource templates",
-        "sees", sees["servers"], sees["tools"], sees["prompts"], sees["resources"], sees["resource_templates"]
-    );
+    let nouns =
+        [("servers", "server"), ("tools", "tool"), ("prompts", "prompt"), ("resources", "resource")].into_iter();
+    let nouns = nouns.chain([("resource_templates", "resource template")]);
+    let seen: Vec<String> = nouns.map(|(member, noun)| many(&sees[member], noun)).collect();
+    let seen = format!("{:<10} {}", "sees", seen.join(", "));
     written.chain([seen]).collect()
+}
+
+fn many(count: &Value, noun: &str) -> String {
+    counted(count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default(), noun)
 }
 
 fn print_warnings(profile: &Value) {
@@ -203,11 +211,11 @@ fn set(arguments: &ProfilesArguments, name: &str, spec: &Value) -> Result<(), Fa
     }
     let sees = &profile["sees"];
     print_message(format_args!(
-        "profile `{}` is in effect at /mcp/@{}: {} tools of {} servers",
+        "profile `{}` is in effect at /mcp/@{}: {} of {}",
         printable(name),
         printable(name),
-        sees["tools"],
-        sees["servers"]
+        many(&sees["tools"], "tool"),
+        many(&sees["servers"], "server")
     ));
     print_warnings(&profile);
     Ok(())
@@ -238,8 +246,7 @@ mod tests {
             surface: Some("search".to_owned()),
             pinned: Vec::new(),
         };
-        let expected =
-            json!({"servers": ["git"], "tools": ["git.*", "!git.push"], "prompts": [], "surface": "search"});
+        let expected = json!({"servers": ["git"], "tools": ["git.*", "!git.push"], "prompts": [], "surface": "search"});
         assert_eq!(members.spec(), expected);
     }
 }

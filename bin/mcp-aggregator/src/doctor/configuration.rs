@@ -9,6 +9,7 @@ use catalog::{Config, ConfigError, Program, ServerSpec, Transport};
 use serde_json::{Map, Value, json};
 
 use super::diagnosis::Diagnosis;
+use super::profiles;
 use crate::assistant;
 use crate::config::ConfigSource;
 
@@ -38,6 +39,7 @@ pub(crate) fn examine(path: &Path) -> (Vec<Diagnosis>, Option<Loaded>) {
     let model = assistant::check(ConfigSource { path, bytes: &source });
     findings.extend(model.err().map(|failure| Diagnosis::problem("assistant", failure.message)));
     findings.extend(loaded.config.warnings.iter().map(|warning| Diagnosis::warning("config", warning.to_string())));
+    findings.extend(profiles::of_config(&loaded, path));
     findings.extend(loaded.config.servers.iter().filter_map(program));
     (findings, Some(loaded))
 }

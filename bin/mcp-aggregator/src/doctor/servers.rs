@@ -10,6 +10,7 @@ use serde_json::Value;
 use service::SECRETS_ARE_MISSING;
 
 use super::diagnosis::Diagnosis;
+use super::profiles;
 use super::tool_checks::Tool;
 use crate::cli::shared::usual_separator;
 use crate::client::Client;
@@ -30,15 +31,18 @@ pub(crate) fn want_containers(loaded: &Loaded) -> bool {
 pub(crate) fn start(loaded: Loaded, config: &Path) -> Result<(Vec<Diagnosis>, Vec<Tool>), Failure> {
     let options =
         session::options("mcp-aggregator", usual_separator(), NamePolicy::Canonical, session::NO_CAPABILITIES)?;
-    let (fleet, started, tools) = session::with(loaded, options, async |session| {
+    let source = loaded.source.clone();
+    let (fleet, started, tools, unmatched) = session::with(loaded, options, async |session| {
         let starting = std::sync::Arc::clone(session.fleet());
         let (fleet, started) =
             progress::with_spinner_text(|| session::still_starting(&starting), check::find(session)).await?;
         let tools = tools::list(session).await?;
-        Ok((fleet, started, tools))
+        let unmatched = profiles::of_started(&source, &session.fleet().view().snapshot);
+        Ok((fleet, started, tools, unmatched))
     })?;
-    let findings =
-        started.into_iter().enumerate().map(|(slot_index, one)| diagnosis(&fleet, slot_index, &one, config)).collect();
+    let started = started.into_iter().enumerate();
+    let findings = started.map(|(slot_index, one)| diagnosis(&fleet, slot_index, &one, config));
+    let findings = findings.chain(unmatched).collect();
     let tools = tools.iter().map(|tool| Tool { name: tool.id.to_string(), size: tool.definition.len() }).collect();
     Ok((findings, tools))
 }

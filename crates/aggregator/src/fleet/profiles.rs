@@ -269,3 +269,118 @@ impl Fleet {
         self.settle_levels();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use catalog::{NameStyle, Principal, ProfileSpec, Scope};
+
+    use super::super::tests::{fleet, name, offer};
+    use super::*;
+    use crate::client::ClientSetup;
+    use crate::client_sink::{CatchUp, ClientSink, Message, Outbound};
+    use crate::{NamePolicy, Surface};
+
+    fn profile(servers: &[&str]) -> Arc<Profile> {
+        let servers = Some(servers.iter().map(|&server| server.to_owned()).collect());
+        Profile::new("dev", ProfileSpec { servers, ..ProfileSpec::default() })
+    }
+
+    fn tools(view: &View) -> usize {
+        view.snapshot.listed(Kind::Tool, NameStyle::Canonical).count()
+    }
+
+    /// A sink that counts notifications.
+    #[derive(Default)]
+    struct Counter(Mutex<usize>);
+
+    impl ClientSink for Counter {
+        fn send(&self, _: Outbound, _: Message<'_>) {
+            *lock(&self.0) += 1;
+        }
+
+        fn give_up(&self) {}
+
+        fn flush(&self) {}
+
+        fn catch_up(&self) -> Option<CatchUp<'_>> {
+            None
+        }
+
+        fn is_full(&self) -> bool {
+            false
+        }
+
+        fn is_gone(&self) -> bool {
+            false
+        }
+    }
+
+    fn client(fleet: &Arc<Fleet>, profile: Option<&str>) -> (Arc<Client>, Arc<Counter>) {
+        let counter = Arc::new(Counter::default());
+        let client = Client::new(ClientSetup {
+            sink: Arc::clone(&counter) as Arc<dyn ClientSink>,
+            names: NamePolicy::Canonical,
+            scope: Scope::All,
+            profile: profile.map(Arc::from),
+            principal: Principal::local(),
+            is_alone: false,
+            surface: Surface::Full,
+        });
+        fleet.add_client(&client);
+        client.listed(Kind::Tool);
+        (client, counter)
+    }
+
+    #[tokio::test]
+    async fn a_change_replaces_only_the_views_of_those_who_see_it() {
+        let fleet = fleet();
+        fleet.register(name("a"), ServerState::Running, offer(3));
+        fleet.register(name("b"), ServerState::Running, offer(5));
+        fleet.set_profile("dev", Some(profile(&["a"]))).await;
+        let before = fleet.view_for(Some("dev"));
+        assert_eq!((tools(&before), tools(&fleet.view())), (3, 8));
+        assert!(Arc::ptr_eq(&before.snapshot.servers()[0].offer, &fleet.view().snapshot.servers()[0].offer));
+
+        fleet.set_state(1, ServerState::Running, Some(offer(7))).await;
+        assert_eq!(tools(&fleet.view()), 10);
+        assert!(Arc::ptr_eq(&before, &fleet.view_for(Some("dev"))), "nothing is made for what cannot be seen");
+        fleet.set_state(0, ServerState::Running, Some(offer(4))).await;
+        assert_eq!((tools(&fleet.view_for(Some("dev"))), tools(&before)), (4, 3));
+        fleet.register(name("c"), ServerState::Running, offer(1));
+        assert_eq!(fleet.view_for(Some("dev")).snapshot.servers().len(), 3);
+
+        let whole = fleet.view();
+        fleet.set_profile("dev", Some(profile(&["a"]))).await;
+        assert!(Arc::ptr_eq(&whole, &fleet.view()), "the same profile again changes nothing");
+        fleet.set_profile("dev", None).await;
+        assert_eq!(tools(&fleet.view_for(Some("dev"))), 0, "a profile that does not exist shows nothing");
+        assert!(Arc::ptr_eq(&whole.snapshot, &fleet.view().snapshot), "lists that are written stay");
+    }
+
+    #[tokio::test]
+    async fn clients_are_notified_if_their_list_has_changed() {
+        let fleet = fleet();
+        fleet.register(name("a"), ServerState::Running, offer(3));
+        fleet.register(name("b"), ServerState::Running, offer(5));
+        fleet.set_profile("dev", Some(profile(&["a"]))).await;
+        let ((_bound, of_profile), (_free, of_all)) = (client(&fleet, Some("dev")), client(&fleet, None));
+        let counts = || (*lock(&of_profile.0), *lock(&of_all.0));
+        fleet.set_state(1, ServerState::Running, Some(offer(6))).await;
+        assert_eq!(counts(), (0, 1));
+        fleet.set_state(0, ServerState::Running, Some(offer(4))).await;
+        assert_eq!(counts(), (1, 2));
+        fleet.set_profile("dev", Some(profile(&["a", "b"]))).await;
+        assert_eq!(counts(), (2, 2));
+        fleet.set_profile("dev", Some(profile(&["*"]))).await;
+        assert_eq!(counts(), (2, 2), "the same is visible");
+        fleet.set_profile("dev", None).await;
+        assert_eq!(counts(), (3, 2));
+    }
+
+    #[test]
+    fn the_surfaces_of_profiles_are_those_of_clients() {
+        assert!(catalog::profile::SURFACES.iter().all(|surface| surface.parse::<Surface>().is_ok()));
+    }
+}

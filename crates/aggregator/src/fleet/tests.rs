@@ -12,7 +12,7 @@ use upstream::{ConnectionContext, Ending, UpstreamObserver, report_ended, report
 use super::*;
 use crate::{MethodSet, NamePolicy};
 
-fn fleet() -> Arc<Fleet> {
+pub(super) fn fleet() -> Arc<Fleet> {
     let options = Options {
         name: "test".into(),
         version: "1".into(),
@@ -33,14 +33,14 @@ fn fleet() -> Arc<Fleet> {
     Fleet::empty(options, &Chain::enter(None, folder.path()).unwrap(), None)
 }
 
-fn offer(tools: usize) -> Arc<Offer> {
+pub(super) fn offer(tools: usize) -> Arc<Offer> {
     let item = |number| Item::read(Kind::Tool, Bytes::from(format!(r#"{{"name":"t{number}"}}"#))).unwrap();
     let mut offer = Offer::new(Lifecycle::Session);
     offer.set_items(Kind::Tool, (0..tools).map(item).collect(), Hints::NONE);
     Arc::new(offer)
 }
 
-fn name(text: &str) -> ServerName {
+pub(super) fn name(text: &str) -> ServerName {
     ServerName::new(text).unwrap()
 }
 
@@ -58,7 +58,7 @@ impl HttpSender for Nowhere {
     fn post(self: Arc<Self>, _: OutgoingMessage) {}
 }
 
-fn connection(index: usize) -> Arc<Connection> {
+pub(super) fn connection(index: usize) -> Arc<Connection> {
     let connection_context = ConnectionContext {
         server: name("s"),
         index,

@@ -79,7 +79,7 @@ pub struct ProfileProblem {
 impl fmt::Display for ProfileProblem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.member.is_empty() {
-            write!(out, "`{}` ", self.member.join("."))?;
+            write!(out, "`{}`: ", self.member.join("."))?;
         }
         out.write_str(&self.what)
     }
@@ -255,7 +255,10 @@ impl Reader {
                 Ok(class) => classes.push(class),
                 Err(()) => {
                     let known = ToolClass::ALL.map(ToolClass::as_str);
-                    self.add(&["classes", &index], format!("is no class of tools; use {}", enumeration(&known)));
+                    self.add(
+                        &["classes", &index],
+                        format!("`{text}` is no class of tools; use {}", enumeration(&known)),
+                    );
                 }
             }
         }
@@ -266,7 +269,7 @@ impl Reader {
         match members.get("surface")? {
             Value::String(text) if SURFACES.contains(&text.as_str()) => Some(text.clone()),
             _ => {
-                self.add(&["surface"], format!("is no surface; use {}", enumeration(&SURFACES)));
+                self.add(&["surface"], format!("must be {}", enumeration(&SURFACES)));
                 None
             }
         }

@@ -231,26 +231,26 @@ fn every_problem_of_a_profile_is_named() {
         problems(json!({"server": [], "tools": "git.*", "prompts": [1, "", "!!a"], "classes": ["readonly"],
             "surface": "all", "pinned": [""]})),
         [
-            "`server` is no member of a profile; use `servers`, `tools`, `prompts`, `resources`, `classes`, `surface` \
+            "`server`: is no member of a profile; use `servers`, `tools`, `prompts`, `resources`, `classes`, `surface` \
              or `pinned`",
-            "`tools` must be an array of strings, not a string",
-            "`prompts.0` must be a string, not a number",
-            "`prompts.1` is empty; use a name, or a pattern with `*`",
-            "`prompts.2` begins with `!` twice; one excludes",
-            "`classes.0` is no class of tools; use `read_only` or `non_destructive`",
-            "`surface` is no surface; use `full`, `search`, `grow` or `auto`",
-            "`pinned.0` is not the full name of a tool, such as `git.log`",
+            "`tools`: must be an array of strings, not a string",
+            "`prompts.0`: must be a string, not a number",
+            "`prompts.1`: is empty; use a name, or a pattern with `*`",
+            "`prompts.2`: begins with `!` twice; one excludes",
+            "`classes.0`: `readonly` is no class of tools; use `read_only` or `non_destructive`",
+            "`surface`: must be `full`, `search`, `grow` or `auto`",
+            "`pinned.0`: is not the full name of a tool, such as `git.log`",
         ]
     );
     assert_eq!(
         problems(json!({"classes": []}))[0],
-        "`classes` is empty; leave it out, or use `tools` to hide all tools"
+        "`classes`: is empty; leave it out, or use `tools` to hide all tools"
     );
     let many: Vec<String> = (0..=MAX_PATTERNS).map(|number| format!("s{number}")).collect();
-    assert_eq!(problems(json!({ "servers": many })), ["`servers` has 201 entries, and at most 200 are allowed"]);
+    assert_eq!(problems(json!({ "servers": many })), ["`servers`: has 201 entries, and at most 200 are allowed"]);
     assert_eq!(
         problems(json!({ "tools": ["x".repeat(501)] })),
-        ["`tools.0` has 501 bytes, and at most 500 are allowed"]
+        ["`tools.0`: has 501 bytes, and at most 500 are allowed"]
     );
 }
 

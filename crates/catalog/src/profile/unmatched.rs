@@ -26,7 +26,7 @@ impl Profile {
         let mut check = |member: &str, written: &Option<Vec<String>>, is_certain: bool, names: &[String], why: &str| {
             for (index, pattern) in written.iter().flatten().enumerate() {
                 if !names.iter().any(|name| patterns::matches(pattern, name)) {
-                    let what = format!("(`{pattern}`) matches {why}");
+                    let what = format!("`{pattern}` matches {why}");
                     let problem = ProfileProblem { member: vec![member.to_owned(), index.to_string()], what };
                     unmatched.push(Unmatched { problem, is_certain });
                 }
@@ -64,7 +64,7 @@ impl Profile {
             .collect();
         for (index, name) in self.spec.pinned.iter().flatten().enumerate() {
             if !visible.contains(name) {
-                let what = format!("(`{name}`) is no tool of the profile; pin a tool that it has");
+                let what = format!("`{name}` is no tool of the profile; pin a tool that it has");
                 let problem = ProfileProblem { member: vec!["pinned".to_owned(), index.to_string()], what };
                 unmatched.push(Unmatched { problem, is_certain: are_known });
             }
@@ -77,7 +77,7 @@ impl Profile {
         let written = self.spec.servers.iter().flatten().enumerate();
         let unknown = written.filter_map(|(index, pattern)| {
             let name = patterns::literal(pattern).filter(|name| !known.contains(name))?;
-            let what = format!("(`{name}`) is no server of the config; correct the name, or add the server");
+            let what = format!("`{name}` is no server of the config; correct the name, or add the server");
             Some(ProfileProblem { member: vec!["servers".to_owned(), index.to_string()], what })
         });
         unknown.collect()

@@ -104,6 +104,8 @@ const ACTIONS: &[(&str, &str)] = &[
     ("skill.put", "changed a skill"),
     ("skill.delete", "removed a skill"),
     ("skill.reject", "rejected a suggested skill"),
+    ("profile.set", "set a profile"),
+    ("profile.remove", "removed a profile"),
     ("binding.add", "bound a section"),
     ("binding.remove", "unbound a section"),
     ("registry.export", "exported the registry"),
