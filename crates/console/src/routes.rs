@@ -5,9 +5,8 @@ use http::{Method, Response, StatusCode};
 use service::Error;
 
 use crate::pages::{
-    add, audit, clients, documents, executions, identity, limits, login, overview, playground, profiles, prompts, resources,
-    server,
-    settings, system, tools,
+    add, audit, clients, documents, executions, identity, limits, login, overview, playground, profiles, prompts,
+    resources, server, settings, system, tools,
 };
 use crate::request::PageRequest;
 use crate::response::{self, Body, PageResponse};
