@@ -136,7 +136,7 @@ fn calls_in_progress_are_limited_until_they_end() {
     let context = expect_error(429, "LIMIT_REACHED", &rest.call("one.echo", &json!({})));
     assert_eq!((&context["limit"], &context["concurrent"]), (&json!("concurrent"), &json!(1)), "{context}");
     refused(&call(&mut rest.serve.session("/mcp"), "one.echo"));
-    expect(200, &rest.order(&format!("/executions/{id}/cancel")));
+    expect(200, &rest.delete(&format!("/executions/{id}")));
     expect_error(409, "EXECUTION_CANCELLED", &begun.answer());
     expect(200, &rest.call("one.echo", &json!({})));
     assert_eq!(shown(&rest, "server", "one")["uses"][0]["running"], 0);

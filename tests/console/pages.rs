@@ -5,7 +5,7 @@ use testkit::puppet::{Puppet, Spec};
 use super::Visitor;
 use crate::rest::Rest;
 
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "/",
     "/servers/fake",
     "/tools",

@@ -42,7 +42,7 @@ pub(crate) struct LimitsArguments {
 /// Sets or removes a limit.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LimitsVerb {
-    Set(SetLimitArguments),
+    Set(Box<SetLimitArguments>),
     Remove(RemoveLimitArguments),
 }
 

@@ -15,7 +15,7 @@ use crate::{PROGRAM, expect, json};
 const WITHOUT_JSON: [(&str, &str); 1] = [("stdio", "its stdout belongs to the client, and is JSON already")];
 
 /// These do something with and without another word.
-const BOTH: [&str; 3] = ["tools", "prompts", "resources"];
+const BOTH: [&str; 4] = ["limits", "tools", "prompts", "resources"];
 
 /// Every verb, as it is typed: `list`, `doc map`.
 pub(crate) fn verbs() -> Vec<String> {
@@ -59,9 +59,11 @@ fn typical(verb: &str) -> &'static [&'static str] {
         "search" => &["numbers"],
         "import" => &["missing.json"],
         "tools on" | "tools off" => &["nobody.nothing"],
+        "limits set" => &["server", "one", "--per-day", "1"],
+        "limits remove" => &["server", "one"],
         "doctor" => &["--listen", "0"],
         "completions" => &["bash"],
-        "calls" | "client list" | "clients" | "context" | "doc bindings" | "export" | "list" | "man" | "settings"
+        "calls" | "client list" | "clients" | "context" | "doc bindings" | "export" | "limits" | "list" | "man" | "settings"
         | "profiles" | "skills" | "status" | "top" | "licenses" => &[],
         new => panic!("`{new}` is new: say here what is typed behind it"),
     }

@@ -42,7 +42,7 @@ pub(crate) async fn keep_stored(limits: Weak<CallLimits>, store: Store) {
 
 impl CallLimits {
     /// Stores what was counted. What cannot be stored is stored with the next attempt.
-    async fn store_counts(&self, store: &Store) -> Result<(), registry::Error> {
+    pub(super) async fn store_counts(&self, store: &Store) -> Result<(), registry::Error> {
         let _turn = self.storing.lock().await;
         let counts = self.lock().take_unsaved();
         if counts.is_empty() {

@@ -102,7 +102,7 @@ async fn a_call_is_in_progress_until_it_ends_in_whatever_way() {
         assert!(executions.call(call(tool)).await.is_ok());
         assert!(client_calls(&fixture, tool).await.unwrap()["result"].is_object());
     }
-    for tool in ["ends.refusing", "ends.away", "ends.lost-twice"] {
+    for tool in ["ends.refusing", "ends.away", "ends.forgetful"] {
         assert!(executions.call(call(tool)).await.is_err());
         let answer = client_calls(&fixture, tool).await.unwrap();
         assert_ne!(answer["error"]["data"]["reason"], "rate_limited", "{answer}");

@@ -31,6 +31,7 @@ impl Person {
             sink: Arc::new(NullSink),
             names: aggregator.options.names,
             scope: Scope::All,
+            profile: None,
             principal: Principal::of_token(name, Role::User, None),
             is_alone: false,
             surface: Surface::Full,
