@@ -5,13 +5,12 @@ use std::hash::Hash;
 use std::sync::OnceLock;
 
 use crate::document::{DescriptionMark, Document, NameMark, TextHash};
-use crate::lexical::{Lexicon, Slot, alone};
+use crate::lexical::{Lexicon, Slot, TermId, alone};
 use crate::pending::Pending;
-use crate::query::{Query, near, whole_and_best};
+use crate::query::{Query, whole_and_best};
 use crate::ranking::{Found, ranked};
 use crate::rough::RoughVectors;
 use crate::servers::Servers;
-use crate::text::Word;
 use crate::uses::{Uses, lifted};
 use crate::vector_store::StoredScores;
 use crate::vectors::{Vectors, dot};
@@ -71,7 +70,7 @@ struct Entry<K> {
     /// The vector of the table for its name and description; made when it is first compared with a tool of its name.
     rough_without_server: OnceLock<Option<Vec<f32>>>,
     /// The words of its name that are not its server's.
-    own_words: Vec<String>,
+    own_words: Vec<TermId>,
 }
 
 impl<K> Entry<K> {
@@ -198,7 +197,8 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
                 rough_vectors.insert(&key, slot, &document);
             }
         }
-        let (names, description, own_words) = (document.names(), document.description_mark(), document.own_words());
+        let own_words = self.lexicon.terms(slot, &document.own_words());
+        let (names, description) = (document.names(), document.description_mark());
         self.tools[slot as usize] = Some(Entry {
             key,
             document,
@@ -389,7 +389,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// The tools that match a query best, best first, among those that are admitted. The others only affect how common
     /// words are.
     pub fn search(&self, query: &Query, limits: Limits, admits: impl Fn(&K) -> bool) -> Vec<Hit<K>> {
-        let nearness = self.vectors.nearness(query.vectors(), near);
+        let nearness = self.vectors.nearness(query.vectors());
         let rough = self.rough_nearness(query, &nearness);
         self.ranked(query, limits, admits, |_, slot| Some(nearness_at(slot, &nearness, &rough)))
     }
@@ -408,7 +408,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             Some(nearness) => Some(Some(Nearness::Exact(*nearness))),
             None if (stored.is_kept)(key) => None,
             None => {
-                let nearness = self.vectors.nearness_of(slot, query.vectors(), near).map(Nearness::Exact);
+                let nearness = self.vectors.nearness_of(slot, query.vectors()).map(Nearness::Exact);
                 Some(nearness.or_else(|| rough.get(slot as usize).copied().flatten().map(Nearness::Rough)))
             }
         };
@@ -418,8 +418,8 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// How near the rough vectors are, by place; nothing if every tool has a nearness by its own vector.
     fn rough_nearness(&self, query: &Query, nearness: &[Option<f32>]) -> Vec<Option<f32>> {
         let Some(rough_vectors) = &self.rough_vectors else { return Vec::new() };
-        let has_own = |slot: &Slot| nearness.get(*slot as usize).copied().flatten().is_some();
-        if self.slots.values().all(has_own) {
+        let has_own = |slot: usize| nearness.get(slot).copied().flatten().is_some();
+        if self.tools.iter().enumerate().all(|(slot, entry)| has_own(slot) || entry.is_none()) {
             return Vec::new();
         }
         rough_vectors.nearness(query.rough_vectors())
@@ -427,7 +427,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
 
     /// How well everything fits a request, by place.
     pub(crate) fn scores(&self, query: &Query) -> Vec<f32> {
-        let nearness = self.vectors.nearness(query.vectors(), near);
+        let nearness = self.vectors.nearness(query.vectors());
         let rough = self.rough_nearness(query, &nearness);
         let scoring = self.scoring(query);
         let score = |(slot, entry): (Slot, &Option<Entry<K>>)| {
@@ -542,12 +542,14 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         let is_named = |entry: &Option<Entry<K>>| {
             entry.as_ref().is_some_and(|entry| query.name().is_some() && entry.names.contains(&query.name()))
         };
+        let are_said = self.lexicon.are_said(query.words().iter().map(|word| word.stem.as_str()));
+        let words = query.words().len();
         let score = |(slot, entry)| {
             if is_named(entry) {
                 return BY_NAME;
             }
-            let score = whole_and_best(&mut parts.iter().map(|part| part[slot]));
-            let share = entry.as_ref().map_or(0.0, |entry| share_of_name(&entry.own_words, query.words()));
+            let score = whole_and_best(parts.iter().map(|part| part[slot]));
+            let share = entry.as_ref().map_or(0.0, |entry| share_of_name(&entry.own_words, &are_said, words));
             let score = score + (1.0 - score) * NAME_SAID * share;
             score + (1.0 - score) * SERVER_SAID * relevance[slot]
         };
@@ -622,17 +624,17 @@ impl Scoring {
             (None, lexical) if lexical >= BY_NAME => BY_NAME,
             (None, _) => {
                 let parts = self.parts.iter().zip(&self.worth);
-                let score = whole_and_best(&mut parts.map(|(part, worth)| alone(part[slot], *worth)));
+                let score = whole_and_best(parts.map(|(part, worth)| alone(part[slot], *worth)));
                 score + (1.0 - score) * SERVER_SAID_ALONE * self.relevance[slot]
             }
         }
     }
 }
 
-/// The share of the query that is the name of a tool, from 0 to 1; 0 unless the whole name occurs.
-fn share_of_name(own_words: &[String], request: &[Word]) -> f32 {
-    let is_said = |own: &String| request.iter().any(|word| word.stem == *own);
-    let share = own_words.len() as f32 / request.len().max(1) as f32;
+/// The share of the query of so many words that is the name of a tool, from 0 to 1; 0 unless the whole name occurs.
+fn share_of_name(own_words: &[TermId], are_said: &[bool], words: usize) -> f32 {
+    let is_said = |own: &TermId| are_said[*own as usize];
+    let share = own_words.len() as f32 / words.max(1) as f32;
     let counts = (MIN_SHARE..=1.0).contains(&share) && !own_words.is_empty() && own_words.iter().all(is_said);
     if counts { share } else { 0.0 }
 }

@@ -16,7 +16,7 @@ const MAX_ALONE: f32 = 0.7;
 const ALONE_HALF: f32 = 0.4;
 
 /// A word that is in the index.
-type TermId = u32;
+pub(crate) type TermId = u32;
 /// The index of a tool, assigned by the owner of the lexicon.
 pub(crate) type Slot = u32;
 
@@ -29,16 +29,12 @@ pub(crate) struct Lexicon {
     free: Vec<TermId>,
     /// For each word the tools that have it, by slot, and how often.
     postings: Vec<Vec<(Slot, f32)>>,
-    /// For each slot its words and how many there are; nothing for an empty one.
-    tools: Vec<Option<Words>>,
+    /// For each slot its words and their weights; nothing for an empty one.
+    tools: Vec<Option<Vec<(TermId, f32)>>>,
+    /// For each slot the sum of the weights of its words. Apart, because each search looks at many of them.
+    lengths: Vec<f32>,
     count: usize,
     total_length: f64,
-}
-
-/// The words of one tool.
-struct Words {
-    terms: Vec<(TermId, f32)>,
-    length: f32,
 }
 
 impl Lexicon {
@@ -60,9 +56,11 @@ impl Lexicon {
         let place = slot as usize;
         if self.tools.len() <= place {
             self.tools.resize_with(place + 1, || None);
+            self.lengths.resize(place + 1, 0.0);
         }
         debug_assert!(self.tools[place].is_none(), "the slot is empty");
-        self.tools[place] = Some(Words { terms, length });
+        self.tools[place] = Some(terms);
+        self.lengths[place] = length;
         self.count += 1;
         self.total_length += f64::from(length);
     }
@@ -70,7 +68,7 @@ impl Lexicon {
     /// Takes the tool out of a slot, if there is one.
     pub(crate) fn remove(&mut self, slot: Slot) {
         let Some(words) = self.tools.get_mut(slot as usize).and_then(Option::take) else { return };
-        for (term, _) in &words.terms {
+        for (term, _) in &words {
             let posting = &mut self.postings[*term as usize];
             posting.retain(|(other, _)| *other != slot);
             if posting.is_empty() {
@@ -80,7 +78,7 @@ impl Lexicon {
             }
         }
         self.count -= 1;
-        self.total_length -= f64::from(words.length);
+        self.total_length -= f64::from(self.lengths[slot as usize]);
         if self.count == 0 {
             // Recompute, so that sums of floats do not drift.
             *self = Self::default();
@@ -110,8 +108,7 @@ impl Lexicon {
             let posting = &self.postings[*term as usize];
             let rarity = self.rarity(posting.len());
             for (slot, weight) in posting {
-                let length = self.tools[*slot as usize].as_ref().map_or(average, |words| words.length);
-                let room = SATURATION * (1.0 - LENGTH + LENGTH * length / average);
+                let room = SATURATION * (1.0 - LENGTH + LENGTH * self.lengths[*slot as usize] / average);
                 scores[*slot as usize] += rarity * (SATURATION + 1.0) * weight / (weight + room);
             }
         }
@@ -134,7 +131,7 @@ impl Lexicon {
 
     /// The share of their words that two tools have in common, from 0 to 1.
     pub(crate) fn overlap(&self, one: Slot, other: Slot) -> f32 {
-        let terms = |slot: Slot| self.tools.get(slot as usize).and_then(Option::as_ref).map_or(&[][..], |it| &it.terms);
+        let terms = |slot: Slot| self.tools.get(slot as usize).and_then(Option::as_deref).unwrap_or_default();
         let (one, other) = (terms(one), terms(other));
         let (mut common, mut all) = (0.0, one.iter().map(|(_, weight)| weight).sum::<f32>());
         for (term, weight) in other {
@@ -146,11 +143,26 @@ impl Lexicon {
         if all > 0.0 { common / all } else { 0.0 }
     }
 
+    /// Some words of the tool in a slot, by number; none if it lacks one of them. They stay as long as the tool does.
+    pub(crate) fn terms(&self, slot: Slot, words: &[String]) -> Vec<TermId> {
+        let term = |word: &String| self.terms.get(word.as_str()).copied().filter(|_| self.has(slot, word));
+        words.iter().map(term).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// For each word by number whether it is one of these.
+    pub(crate) fn are_said<'a>(&self, words: impl Iterator<Item = &'a str>) -> Vec<bool> {
+        let mut are_said = vec![false; self.names.len()];
+        for term in words.filter_map(|word| self.terms.get(word)) {
+            are_said[*term as usize] = true;
+        }
+        are_said
+    }
+
     /// Whether the tool in a slot has a word.
     pub(crate) fn has(&self, slot: Slot, word: &str) -> bool {
         let Some(term) = self.terms.get(word) else { return false };
         let words = self.tools.get(slot as usize).and_then(Option::as_ref);
-        words.is_some_and(|words| words.terms.binary_search_by_key(term, |(term, _)| *term).is_ok())
+        words.is_some_and(|words| words.binary_search_by_key(term, |(term, _)| *term).is_ok())
     }
 }
 

@@ -156,14 +156,14 @@ fn with_the_middle(mut parts: Vec<Vec<f32>>) -> Option<Vec<Vec<f32>>> {
 
 /// The score of a tool: half for the whole query, half for the best sentence. A query for several things is similar to
 /// none of the tools it needs, but its sentences are.
-pub(crate) fn whole_and_best(parts: &mut dyn Iterator<Item = f32>) -> f32 {
+pub(crate) fn whole_and_best(mut parts: impl Iterator<Item = f32>) -> f32 {
     let whole = parts.next().unwrap_or(0.0);
     let best = parts.fold(f32::NEG_INFINITY, f32::max);
     if best == f32::NEG_INFINITY { whole } else { 0.5 * whole + 0.5 * best }
 }
 
 /// The similarity of a vector to a query, from its similarity to each part.
-pub(crate) fn near(parts: &mut dyn Iterator<Item = f32>) -> f32 {
+pub(crate) fn near(parts: impl Iterator<Item = f32>) -> f32 {
     whole_and_best(parts).clamp(0.0, 1.0)
 }
 

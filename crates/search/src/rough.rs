@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use crate::document::Document;
 use crate::lexical::Slot;
-use crate::query::near;
 use crate::vectors::Vectors;
 
 /// A vector of the table for each tool. It stays when the tool has one of the model, too, because that may be forgotten,
@@ -58,6 +57,6 @@ impl<K: Clone + Ord> RoughVectors<K> {
 
     /// How near each tool is to a request, by slot.
     pub(crate) fn nearness(&self, request: &[Vec<f32>]) -> Vec<Option<f32>> {
-        self.vectors.nearness(request, near)
+        self.vectors.nearness(request)
     }
 }

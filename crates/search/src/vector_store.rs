@@ -150,7 +150,7 @@ impl NearestAnswers {
     pub fn near(&self) -> impl Iterator<Item = (PointId, f32)> {
         self.stored.iter().filter_map(|(point, parts)| {
             let parts: Option<Vec<f32>> = parts.iter().copied().collect();
-            Some((*point, near(&mut parts?.into_iter())))
+            Some((*point, near(parts?.into_iter())))
         })
     }
 
@@ -160,7 +160,7 @@ impl NearestAnswers {
         // The first are varied, so the last need not be the worst.
         let worst = scores.iter().copied().fold(f32::INFINITY, f32::min);
         let least = if scores.len() < limits.count || scores.is_empty() { limits.least_score } else { worst };
-        self.is_everything || most(rest_by_words, near(&mut self.rest.iter().copied())) < least
+        self.is_everything || most(rest_by_words, near(self.rest.iter().copied())) < least
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::MAX_DIMENSION;
 use crate::columns::{Columns, Inputs};
 use crate::kernel::{Kernel, LANES};
+use crate::query::near;
 
 /// One vector for each slot, adjacent in memory.
 pub(crate) struct Vectors {
@@ -86,13 +87,9 @@ impl Vectors {
         self.states.get(slot as usize).copied().unwrap_or(State::Missing)
     }
 
-    /// The similarities of each slot's vector to some others, combined to one number by `join`. `None` for slots
-    /// without a vector, and for all slots if the dimension is another one.
-    pub(crate) fn nearness(
-        &self,
-        others: &[Vec<f32>],
-        join: impl Fn(&mut dyn Iterator<Item = f32>) -> f32,
-    ) -> Vec<Option<f32>> {
+    /// The similarity of each slot's vector to a query, by its vectors. `None` for slots without a vector, and nothing if
+    /// the dimension is another one.
+    pub(crate) fn nearness(&self, others: &[Vec<f32>]) -> Vec<Option<f32>> {
         if others.is_empty() || others.iter().any(|other| other.len() != self.columns.width()) {
             return Vec::new();
         }
@@ -101,22 +98,17 @@ impl Vectors {
         let products = self.columns.multiply(&inputs, kernel);
         let rows: Vec<&[f32]> = products.chunks(self.states.len().next_multiple_of(LANES).max(LANES)).collect();
         let (pairs, _) = rows.as_chunks::<2>();
-        let near = |slot: usize| join(&mut pairs.iter().map(|[coarse, fine]| coarse[slot] + fine[slot]));
-        self.states.iter().enumerate().map(|(slot, state)| (*state != State::Missing).then(|| near(slot))).collect()
+        let of_slot = |slot: usize| near(pairs.iter().map(|[coarse, fine]| coarse[slot] + fine[slot]));
+        self.states.iter().enumerate().map(|(slot, state)| (*state != State::Missing).then(|| of_slot(slot))).collect()
     }
 
     /// The same for one slot.
-    pub(crate) fn nearness_of(
-        &self,
-        slot: u32,
-        others: &[Vec<f32>],
-        join: impl Fn(&mut dyn Iterator<Item = f32>) -> f32,
-    ) -> Option<f32> {
+    pub(crate) fn nearness_of(&self, slot: u32, others: &[Vec<f32>]) -> Option<f32> {
         if others.is_empty() || others.iter().any(|other| other.len() != self.columns.width()) {
             return None;
         }
         let vector = (self.state(slot) != State::Missing).then(|| self.columns.get(slot as usize))?;
-        Some(join(&mut others.iter().map(|other| dot(other, &vector))))
+        Some(near(others.iter().map(|other| dot(other, &vector))))
     }
 }
 
@@ -157,7 +149,7 @@ mod tests {
         assert!(vectors.set(3, &[3.0, 4.0]));
         let kept = vectors.get(3).expect("it was just set");
         assert!((kept[0] - 0.6).abs() < 5e-3 && (kept[1] - 0.8).abs() < 5e-3, "{kept:?}");
-        let nearness = vectors.nearness(&[vec![1.0, 0.0]], |parts| parts.sum());
+        let nearness = vectors.nearness(&[vec![1.0, 0.0]]);
         assert!(nearness[..3] == [None; 3] && (nearness[3].expect("it is there") - 0.6).abs() < 5e-3);
         assert_eq!(vectors.get(2), None);
         vectors.clear(3);
@@ -167,11 +159,11 @@ mod tests {
     #[test]
     fn an_interim_vector_is_compared_until_the_own_one_is_there() {
         let mut vectors = Vectors::new(2);
-        let nearness = |vectors: &Vectors| vectors.nearness(&[vec![1.0, 0.0]], |parts| parts.sum())[0];
+        let nearness = |vectors: &Vectors| vectors.nearness(&[vec![1.0, 0.0]])[0];
         assert!(vectors.set_interim(0, &[1.0, 0.0]));
         assert!(!vectors.has(0) && vectors.get(0).is_none());
         assert!(nearness(&vectors).is_some_and(|near| near > 0.99));
-        assert!(vectors.nearness_of(0, &[vec![1.0, 0.0]], |parts| parts.sum()).is_some());
+        assert!(vectors.nearness_of(0, &[vec![1.0, 0.0]]).is_some());
         assert!(vectors.set(0, &[0.0, 1.0]) && !vectors.set_interim(0, &[1.0, 0.0]));
         assert!(nearness(&vectors).is_some_and(|near| near < 0.01));
         assert!(!Vectors::new(0).set_interim(0, &[1.0]), "only the model says how long its vectors are");
@@ -187,7 +179,7 @@ mod tests {
         let (mut longest, vector) = (Vectors::new(0), vec![1.0; MAX_DIMENSION]);
         assert!(longest.set(0, &vector));
         let unit = normalized(&vector).expect("it has a direction");
-        let near = longest.nearness(&[unit], |parts| parts.sum())[0];
+        let near = longest.nearness(&[unit])[0];
         assert!(near.is_some_and(|near| (near - 1.0).abs() < 1e-2), "{near:?}");
     }
 

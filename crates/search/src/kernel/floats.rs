@@ -62,25 +62,64 @@ pub(super) fn attend(query: &[f32], key: &[f32], value: &[f32], width: usize, re
             *column = *number;
         }
     }
-    let mut weights = vec![0.0_f32; padded];
-    for (asking, result) in query.chunks_exact(width).zip(result.chunks_exact_mut(width)) {
-        for (group, weights) in weights.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-            let mut sums = [0.0_f32; LANES];
-            for (asking, column) in asking.iter().zip(columns.chunks_exact(padded)) {
-                add_multiple(&mut sums, *asking, &column.as_chunks::<LANES>().0[group]);
+    let mut weights = vec![0.0_f32; padded * QUERIES];
+    let (queries, rest) = query.split_at(length / QUERIES * QUERIES * width);
+    let (results, rest_results) = result.split_at_mut(queries.len());
+    let part = Attended { columns: &columns, value, width, length };
+    for (query, result) in queries.chunks_exact(width * QUERIES).zip(results.chunks_exact_mut(width * QUERIES)) {
+        part.attend::<QUERIES>(query, &mut weights, result);
+    }
+    for (query, result) in rest.chunks_exact(width).zip(rest_results.chunks_exact_mut(width)) {
+        part.attend::<1>(query, &mut weights[..padded], result);
+    }
+}
+
+/// So many queries at once: sums that do not depend on each other hide the latency of additions.
+const QUERIES: usize = 4;
+
+/// What the queries of a text attend to.
+struct Attended<'a> {
+    /// The keys, number by number.
+    columns: &'a [f32],
+    value: &'a [f32],
+    width: usize,
+    length: usize,
+}
+
+impl Attended<'_> {
+    #[inline(always)]
+    fn attend<const COUNT: usize>(&self, query: &[f32], weights: &mut [f32], result: &mut [f32]) {
+        let (width, padded) = (self.width, weights.len() / COUNT);
+        for group in 0..padded / LANES {
+            let mut sums = [[0.0_f32; LANES]; COUNT];
+            for (place, column) in self.columns.chunks_exact(padded).enumerate() {
+                let column = &column.as_chunks::<LANES>().0[group];
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    add_multiple(sums, query[row * width + place], column);
+                }
             }
-            *weights = sums;
+            for (sums, weights) in sums.iter().zip(weights.chunks_exact_mut(padded)) {
+                weights.as_chunks_mut::<LANES>().0[group] = *sums;
+            }
         }
-        weights[length..].fill(f32::NEG_INFINITY);
-        let most = largest(&weights, |weight| weight);
-        weights.iter_mut().for_each(|weight| *weight = exp(*weight - most));
-        let share = 1.0 / sum(&weights);
-        for (group, result) in result.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-            let mut sums = [0.0_f32; LANES];
-            for (weight, value) in weights.iter().zip(value.chunks_exact(width)) {
-                add_multiple(&mut sums, *weight, &value.as_chunks::<LANES>().0[group]);
+        let mut shares = [0.0; COUNT];
+        for (share, weights) in shares.iter_mut().zip(weights.chunks_exact_mut(padded)) {
+            weights[self.length..].fill(f32::NEG_INFINITY);
+            let most = largest(weights, |weight| weight);
+            weights.iter_mut().for_each(|weight| *weight = exp(*weight - most));
+            *share = 1.0 / sum(weights);
+        }
+        for group in 0..width / LANES {
+            let mut sums = [[0.0_f32; LANES]; COUNT];
+            for (place, value) in self.value.chunks_exact(width).enumerate() {
+                let value = &value.as_chunks::<LANES>().0[group];
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    add_multiple(sums, weights[row * padded + place], value);
+                }
             }
-            *result = sums.map(|sum| sum * share);
+            for ((sums, share), result) in sums.iter().zip(shares).zip(result.chunks_exact_mut(width)) {
+                result.as_chunks_mut::<LANES>().0[group] = sums.map(|sum| sum * share);
+            }
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::arch::aarch64::{
     int8x16_t, int32x4_t, uint8x16_t, vandq_u8, vdupq_n_s32, vdupq_n_u8, veorq_u8, vld1q_s8, vld1q_s32, vld1q_u8,
-    vmlaq_s32, vreinterpretq_s8_u8, vshrq_n_s32, vshrq_n_u8, vst1q_s32,
+    vmlaq_s32, vreinterpretq_s8_u8, vshrq_n_u8, vst1q_s32,
 };
 use std::arch::asm;
 
-use super::{DEPTH, Group, InputGroup, LANES, OFFSET, Stripe, Sums, TILE_INPUTS, Tile};
+use super::{Group, InputGroup, LANES, OFFSET, Stripe, Sums, TILE_INPUTS, Tile};
 
 /// Vectors whose sums fill a register.
 const QUARTER_LANES: usize = 4;
