@@ -116,6 +116,10 @@ fn static_tokens_have_roles() {
     for (path, expected) in [("/", [200, 200, 303]), ("/tools", [200; 3]), ("/settings", [200, 403, 403])] {
         assert_eq!(["a", "o", "b"].map(|letter| status(letter, path)), expected, "{path}");
     }
+    let whole = HttpRequest::new("GET", REST).header("Authorization", &format!("Bearer {}:operator", secret("o")));
+    assert_eq!(serve.fetch(&whole).status, 401);
+    serve.wait_for_stderr("a client sends a token together with its role");
+    assert!(serve.stderr_text().contains("3 tokens (1 admin, 1 operator, 1 user)"), "{}", serve.stderr_text());
     // A token that contains a colon meant something else before.
     std::fs::write(tokens.path(), "ann:hunter2:more\n").unwrap();
     let old = refused(r#"{"mcpServers": {}}"#, &["--token-file", tokens.path().to_str().unwrap()]);

@@ -152,7 +152,7 @@ fn pages_of_other_ports_of_this_machine_may_use_mcp_and_nothing_else() {
 #[test]
 fn with_tokens_requests_without_one_are_refused() {
     let puppet = puppet();
-    let tokens = token_file("# who may\nann:secret-of-ann\n\nben:secret:of:ben\n");
+    let tokens = token_file("# who may\nann:secret-of-ann\n\nben:secret-of-ben:user\n");
     let serve = Serve::start_as(&config(&[("s", &puppet)]), |launch| {
         launch.arg("--token-file").arg(tokens.path()).args(["--limit", "wrong-tokens-per-minute=1000"])
     });
@@ -174,7 +174,7 @@ fn with_tokens_requests_without_one_are_refused() {
             assert!(challenge.starts_with("Bearer"), "{answer:?}");
         }
     }
-    for token in ["secret-of-ann", "secret:of:ben"] {
+    for token in ["secret-of-ann", "secret-of-ben"] {
         let hello = Hello::default().with_token(token);
         assert_echoes(&mut HttpSession::introduce(serve.address(), "/mcp", &hello), "s.t");
         assert_echoes(&mut SseClient::introduce(serve.address(), "/sse", &hello), "s.t");

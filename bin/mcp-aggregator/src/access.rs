@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use catalog::Role;
 use http_server::{LocalAccess, ProtectedResource, Tokens};
 use identity::{SignIns, Verifier};
 
@@ -141,9 +142,19 @@ impl Access {
 }
 
 fn which_token(tokens: &Tokens) -> String {
+    let principals = tokens.principals();
+    let of_role = |role: &Role| (*role, principals.iter().filter(|principal| principal.role() == *role).count());
+    let roles: Vec<_> = Role::ALL.iter().rev().map(of_role).filter(|(_, count)| *count > 0).collect();
+    let roles = match roles.as_slice() {
+        [] | [(Role::Admin, _)] => String::new(),
+        roles => {
+            let shown: Vec<String> = roles.iter().map(|(role, count)| format!("{count} {role}")).collect();
+            format!(" ({})", shown.join(", "))
+        }
+    };
     match tokens.names().as_slice() {
-        [name] => format!("the token `{name}`"),
-        names => format!("one of {} tokens", names.len()),
+        [name] => format!("the token `{name}`{roles}"),
+        names => format!("one of {} tokens{roles}", names.len()),
     }
 }
 
@@ -195,6 +206,9 @@ mod tests {
             description_of(Access::new(Some(three), None, &storage(folder.path()))),
             "anyone with one of 3 tokens"
         );
+        let roles = Tokens::read("a:1\nb:2:user\nc:3:operator\nd:4:user").unwrap();
+        let with_roles = description_of(Access::new(Some(roles), None, &storage(folder.path())));
+        assert_eq!(with_roles, "anyone with one of 4 tokens (1 admin, 1 operator, 2 user)");
         let one = Tokens::read("ann:1").unwrap();
         assert_eq!(
             description_of(Access::new(Some(one), None, &storage(folder.path()))),

@@ -33,7 +33,6 @@ impl TokenSource {
         let tokens = self.read()?;
         if let Some(tokens) = &tokens {
             warn_of_risks(self.file.as_deref(), tokens);
-            tell_grants(tokens);
         }
         Ok(tokens)
     }
@@ -41,15 +40,6 @@ impl TokenSource {
     fn read(&self) -> Result<Option<Tokens>, Failure> {
         let tokens = all_tokens(self.file.as_deref(), self.variable.as_deref())?;
         Ok(tokens.map(|tokens| tokens.with_profiles(&self.profile_of_role)))
-    }
-}
-
-/// Before there were roles, `:role` was the end of a token. Whoever relied on that finds out why it is unknown now.
-fn tell_grants(tokens: &Tokens) {
-    for principal in tokens.principals() {
-        if principal.role() < Role::Admin || principal.profile().is_some() {
-            tracing::info!(token = %principal, role = %principal.role(), profile = ?principal.profile(), "a token has a role");
-        }
     }
 }
 

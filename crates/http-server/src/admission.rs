@@ -102,7 +102,13 @@ pub(crate) async fn admit(
     let admitted = match &shared.tokens {
         Some(tokens) => match tokens.admit(&parts.headers) {
             Ok(token) => unless_limited(shared, connection, parts, tokens, token),
-            Err(Denied::Wrong) => by_identity_provider(shared, connection, parts).await,
+            Err(Denied::Wrong) => {
+                let admitted = by_identity_provider(shared, connection, parts).await;
+                if let (Err(_), Ok(wrong)) = (&admitted, bearer(&parts.headers)) {
+                    tokens.warn_of_sent_role(wrong);
+                }
+                admitted
+            }
             Err(denied) => Err(denied),
         },
         None => shared.local.admit(connection.peer, &parts.headers)?.map(Credential::Token),

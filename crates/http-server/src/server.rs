@@ -207,7 +207,7 @@ impl Shared {
             _ => None,
         };
         let lifetime = credential.lifetime();
-        (revoked.is_some() || lifetime.is_some()).then(|| async move {
+        (revoked.is_some() || lifetime.is_some()).then_some(async move {
             match (revoked, lifetime) {
                 (Some(revoked), _) => revoked.await,
                 (None, lifetime) => tokio::time::sleep(lifetime.unwrap_or(Duration::MAX)).await,

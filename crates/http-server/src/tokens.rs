@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::task::Poll;
 use std::time::Duration;
@@ -33,6 +34,14 @@ pub struct Tokens {
 struct Token {
     principal: Arc<Principal>,
     secret: Box<[u8]>,
+    /// The warning was logged that a client sends its role along.
+    warned: AtomicBool,
+}
+
+impl Token {
+    fn new(principal: Arc<Principal>, secret: Box<[u8]>) -> Arc<Self> {
+        Arc::new(Self { principal, secret, warned: AtomicBool::new(false) })
+    }
 }
 
 /// A name together with its secret, its role and its profile. If one of them is replaced, what was opened with the old ones
@@ -169,7 +178,7 @@ impl Tokens {
             match of_role.filter(|_| principal.profile().is_none()) {
                 Some((role, profile)) => {
                     let principal = Principal::of_token(principal.name(), *role, Some(profile));
-                    Arc::new(Token { principal, secret: token.secret.clone() })
+                    Token::new(principal, token.secret.clone())
                 }
                 None => Arc::clone(token),
             }
@@ -297,7 +306,7 @@ impl Tokens {
             return Err("another name already has the same token");
         }
         let principal = Principal::of_token(name, grant.role, grant.profile);
-        let token = Arc::new(Token { principal, secret: secret.as_bytes().into() });
+        let token = Token::new(principal, secret.as_bytes().into());
         self.all.write().unwrap_or_else(PoisonError::into_inner).push(token);
         Ok(())
     }
@@ -305,6 +314,17 @@ impl Tokens {
     /// The credential of a request.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<TokenCredential, Denied> {
         self.find(bearer(headers)?).ok_or(Denied::Wrong)
+    }
+
+    /// Warns, once, that a client sends a token with its role: before there were roles, both were the token.
+    pub(crate) fn warn_of_sent_role(&self, wrong: &[u8]) {
+        let mut parts = wrong.splitn(3, |byte| *byte == b':');
+        let (Some(secret), Some(role)) = (parts.next(), parts.next()) else { return };
+        let Some(TokenCredential(token)) = self.find(secret) else { return };
+        if token.principal.role().as_str().as_bytes() == role && !token.warned.swap(true, Ordering::Relaxed) {
+            let token = token.principal.name();
+            tracing::warn!(%token, "a client sends a token together with its role; what follows the `:` in the token file is no part of the token");
+        }
     }
 
     /// Compares with every token, and each in full, so that the time it takes reveals nothing about any of them.

@@ -138,7 +138,8 @@ fn rsa(algorithm: Algorithm) -> Option<&'static RsaParameters> {
 }
 
 /// Without leading zeros, which some issuers write.
-fn unsigned(number: Vec<u8>) -> Vec<u8> {
+fn unsigned(mut number: Vec<u8>) -> Vec<u8> {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
-    number[zeros..].to_vec()
+    number.drain(..zeros);
+    number
 }

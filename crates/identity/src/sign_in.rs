@@ -132,7 +132,7 @@ impl SignIns {
         let known = provider.published().await.map_err(SignInError::Issuer)?;
         let endpoint = known.metadata.authorization_endpoint.as_deref();
         let endpoint = endpoint.ok_or_else(|| failed("the issuer has no `authorization_endpoint`"))?;
-        let mut url = Url::parse(endpoint).map_err(failed)?;
+        let mut url = Url::parse(endpoint).map_err(|error| failed(error.to_string()))?;
         let (state, nonce, code_verifier) = (random(), random(), random());
         let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, code_verifier.as_bytes()));
         url.query_pairs_mut()
@@ -256,7 +256,7 @@ impl SignIns {
         let endpoint = known.metadata.token_endpoint.as_deref();
         let endpoint = endpoint.ok_or_else(|| failed("the issuer has no `token_endpoint`"))?;
         let sent = provider.post(endpoint, client, &known.metadata.token_auth_methods, parameters).await;
-        let HttpResponse { status, body, .. } = sent.map_err(failed)?;
+        let HttpResponse { status, body, .. } = sent.map_err(|error| failed(error.to_string()))?;
         let answer: Map<String, Value> = serde_json::from_slice(&body).unwrap_or_default();
         let text = |name: &str| answer.get(name).and_then(Value::as_str).map(str::to_owned);
         if (400..500).contains(&status) && status != 429 {
@@ -380,8 +380,8 @@ impl Person {
     }
 }
 
-fn failed(why: impl ToString) -> SignInError {
-    SignInError::Failed(why.to_string())
+fn failed(why: impl Into<String>) -> SignInError {
+    SignInError::Failed(why.into())
 }
 
 /// 256 unguessable bits that can stand in a URL.

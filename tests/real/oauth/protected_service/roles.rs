@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
 use testkit::serve::Fetched;
+use testkit::wait_until;
 
 use super::{Protected, REST, STATIC_TOKEN};
 
@@ -63,7 +64,8 @@ fn each_role_may_do_what_those_before_it_may_and_more() {
     let file = service.folder.path().join("tokens");
     let tokens = format!("static:{STATIC_TOKEN}\nolga:{}:operator\nbob:{}:user\n", "o".repeat(32), "b".repeat(32));
     std::fs::write(file, tokens).unwrap();
-    service.serve.wait_for_stderr("the token file has changed");
+    let known = |secret: &str| send(&service, secret, "GET", "/tools", "").status == 200;
+    wait_until("the token file is read again", || known(&"b".repeat(32)).then_some(()));
     check(&service, &"o".repeat(32), "operator", false);
     check(&service, &"b".repeat(32), "user", false);
 }
