@@ -4,6 +4,7 @@ mod administration;
 mod classifications;
 mod executions;
 mod oauth_grants;
+mod profiles;
 mod servers;
 mod skills;
 mod tool_uses;
