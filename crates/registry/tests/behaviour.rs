@@ -5,6 +5,7 @@ mod classifications;
 mod executions;
 mod limits;
 mod oauth_grants;
+mod profiles;
 mod servers;
 mod skills;
 mod tool_uses;
