@@ -16,4 +16,5 @@ mod refresh;
 mod services;
 mod sign_in;
 
+pub(crate) use protected_service::Protected;
 pub(crate) use provider::Provider;

@@ -155,7 +155,6 @@ pub(crate) async fn answer(
     body: Incoming,
 ) -> Response<Body> {
     let path = parts.uri.path().to_owned();
-    let needed = fallback.required_role(&parts);
     connection.clean_forwarding(shared, &mut parts.headers);
     // Requests without a token, on paths that need none.
     let mut is_unknown = false;
@@ -171,6 +170,7 @@ pub(crate) async fn answer(
             None
         }
         Some(Err(denied)) => {
+            let needed = fallback.required_role(&parts);
             return refused(fallback, &admission::refusal(shared, connection, Requested::by(&parts), denied, needed));
         }
     };

@@ -6,8 +6,9 @@
 //! - `routes`: from the connection to the handler; `guard`: hosts and origins; `path`: the paths; `cors`: the headers
 //!   for browsers
 //! - `trusted_proxies`: whose word about a client counts, if it is not the client's own connection
-//! - `admission`: authentication, by a token (`tokens`), by an identity provider (`resource`) or, without tokens, by the
-//!   user of the connection (`local`, which uses `sock_diag`); `credential`: the result; `auth_failures`: failures
+//! - `admission`: authentication, by a token (`tokens`, `token_line`), by an identity provider (`resource`) or, without
+//!   tokens, by the user of the connection (`local`, which uses `sock_diag`); `credential`: the result; `auth_failures`:
+//!   failures
 //! - `sight`: which servers a request sees, by its address and the profile of its principal
 //! - `post`: a message that is read (`read_body`, `accept`) and passed to its lifecycle
 //! - `modern`: self-contained requests; `legacy`: sessions; `sse`: the oldest transport; `health`
@@ -62,6 +63,7 @@ mod sse_frame;
 mod startup;
 mod stream;
 mod tls;
+mod token_line;
 mod tokens;
 mod trusted_proxies;
 mod usage;

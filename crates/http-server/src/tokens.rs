@@ -15,11 +15,10 @@ use identity::Rejection;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 
+use crate::token_line::Grant;
+
 /// The name of the token that comes from the environment.
 const DEFAULT_NAME: &str = "default";
-/// What is wrong with the part after the token.
-const NO_ROLE: &str = "what follows the second `:` must be a role (user, operator or admin); a token cannot contain `:`, so \
-    replace one that does, for example by `openssl rand -hex 32`";
 /// The minimum number of characters of a secure token.
 pub const MIN_SECURE_TOKEN_CHARS: usize = 16;
 
@@ -111,34 +110,6 @@ pub(crate) enum Denied {
     UnknownUser,
     /// It has a token that no identity provider issued for this request, or none that can be verified now.
     Rejected(Rejection),
-}
-
-/// The parts of a line after the name: the token, and what it is good for.
-struct Grant<'l> {
-    secret: &'l str,
-    role: Role,
-    profile: Option<&'l str>,
-}
-
-impl<'l> Grant<'l> {
-    /// Reads `token[:role[:profile]]`. A third part that is no role is an error: it was a part of the token before there
-    /// were roles, and must not become something else unnoticed.
-    fn read(text: &'l str) -> Result<Self, &'static str> {
-        let mut parts = text.split(':').map(str::trim);
-        let secret = parts.next().unwrap_or_default();
-        let role = match parts.next() {
-            None => Role::Admin,
-            Some(name) => Role::named(name).ok_or(NO_ROLE)?,
-        };
-        let profile = parts.next();
-        if profile == Some("") {
-            return Err("the name of the profile after the last `:` is missing");
-        }
-        match parts.next() {
-            None => Ok(Self { secret, role, profile }),
-            Some(_) => Err("expected `name:token:role:profile` at most; a token cannot contain `:`"),
-        }
-    }
 }
 
 impl Tokens {

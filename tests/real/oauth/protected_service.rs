@@ -23,16 +23,16 @@ const STATIC_TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const REST: &str = "/api/v1/aggregator";
 
 /// A provider, and a service that accepts its tokens and has one server, `fake`.
-struct Protected {
-    serve: Serve,
+pub(crate) struct Protected {
+    pub(crate) serve: Serve,
     folder: TempDir,
     _provider: Driver,
     sandbox: Sandbox,
     parts: Parts,
-    issuer: String,
+    pub(crate) issuer: String,
     control: SocketAddr,
     /// What the service is called.
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Protected {
@@ -44,12 +44,13 @@ impl Protected {
 
     /// The same with other settings of the provider, and options of the service.
     #[track_caller]
-    fn start_with(mut settings: Value, adjust: impl FnOnce(Launch) -> Launch) -> Option<Self> {
+    pub(crate) fn start_with(mut settings: Value, adjust: impl FnOnce(Launch) -> Launch) -> Option<Self> {
         let parts = Parts::with(&[Part::Npm])?;
         let sandbox = Sandbox::new();
         let script = sandbox.node_script(&parts, "identity.mjs", include_str!("../identity.mjs"));
-        let listen = format!("127.0.0.1:{}", free_port());
-        let url = format!("http://{listen}");
+        let port = free_port();
+        let listen = format!("127.0.0.1:{port}");
+        let url = format!("http://{}:{port}", settings["host"].as_str().unwrap_or("127.0.0.1"));
         settings["public_url"] = json!(url);
         let mut provider = Launch::program(parts.node()).arg(script).env("SETTINGS", settings.to_string()).start();
         let line = String::from_utf8(provider.next_line()).expect("it prints text");

@@ -12,6 +12,7 @@ use super::diagnosis::Diagnosis;
 use super::profiles;
 use crate::assistant;
 use crate::config::ConfigSource;
+use crate::identity_args;
 
 /// The default `PATH`.
 const STANDARD_FOLDERS: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"];
@@ -38,6 +39,8 @@ pub(crate) fn examine(path: &Path) -> (Vec<Diagnosis>, Option<Loaded>) {
     // Its servers work without it, but `serve` and `ask` do not.
     let model = assistant::check(ConfigSource { path, bytes: &source });
     findings.extend(model.err().map(|failure| Diagnosis::problem("assistant", failure.message)));
+    let identity = identity_args::check(ConfigSource { path, bytes: &source });
+    findings.extend(identity.err().map(|failure| Diagnosis::problem("auth", failure.message)));
     findings.extend(loaded.config.warnings.iter().map(|warning| Diagnosis::warning("config", warning.to_string())));
     findings.extend(profiles::of_config(&loaded, path));
     findings.extend(loaded.config.servers.iter().filter_map(program));

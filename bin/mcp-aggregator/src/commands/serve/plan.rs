@@ -83,16 +83,15 @@ pub(super) struct HttpPlan {
 impl Plan {
     pub(super) fn read(arguments: ServeArguments, runtime: &Handle) -> Result<Self, Failure> {
         let limits = limits_of(&arguments.limits)?;
+        let variable = environment::text(TOKEN_VARIABLE)?;
+        let token_source = TokenSource { file: arguments.token_file, variable, profile_of_role: Vec::new() };
+        let tokens = token_source.read_first()?;
         let config = arguments.config.as_deref().map(config_file).transpose()?;
         let source = config.as_ref().map(|config| ConfigSource { path: config.path(), bytes: config.source() });
         let identity = arguments.identity.plan(source)?;
         let has_issuers = !identity.issuers.is_empty();
-        let token_source = TokenSource {
-            file: arguments.token_file,
-            variable: environment::text(TOKEN_VARIABLE)?,
-            profile_of_role: identity.rules.profile_of_role.clone(),
-        };
-        let tokens = token_source.read_first()?;
+        let token_source = TokenSource { profile_of_role: identity.rules.profile_of_role.clone(), ..token_source };
+        let tokens = tokens.map(|tokens| tokens.with_profiles(&token_source.profile_of_role));
         check_exposure(arguments.listen, tokens.is_some() || has_issuers)?;
         if !arguments.trusted_proxy.is_empty() && tokens.is_none() && !has_issuers {
             return Err(proxy_without_tokens());
