@@ -255,7 +255,6 @@ impl CallFixture {
             method_set: MethodSet::EVERYTHING,
             answer_timeout: Duration::from_secs(5),
             surface: aggregator::Surface::Full,
-            profile: None,
             capabilities: "{}",
             server_limits: aggregator::ServerLimits::from_settings(),
             client_limits: aggregator::ClientLimits::default(),
