@@ -329,6 +329,8 @@ fn an_instance_that_serves_one_person_is_never_exclusive() {
     assert!(!requests.is_held(requests.last));
     let third = requests.request(4);
     assert!(!requests.is_held(third) && requests.deserted() == NONE);
-    [first, silent, third].map(|number| requests.close(number));
+    for number in [first, silent, third] {
+        requests.close(number);
+    }
     assert!(matches!(requests.owner(None), RequestOwner::Nobody));
 }
