@@ -68,7 +68,7 @@ fn each_identity_has_an_instance_whichever_way_its_clients_connect() {
     assert_eq!(health["instances"].as_array().map(Vec::len), Some(2), "{health}");
     let callers = wait_until("the calls are recorded", || {
         let executions = rest(&serve, "/executions?tool_name=pid");
-        let items = executions["items"].as_array()?.clone();
+        let items = executions.as_array()?;
         let callers: BTreeSet<String> = items.iter().filter_map(|it| Some(it["caller"].as_str()?.to_owned())).collect();
         (items.len() >= 4).then_some(callers)
     });
@@ -85,7 +85,7 @@ fn a_client_without_a_session_shares_the_instance_of_its_identity() {
     assert_eq!(pid(&mut second), of_identity);
     let of_session = pid(&mut ann);
     assert!(of_session != of_identity && pid(&mut ben) != of_identity);
-    assert_eq!(ann.delete(), 200);
+    assert!([200, 204].contains(&ann.delete()));
     wait_gone(of_session);
     assert_eq!(pid(&mut second), of_identity);
 }

@@ -44,6 +44,7 @@ impl Person {
         person
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a value is written where it is used")]
     fn begin(&self, method: &str, params: Value) -> (u64, impl Future<Output = Option<Value>> + use<>) {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (sink, answer) = ResponseSink::new();

@@ -208,9 +208,7 @@ impl Fleet {
 impl crate::fleet::slots::ServerSlot {
     /// The connection of the run that provides the catalog of a server with instances.
     pub(in crate::fleet) fn catalog_connection(&self) -> Option<Arc<Connection>> {
-        let instances = lock(&self.instances).clone()?;
-        let connection = lock(&instances.catalog).clone();
-        connection
+        lock(&self.instances).as_ref().and_then(|instances| lock(&instances.catalog).clone())
     }
 
     pub(in crate::fleet) fn set_catalog_connection(&self, connection: &Arc<Connection>) {
@@ -221,8 +219,6 @@ impl crate::fleet::slots::ServerSlot {
     }
 
     pub(in crate::fleet) fn take_catalog_connection(&self) -> Option<Arc<Connection>> {
-        let instances = lock(&self.instances).clone()?;
-        let connection = lock(&instances.catalog).take();
-        connection
+        lock(&self.instances).as_ref().and_then(|instances| lock(&instances.catalog).take())
     }
 }

@@ -117,13 +117,13 @@ impl UpstreamObserver for InstanceObserver {
     }
 
     fn on_report(&self, _index: usize, report: Report) {
-        let (server, audience) = (self.instances.name(), &self.instance.principal);
+        let (server, identity) = (self.instances.name(), &self.instance.principal);
         match &self.instance.audience {
             Audience::Session(_) => {
                 tracing::error!(target: FAILURES_TARGET, "the instance of server `{server}` for a session {report}");
             }
             _ => {
-                tracing::error!(target: FAILURES_TARGET, "the instance of server `{server}` for `{audience}` {report}")
+                tracing::error!(target: FAILURES_TARGET, "the instance of server `{server}` for `{identity}` {report}");
             }
         }
         lock(&self.outcome).report = Some(report);
