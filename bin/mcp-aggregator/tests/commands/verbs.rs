@@ -63,8 +63,8 @@ fn typical(verb: &str) -> &'static [&'static str] {
         "limits remove" => &["server", "one"],
         "doctor" => &["--listen", "0"],
         "completions" => &["bash"],
-        "calls" | "client list" | "clients" | "context" | "doc bindings" | "export" | "limits" | "list" | "man" | "settings"
-        | "skills" | "status" | "top" | "licenses" => &[],
+        "calls" | "client list" | "clients" | "context" | "doc bindings" | "export" | "limits" | "list" | "man"
+        | "settings" | "skills" | "status" | "top" | "licenses" => &[],
         new => panic!("`{new}` is new: say here what is typed behind it"),
     }
 }

@@ -1,6 +1,5 @@
 //! The options of `serve`, read and checked before anything is started.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use tool_search::ClassifierSetup;
 
 use super::ServeArguments;
 use crate::admission::{TOKEN_VARIABLE, check_exposure, tokens};
+use crate::cli::shared::ListenAddress;
 use crate::config::ConfigSource;
 use crate::failure::Failure;
 use crate::model_args::builtin_embedder;
@@ -28,7 +28,9 @@ use crate::{config, database_wait, environment, session, vector_store_args};
 const LIMITS_VARIABLE: &str = "MCP_AGGREGATOR_LIMITS";
 
 pub(super) struct Plan {
-    pub(super) listen: SocketAddr,
+    pub(super) listen: ListenAddress,
+    /// The permissions of a Unix socket.
+    pub(super) socket_mode: Option<u32>,
     pub(super) storage: StorageArguments,
     pub(super) database_wait: Duration,
     pub(super) tokens: Option<Tokens>,
@@ -81,7 +83,7 @@ impl Plan {
     pub(super) fn read(arguments: ServeArguments, runtime: &Handle) -> Result<Self, Failure> {
         let limits = limits_of(&arguments.limits)?;
         let tokens = tokens(arguments.token_file.as_deref(), environment::text(TOKEN_VARIABLE)?.as_deref())?;
-        check_exposure(arguments.listen, tokens.is_some())?;
+        check_listen(&arguments, tokens.is_some())?;
         if !arguments.trusted_proxy.is_empty() && tokens.is_none() {
             return Err(proxy_without_tokens());
         }
@@ -116,8 +118,9 @@ impl Plan {
         let sign_ins = SignInPlan { client_metadata_url: arguments.client_metadata_url, network };
         let service =
             ServicePlan { options, chain, config, skills, embedder, classifier, vectors, records_calls, sign_ins };
-        let (listen, storage, public_url) = (arguments.listen, arguments.storage, arguments.public_url);
-        Ok(Self { listen, storage, database_wait, tokens, tls, public_url, service, http })
+        let (listen, socket_mode) = (arguments.listen, arguments.socket_mode);
+        let (storage, public_url) = (arguments.storage, arguments.public_url);
+        Ok(Self { listen, socket_mode, storage, database_wait, tokens, tls, public_url, service, http })
     }
 }
 
@@ -125,6 +128,23 @@ impl TlsPlan {
     fn open(files: TlsFiles) -> Result<Self, Failure> {
         let tls = Arc::new(files.open()?);
         Ok(Self { files, tls })
+    }
+}
+
+/// Checks where to listen, and whether that is safe.
+fn check_listen(arguments: &ServeArguments, has_tokens: bool) -> Result<(), Failure> {
+    match &arguments.listen {
+        ListenAddress::Tcp(_) if arguments.socket_mode.is_some() => {
+            let failure = Failure::usage("--socket-mode is for Unix sockets only");
+            Err(failure.with_hint("listen on one with --listen unix:FILE, or leave it out"))
+        }
+        ListenAddress::Tcp(listen) => check_exposure(*listen, has_tokens),
+        ListenAddress::Unix(_) if arguments.tls.is_given() => {
+            let message = "--tls-cert is not for Unix sockets: their connections do not leave this machine";
+            Err(Failure::usage(message).with_hint("leave it out, or listen on an address and a port"))
+        }
+        // Whoever connects is known by the system.
+        ListenAddress::Unix(_) => Ok(()),
     }
 }
 

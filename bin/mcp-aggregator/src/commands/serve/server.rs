@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use oauth::{MemoryStore, Network, OAuth, OAuthOptions};
 use registry::Store;
 use remote::HttpFetch;
 use service::{RegistryGrants, Service, Setup, SignInSetup, TestConnector};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use upstream::{Holder, Stop};
@@ -28,6 +29,7 @@ use super::start;
 use crate::access::Access;
 use crate::admission::follow;
 use crate::api_error::NO_ROOM;
+use crate::cli::shared::ListenAddress;
 use crate::database_wait::{self, Waited};
 use crate::failure::Failure;
 use crate::http_routes::{HttpRoutes, console_dependencies};
@@ -35,7 +37,8 @@ use crate::instance_lock::InstanceLock;
 use crate::output::print_message;
 use crate::service_file::ServiceFile;
 use crate::storage::with_causes;
-use crate::{connectors, traces};
+use crate::unix_socket::SocketFile;
+use crate::{connectors, traces, unix_socket};
 
 /// After this time, the wait for requests in progress is reported.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
@@ -49,6 +52,8 @@ pub(super) struct Server {
     stop: oneshot::Sender<()>,
     /// The file by which commands find the service.
     service_file: Option<ServiceFile>,
+    /// The Unix socket that it listens on.
+    socket_file: Option<SocketFile>,
     background: JoinSet<()>,
     service: Arc<Service>,
     containers: Arc<Containers>,
@@ -58,9 +63,12 @@ pub(super) struct Server {
 
 /// Connects the parts. `None` if a signal arrives while the database is unreachable.
 pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Server>, Failure> {
-    let Plan { listen, storage, database_wait, tokens, tls, public_url, service, http } = plan;
+    let Plan { listen, socket_mode, storage, database_wait, tokens, tls, public_url, service, http } = plan;
     // Before anything is started, so that a port in use is reported early.
-    let Listening { listeners, addresses } = bind(listen, tls.as_ref(), public_url).await?;
+    let Listening { listeners, addresses, socket_file } = match listen {
+        ListenAddress::Tcp(listen) => bind(listen, tls.as_ref(), public_url).await?,
+        ListenAddress::Unix(path) => bind_unix(path, socket_mode, public_url)?,
+    };
     let location = storage.location()?;
     let instance_lock = InstanceLock::take(&location, storage.folder().ok().as_deref())?;
     remove_stale_service_file(&storage)?;
@@ -94,6 +102,7 @@ pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Se
         http: Some(http),
         stop,
         service_file,
+        socket_file,
         background,
         service,
         containers,
@@ -107,6 +116,17 @@ struct Listening {
     /// The one for clients comes first.
     listeners: Vec<Listener>,
     addresses: Addresses,
+    socket_file: Option<SocketFile>,
+}
+
+/// Listens on a Unix socket.
+fn bind_unix(path: PathBuf, mode: Option<u32>, public_url: Option<String>) -> Result<Listening, Failure> {
+    let (socket, file) = unix_socket::bind(&path, mode)?;
+    let socket = UnixListener::from_std(socket).map_err(|error| start(&error))?;
+    let listen = ListenAddress::Unix(path);
+    let addresses = Addresses { local: listen.clone(), listen, is_tls: false, public_url };
+    let listeners = vec![Listener { socket: socket.into(), tls: None }];
+    Ok(Listening { listeners, addresses, socket_file: Some(file) })
 }
 
 /// Listens for clients; with TLS, also for commands on this machine, which connect without it.
@@ -114,14 +134,19 @@ async fn bind(listen: SocketAddr, tls: Option<&TlsPlan>, public_url: Option<Stri
     let socket = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
     let listen = socket.local_addr().map_err(|error| start(&error))?;
     let Some(TlsPlan { tls, .. }) = tls else {
-        let addresses = Addresses { listen, is_tls: false, local: listen, public_url };
-        return Ok(Listening { listeners: vec![Listener { socket, tls: None }], addresses });
+        let listen = ListenAddress::Tcp(listen);
+        let addresses = Addresses { local: listen.clone(), listen, is_tls: false, public_url };
+        let listeners = vec![Listener { socket: socket.into(), tls: None }];
+        return Ok(Listening { listeners, addresses, socket_file: None });
     };
     let local = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| start(&error))?;
-    let addresses =
-        Addresses { listen, is_tls: true, local: local.local_addr().map_err(|error| start(&error))?, public_url };
-    let listeners = vec![Listener { socket, tls: Some(Arc::clone(tls)) }, Listener { socket: local, tls: None }];
-    Ok(Listening { listeners, addresses })
+    let own = ListenAddress::Tcp(local.local_addr().map_err(|error| start(&error))?);
+    let addresses = Addresses { listen: ListenAddress::Tcp(listen), is_tls: true, local: own, public_url };
+    let listeners = vec![
+        Listener { socket: socket.into(), tls: Some(Arc::clone(tls)) },
+        Listener { socket: local.into(), tls: None },
+    ];
+    Ok(Listening { listeners, addresses, socket_file: None })
 }
 
 async fn open_service(
@@ -162,7 +187,12 @@ async fn open_service(
 fn sign_ins(network: Network, options: OAuthOptions, store: Store, addresses: &Addresses) -> SignInSetup {
     let oauth = OAuth::new(Arc::new(HttpFetch), Arc::new(RegistryGrants::new(store)), options);
     let at = |url: String| format!("{url}{}", console::OAUTH_CALLBACK);
-    SignInSetup { oauth, redirect_uri: at(addresses.url()), local_redirect_uri: at(addresses.own_url()), network }
+    SignInSetup {
+        oauth,
+        redirect_uri: at(addresses.web_url()),
+        local_redirect_uri: at(addresses.local_web_url()),
+        network,
+    }
 }
 
 /// Connects to servers that are not registered, to test them. Their sign-ins are in memory, and gone with the test.
@@ -191,7 +221,7 @@ fn http_server(
         .with_auth_counter(auth_counter(&auth_failures))
         .with_job_limit(plan.limits.job_unread);
     let api = Arc::new(api);
-    let url = addresses.url();
+    let url = addresses.web_url();
     let around = console_dependencies(access, service, &api, plan.documents.as_ref(), has_model, &url);
     let console = Arc::new(Console::new(Arc::clone(service), around).with_most_sessions(plan.limits.console_sessions));
     background.spawn({
@@ -239,6 +269,7 @@ impl Server {
         // The file is removed before the listener is closed: after that, another program could listen at the address in
         // it.
         drop(self.service_file);
+        drop(self.socket_file);
         drop(self.stop);
         let finished = match self.http {
             Some(http) => finish_requests(http, signals).await,
