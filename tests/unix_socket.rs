@@ -49,14 +49,12 @@ impl SocketService {
         Some((report.to_owned(), body.to_owned()))
     }
 
-    /// Runs a command with the data directory of the service.
+    /// Runs a command that finds the data directory of the service by itself.
     #[track_caller]
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(program("mcp-aggregator"));
         command.args(arguments).env_remove("MCP_AGGREGATOR_TOKEN").env("HOME", self.folder.path());
-        if !arguments.contains(&"--url") {
-            command.arg("--data-dir").arg(data_in(self.folder.path()));
-        }
+        command.env("XDG_DATA_HOME", self.folder.path());
         run_command(&mut command)
     }
 
@@ -73,7 +71,7 @@ fn socket_in(folder: &Path) -> PathBuf {
 }
 
 fn data_in(folder: &Path) -> PathBuf {
-    folder.join("data")
+    folder.join("mcp-aggregator")
 }
 
 fn launch(folder: &Path) -> Launch {
