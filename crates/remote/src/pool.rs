@@ -178,7 +178,8 @@ impl Pool {
                 Dialer::Tls(connector) => begin(connector, self.origin.clone()).await,
                 Dialer::Unix(path) => {
                     let stream = UnixStream::connect(path).await;
-                    begin_on(TokioIo::new(stream.map_err(|error| RequestError::unreachable(&error))?)).await
+                    let stream = TokioIo::new(stream.map_err(|error| RequestError::unreachable(&error))?);
+                    Box::pin(begin_on(stream)).await
                 }
             }
         };
@@ -234,7 +235,8 @@ where
 {
     let unreachable = |error: C::Error| RequestError::unreachable(&*error.into());
     std::future::poll_fn(|cx| connector.poll_ready(cx)).await.map_err(unreachable)?;
-    begin_on(connector.call(origin).await.map_err(unreachable)?).await
+    // Every request contains this future, which is needed rarely.
+    Box::pin(begin_on(connector.call(origin).await.map_err(unreachable)?)).await
 }
 
 async fn begin_on(stream: impl Read + Write + Unpin + Send + 'static) -> Result<PooledConnection, RequestError> {
