@@ -43,4 +43,5 @@ mod surface;
 mod tls;
 mod traces;
 mod transparency;
+mod unix_socket;
 mod vectors;

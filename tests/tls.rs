@@ -15,11 +15,11 @@ use testkit::{Launch, Serve, program, wait_until};
 use certificates::Certificates;
 
 /// A program of the distribution, or `None`, which is printed.
-fn tool(name: &str) -> Option<Command> {
+pub(crate) fn tool(name: &str) -> Option<Command> {
     if Command::new(name).arg("--version").output().is_ok() {
         return Some(Command::new(name));
     }
-    let message = format!("SKIPPED: TLS with {name}: it was not found; run scripts/test, which installs it");
+    let message = format!("SKIPPED: a test with {name}: it was not found; run scripts/test, which installs it");
     assert!(std::env::var_os("CI").is_none(), "{message}");
     eprintln!("\n**********\n{message}\n**********\n");
     None

@@ -1,5 +1,6 @@
 //! The client of a running service's REST API.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use protocol::events::{Event, Events};
 use remote::StreamingRequest;
 use serde_json::Value;
 
+use crate::cli::shared::UNIX_PREFIX;
 use crate::failure::Failure;
 use crate::service_file::LocalSecret;
 use crate::table::printable;
@@ -78,6 +80,9 @@ fn whole(path: &str) -> String {
 impl Client {
     /// The service at an address as users write it: the scheme may be missing, and it may contain one of our paths.
     pub(crate) fn new(url: &str, token: Option<Token>) -> Self {
+        if url.starts_with(UNIX_PREFIX) {
+            return Self { url: url.to_owned(), token };
+        }
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let url = url.trim_end_matches('/');
         let url = ["/mcp", "/sse", PREFIX].iter().find_map(|path| url.strip_suffix(path)).unwrap_or(url);
@@ -223,12 +228,12 @@ impl Client {
         body: Bytes,
         limit: Duration,
     ) -> Result<remote::Response, RequestError> {
-        self.send_to(method, format!("{}{}", self.url, whole(path)), body, limit).await
+        self.send_to(method, self.address(&whole(path)), body, limit).await
     }
 
     /// Requests a path that is not below the one of the REST API.
     pub(crate) async fn get_outside_api(&self, path: &str, limit: Duration) -> Result<remote::Response, RequestError> {
-        self.send_to(Method::GET, format!("{}{path}", self.url), Bytes::new(), limit).await
+        self.send_to(Method::GET, self.address(path), Bytes::new(), limit).await
     }
 
     async fn send_to(
@@ -262,7 +267,7 @@ impl Client {
         };
         let mut headers = self.headers();
         headers.push(("Accept".to_owned(), "text/event-stream".to_owned()));
-        let exchange = StreamingRequest::new(&format!("{}{PREFIX}{path}", self.url), headers);
+        let exchange = StreamingRequest::new(&self.address(&format!("{PREFIX}{path}")), headers);
         let sent = exchange.map_err(|why| failed(&why))?.send(Bytes::from(body.to_string())).await;
         let mut reply = sent.map_err(|error| failed(&error))?;
         if !(200..300).contains(&reply.status()) {
@@ -295,7 +300,7 @@ impl Client {
         let mut headers = self.headers();
         headers.push(("Accept".to_owned(), "text/event-stream".to_owned()));
         let exchange =
-            StreamingRequest::new(&format!("{}{PREFIX}{path}", self.url), headers).map_err(|why| failed(&why))?;
+            StreamingRequest::new(&self.address(&format!("{PREFIX}{path}")), headers).map_err(|why| failed(&why))?;
         let mut reply = exchange.listen().await.map_err(|error| failed(&error))?;
         if reply.status() != 200 {
             let status = StatusCode::from_u16(reply.status()).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -328,7 +333,7 @@ impl Client {
 
     /// The event stream of the service, from now on. On failure: why.
     pub(crate) async fn events(&self) -> Result<remote::Reply, String> {
-        let exchange = remote::StreamingRequest::new(&format!("{}{PREFIX}/events", self.url), self.headers())?;
+        let exchange = remote::StreamingRequest::new(&self.address(&format!("{PREFIX}/events")), self.headers())?;
         let reply = exchange.listen().await.map_err(|error| error.to_string())?;
         match reply.status() {
             200 => Ok(reply),
@@ -338,7 +343,18 @@ impl Client {
 
     fn headers(&self) -> Vec<(String, String)> {
         let secret = self.token.as_ref().and_then(Token::to_send);
-        secret.map(|secret| ("Authorization".to_owned(), format!("Bearer {secret}"))).into_iter().collect()
+        let authorization = secret.map(|secret| ("Authorization".to_owned(), format!("Bearer {secret}")));
+        // The path of a socket is no host.
+        let host = self.url.starts_with(UNIX_PREFIX).then(|| ("Host".to_owned(), "localhost".to_owned()));
+        authorization.into_iter().chain(host).collect()
+    }
+
+    /// The URL of a request.
+    fn address(&self, path: &str) -> String {
+        match self.url.strip_prefix(UNIX_PREFIX) {
+            Some(socket) => format!("{}{path}", remote::unix_url(Path::new(socket))),
+            None => format!("{}{path}", self.url),
+        }
     }
 }
 
@@ -362,6 +378,9 @@ mod tests {
         ] {
             assert_eq!(Client::new(typed, None).url(), url);
         }
+        let over_socket = Client::new("unix:/run/mcp", None);
+        assert_eq!(over_socket.url(), "unix:/run/mcp");
+        assert_eq!(over_socket.address("/x"), "http+unix://2f72756e2f6d6370/x");
     }
 
     #[test]

@@ -77,6 +77,7 @@ mod tool_arguments;
 mod tool_cost;
 mod top;
 mod traces;
+mod unix_socket;
 mod vector_store_args;
 
 use std::process::ExitCode;

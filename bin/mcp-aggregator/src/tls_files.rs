@@ -42,6 +42,11 @@ pub(crate) struct Contents {
 }
 
 impl TlsArguments {
+    /// Whether TLS is to be used.
+    pub(crate) fn is_given(&self) -> bool {
+        self.tls_cert.is_some()
+    }
+
     /// The files, if TLS is to be used.
     pub(crate) fn files(self) -> Option<TlsFiles> {
         Some(TlsFiles { certificate: self.tls_cert?, key: self.tls_key? })

@@ -158,7 +158,7 @@ async fn run(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
         (&Method::GET, ["documents", "picture"]) => documents::picture(request).await,
         (&Method::GET, ["documents", "file"]) => documents::file(request).await,
         (&Method::POST, ["documents", "run"]) => documents::run(request).await,
-        (&Method::GET, ["limits"]) => limits::show(request).await,
+        (&Method::GET, ["limits"]) => limits::show(request),
         (&Method::POST, ["limits"]) => limits::set(request).await,
         (&Method::POST, ["limits", "remove"]) => limits::remove(request).await,
         (&Method::GET, ["settings"]) => settings::show(request).await,

@@ -10,7 +10,6 @@ use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use identity::Rejection;
-use tokio::net::TcpStream;
 
 use crate::answer;
 use crate::auth_failures::Reason;
@@ -20,6 +19,7 @@ use crate::fallback::Voucher;
 use crate::guard::GuardedConnection;
 use crate::local::Peer;
 use crate::server::Shared;
+use crate::socket::ClientSocket;
 use crate::tokens::{Denied, TokenCredential, Tokens, bearer};
 
 const CHALLENGE: &str = "Bearer realm=\"mcp-aggregator\"";
@@ -65,7 +65,7 @@ impl Connection {
     /// Inspects a connection that was just accepted. `None` if it has ended already.
     pub(crate) fn of(
         shared: &Shared,
-        stream: &TcpStream,
+        stream: &ClientSocket,
         guarded: Arc<GuardedConnection>,
         is_tls: bool,
     ) -> Option<Self> {
@@ -73,7 +73,7 @@ impl Connection {
             Some(_) => Peer::Unknown,
             None => shared.local.peer(stream)?,
         };
-        let address = stream.peer_addr().ok()?.ip().to_canonical();
+        let address = stream.peer_ip()?;
         Some(Self { guarded, address, is_tls, peer })
     }
 

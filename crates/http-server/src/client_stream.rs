@@ -5,13 +5,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use crate::socket::ClientSocket;
 
 /// The bytes of a connection. One type for both, so that everything above exists once in the program.
 pub(crate) enum ClientStream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(ClientSocket),
+    Tls(Box<TlsStream<ClientSocket>>),
 }
 
 impl AsyncRead for ClientStream {

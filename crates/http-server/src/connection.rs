@@ -11,7 +11,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::admission::Connection;
@@ -24,12 +23,13 @@ use crate::panics::caught;
 use crate::routes;
 use crate::self_wake::self_wake;
 use crate::server::Shared;
+use crate::socket::ClientSocket;
 use crate::tls::Tls;
 use crate::watch::{Watch, Watched};
 
 /// A connection that was accepted.
 pub(crate) struct Accepted {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: ClientSocket,
     /// How clients of its listener encrypt; `None` if they do not.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) watch: Arc<Watch>,
@@ -46,8 +46,7 @@ pub(crate) struct Ends {
 /// Serves one connection to its end.
 pub(crate) async fn serve(shared: Arc<Shared>, accepted: Accepted, ends: Ends) {
     let Accepted { stream, tls, watch, guarded } = accepted;
-    // Responses are small, and clients wait for them.
-    if let Err(error) = stream.set_nodelay(true) {
+    if let Err(error) = stream.set_nodelay() {
         tracing::debug!(%error, "failed to set TCP_NODELAY");
     }
     let Some(connection) = Connection::of(&shared, &stream, guarded, tls.is_some()) else { return };
@@ -69,7 +68,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, accepted: Accepted, ends: Ends) {
 
 /// The stream of a connection, and whether it is HTTP/2. `None` if there is none, because a handshake failed.
 async fn open(
-    stream: TcpStream,
+    stream: ClientSocket,
     tls: Option<Arc<Tls>>,
     connection: &Connection,
     watch: &Watch,

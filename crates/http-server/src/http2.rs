@@ -12,7 +12,8 @@ use hyper::Request;
 use hyper::header::{HOST, HeaderValue};
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
-use tokio::net::TcpStream;
+
+use crate::socket::ClientSocket;
 
 /// The name of the protocol in a TLS handshake.
 pub(crate) const ALPN: &[u8] = b"h2";
@@ -24,7 +25,7 @@ const DISTINCT: usize = 4;
 const MAX_STREAMS: u32 = 200;
 
 /// Whether the client announces HTTP/2 with its first bytes, which are left to be read again.
-pub(crate) async fn is_announced(stream: &TcpStream) -> bool {
+pub(crate) async fn is_announced(stream: &ClientSocket) -> bool {
     let mut start = [0; PREFACE.len()];
     match stream.peek(&mut start).await {
         Ok(length) => length >= DISTINCT && PREFACE.starts_with(&start[..length]),
@@ -115,7 +116,7 @@ impl<C: Future> Future for Multiplexed<C> {
 mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt as _;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream, UnixStream};
 
     async fn announces(bytes: &[u8]) -> bool {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -123,7 +124,13 @@ mod tests {
         let (accepted, _) = listener.accept().await.unwrap();
         client.write_all(bytes).await.unwrap();
         client.shutdown().await.unwrap();
-        is_announced(&accepted).await
+        let (mut local, other) = UnixStream::pair().unwrap();
+        local.write_all(bytes).await.unwrap();
+        local.shutdown().await.unwrap();
+        let answers = [ClientSocket::Tcp(accepted), ClientSocket::Unix(other)];
+        let answers = [is_announced(&answers[0]).await, is_announced(&answers[1]).await];
+        assert_eq!(answers[0], answers[1], "both kinds of sockets");
+        answers[0]
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
 //! The HTTP server: many clients, over Streamable HTTP of both lifecycles and over HTTP+SSE.
 //!
 //! # Layout, in the order of a request
-//! - `serve`: connections, and the shutdown; `connection`: one of them, from the TLS handshake (`tls`, `client_stream`) to
-//!   its last request; `http2`; `self_wake`: how they are polled; `watch`: those that take too long
+//! - `serve`: connections (`socket`), and the shutdown; `connection`: one of them, from the TLS handshake (`tls`,
+//!   `client_stream`) to its last request; `http2`; `self_wake`: how they are polled; `watch`: those that take too long
 //! - `routes`: from the connection to the handler; `guard`: hosts and origins; `path`: the paths; `cors`: the headers
 //!   for browsers
 //! - `trusted_proxies`: whose word about a client counts, if it is not the client's own connection
@@ -58,6 +58,7 @@ mod sessions;
 mod sight;
 #[cfg(target_os = "linux")]
 mod sock_diag;
+mod socket;
 mod sse;
 mod sse_frame;
 mod startup;
@@ -79,6 +80,7 @@ pub use local::{LocalAccess, PeerLookup, random_secret};
 pub use resource::ProtectedResource;
 pub use serve::{Listener, serve};
 pub use server::{HttpServer, check_host, check_origin, has_port};
+pub use socket::ListeningSocket;
 pub use startup::answer_while;
 pub use tls::{Tls, TlsError};
 pub use tokens::{MIN_SECURE_TOKEN_CHARS, TokenError, Tokens};

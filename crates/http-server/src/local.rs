@@ -13,6 +13,7 @@ use std::sync::Arc;
 use catalog::Principal;
 use hyper::HeaderMap;
 
+use crate::socket::ClientSocket;
 use crate::tokens::{Denied, TokenCredential, TokenError, Tokens};
 
 /// The principal of requests with the local token.
@@ -92,7 +93,14 @@ impl LocalAccess {
     }
 
     /// The owner of a connection. `None` if it has ended meanwhile.
-    pub(crate) fn peer(&self, stream: &tokio::net::TcpStream) -> Option<Peer> {
+    pub(crate) fn peer(&self, stream: &ClientSocket) -> Option<Peer> {
+        let stream = match stream {
+            ClientSocket::Tcp(stream) => stream,
+            // The system knows who connected, also if that process has ended.
+            ClientSocket::Unix(stream) => {
+                return Some(self.judge(stream.peer_cred().ok().map(|credentials| credentials.uid())));
+            }
+        };
         let (peer, local) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
         let user = self.lookup.as_ref().and_then(|lookup| lookup.user_of(peer, local));
         // As long as our end is connected, no other connection has these two addresses. After a reset another user could
@@ -207,7 +215,18 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
-        access.peer(&accepted).unwrap()
+        access.peer(&ClientSocket::Tcp(accepted)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_user_of_a_unix_socket_is_the_one_that_connected() {
+        let own = rustix::process::geteuid().as_raw();
+        let peer_of = |uid: u32| {
+            let (_client, accepted) = tokio::net::UnixStream::pair().unwrap();
+            LocalAccess::new(uid, None).peer(&ClientSocket::Unix(accepted)).unwrap()
+        };
+        assert_eq!(peer_of(own), Peer::Served, "no lookup is needed");
+        assert_eq!(peer_of(own + 1), if own == ROOT { Peer::Served } else { Peer::Other });
     }
 
     fn headers(token: &str) -> HeaderMap {
@@ -252,7 +271,7 @@ mod tests {
         let (accepted, _) = listener.accept().await.unwrap();
         client.set_zero_linger().unwrap();
         drop(client);
-        assert_eq!(access(Some(1000)).peer(&accepted), None);
+        assert_eq!(access(Some(1000)).peer(&ClientSocket::Tcp(accepted)), None);
     }
 
     #[cfg(target_os = "linux")]

@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr};
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use protocol::reply::{self, code};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
@@ -18,6 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use crate::connection::{self, Accepted, Ends};
 use crate::guard::GuardedConnection;
 use crate::server::{HttpServer, Shared};
+use crate::socket::{ClientSocket, ListeningSocket};
 use crate::tls::Tls;
 use crate::watch::Watch;
 
@@ -32,7 +31,7 @@ const SHUTDOWN_RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Listener {
     /// The socket.
-    pub socket: TcpListener,
+    pub socket: ListeningSocket,
     /// How clients encrypt; `None` if they do not.
     pub tls: Option<Arc<Tls>>,
 }
@@ -79,11 +78,11 @@ pub async fn serve(server: HttpServer, listeners: Vec<Listener>, shutdown: impl 
 }
 
 /// The next connection of any listener. Tokio limits how long a task may go on, so no listener starves another for long.
-async fn accept(listeners: &[Listener]) -> io::Result<(TcpStream, Option<Arc<Tls>>)> {
+async fn accept(listeners: &[Listener]) -> io::Result<(ClientSocket, Option<Arc<Tls>>)> {
     poll_fn(|context| {
         for listener in listeners {
             if let Poll::Ready(arrived) = listener.socket.poll_accept(context) {
-                return Poll::Ready(arrived.map(|(stream, _)| (stream, listener.tls.clone())));
+                return Poll::Ready(arrived.map(|stream| (stream, listener.tls.clone())));
             }
         }
         Poll::Pending
@@ -125,7 +124,7 @@ struct ConnectionEntry {
 }
 
 impl Connections {
-    fn accept(&mut self, shared: &Arc<Shared>, stream: TcpStream, tls: Option<Arc<Tls>>) {
+    fn accept(&mut self, shared: &Arc<Shared>, stream: ClientSocket, tls: Option<Arc<Tls>>) {
         if self.entries.len() >= shared.limits.connections && !self.make_room() {
             tracing::warn!(most = shared.limits.connections, "too many connections; refused one (limit `connections`)");
             // Who expects TLS does not understand anything else, and a handshake would be work.
@@ -135,8 +134,7 @@ impl Connections {
             return;
         }
         let watch = Arc::new(Watch::new());
-        let local = stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
-        let guarded = Arc::new(GuardedConnection::new(local));
+        let guarded = Arc::new(GuardedConnection::new(stream.local_ip()));
         let ends = Ends { is_closing: self.is_closing.subscribe(), is_over: self.is_over.subscribe() };
         let accepted = Accepted { stream, tls, watch: Arc::clone(&watch), guarded: Arc::clone(&guarded) };
         let task = self.connections.spawn(connection::serve(Arc::clone(shared), accepted, ends));
@@ -210,7 +208,7 @@ impl Connections {
 }
 
 /// Responds that there are too many connections. If that cannot be written at once, the connection just closes.
-fn reject(stream: TcpStream, most: usize) {
+fn reject(stream: ClientSocket, most: usize) {
     let why = format!("Too many connections: the limit is {most} (limit `connections`)");
     let body = reply::error(b"null", code::INTERNAL_ERROR, &why, None);
     let mut response = format!(
@@ -219,7 +217,7 @@ fn reject(stream: TcpStream, most: usize) {
     )
     .into_bytes();
     response.extend(body);
-    if let Err(error) = stream.into_std().and_then(|mut stream| stream.write_all(&response)) {
+    if let Err(error) = stream.write_at_once(&response) {
         tracing::debug!(%error, "failed to report to a connection that there are too many");
     }
 }

@@ -14,7 +14,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use protocol::reply;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -22,6 +21,7 @@ use crate::answer;
 use crate::body::Body;
 use crate::client_stream::ClientStream;
 use crate::serve::Listener;
+use crate::socket::ClientSocket;
 use crate::tls::Tls;
 
 /// Connections at once; more are closed without a response.
@@ -49,8 +49,8 @@ pub async fn answer_while<T>(
             biased;
             done = &mut work => return done,
             Some(_) = connections.join_next() => {}
-            arrived = listener.socket.accept() => match arrived {
-                Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
+            arrived = poll_fn(|context| listener.socket.poll_accept(context)) => match arrived {
+                Ok(stream) if connections.len() < MAX_CONNECTIONS => {
                     connections.spawn(answer(stream, listener.tls.clone(), Arc::clone(&message)));
                 }
                 Ok(_) => tracing::debug!("too many connections while the service starts; closed one"),
@@ -65,7 +65,7 @@ pub async fn answer_while<T>(
 }
 
 /// Answers one request, and closes the connection.
-async fn answer(stream: TcpStream, tls: Option<Arc<Tls>>, message: Arc<impl Fn() -> String + Send + Sync>) {
+async fn answer(stream: ClientSocket, tls: Option<Arc<Tls>>, message: Arc<impl Fn() -> String + Send + Sync>) {
     let stream = match tls {
         None => ClientStream::Plain(stream),
         Some(tls) => match timeout(REQUEST_TIMEOUT, tls.accept_http1(stream)).await {

@@ -7,10 +7,10 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::TcpStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
 use crate::http2;
+use crate::socket::ClientSocket;
 
 /// The name of HTTP/1.1 in a handshake.
 const HTTP1: &[u8] = b"http/1.1";
@@ -52,14 +52,14 @@ impl Tls {
     }
 
     /// The handshake with a client that is not offered HTTP/2.
-    pub(crate) fn accept_http1(&self, stream: TcpStream) -> Accept<TcpStream> {
+    pub(crate) fn accept_http1(&self, stream: ClientSocket) -> Accept<ClientSocket> {
         let mut config = ServerConfig::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         config.alpn_protocols = vec![HTTP1.to_vec()];
         TlsAcceptor::from(Arc::new(config)).accept(stream)
     }
 
     /// The handshake with a client.
-    pub(crate) fn accept(&self, stream: TcpStream) -> Accept<TcpStream> {
+    pub(crate) fn accept(&self, stream: ClientSocket) -> Accept<ClientSocket> {
         let config = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         TlsAcceptor::from(config).accept(stream)
     }

@@ -150,7 +150,7 @@ async fn a_panic_gives_500_and_the_connection_stays_usable() {
     let server = panicking_server(folder.path());
     let serving = tokio::spawn(async move {
         // Ready as soon as the other end is dropped.
-        http_server::serve(server, vec![http_server::Listener { socket: listener, tls: None }], async {
+        http_server::serve(server, vec![http_server::Listener { socket: listener.into(), tls: None }], async {
             drop(stopped.await);
         })
         .await

@@ -39,6 +39,7 @@ mod streaming_request;
 #[cfg(test)]
 mod test_server;
 mod transport_probe;
+mod unix;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,7 @@ pub use fetch::HttpFetch;
 pub use probe::probe;
 pub use request::{NoResponse, Request, Response, request};
 pub use streaming_request::{Reply, StreamingRequest};
+pub use unix::unix_url;
 
 /// How long ending the session may take.
 const SESSION_END_TIMEOUT: Duration = Duration::from_secs(1);

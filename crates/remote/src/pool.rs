@@ -4,6 +4,7 @@
 //! while it waits for the response, so no other task is woken; and an idle connection is polled only when it is needed
 //! again.
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Context;
@@ -18,13 +19,16 @@ use hyper::rt::{Read, Write};
 use hyper::{Request, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
 use oauth::Network;
+use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 use tower_service::Service;
 
 use crate::body::Body;
 use crate::error::RequestError;
 use crate::network::{Resolver, check_literal};
+use crate::unix;
 
 /// How long a server's machine may take to accept a TCP connection. A reachable one takes a fraction of that.
 const REACH_TIMEOUT: Duration = Duration::from_secs(4);
@@ -51,6 +55,8 @@ pub(crate) struct Pool {
 enum Dialer {
     Plain(TcpConnector),
     Tls(TlsConnector),
+    /// A service of ours on this machine.
+    Unix(PathBuf),
 }
 
 type TcpConnector = HttpConnector<Resolver>;
@@ -77,7 +83,11 @@ impl Pool {
     pub(crate) fn within(network: Network, address: &Uri) -> Result<Self, RequestError> {
         check_literal(network, address)?;
         let is_safe = address.scheme() == Some(&Scheme::HTTPS);
-        let connector = if is_safe { Dialer::Tls(tls(network)?) } else { Dialer::Plain(tcp(network)) };
+        let connector = match unix::path_in(address) {
+            Some(path) => Dialer::Unix(path),
+            None if is_safe => Dialer::Tls(tls(network)?),
+            None => Dialer::Plain(tcp(network)),
+        };
         Ok(Self { origin: address.clone(), connector, idle: Mutex::default() })
     }
 
@@ -166,6 +176,11 @@ impl Pool {
             match self.connector.clone() {
                 Dialer::Plain(connector) => begin(connector, self.origin.clone()).await,
                 Dialer::Tls(connector) => begin(connector, self.origin.clone()).await,
+                Dialer::Unix(path) => {
+                    let stream = UnixStream::connect(path).await;
+                    let stream = TokioIo::new(stream.map_err(|error| RequestError::unreachable(&error))?);
+                    Box::pin(begin_on(stream)).await
+                }
             }
         };
         timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
@@ -220,7 +235,11 @@ where
 {
     let unreachable = |error: C::Error| RequestError::unreachable(&*error.into());
     std::future::poll_fn(|cx| connector.poll_ready(cx)).await.map_err(unreachable)?;
-    let stream = connector.call(origin).await.map_err(unreachable)?;
+    // Every request contains this future, which is needed rarely.
+    Box::pin(begin_on(connector.call(origin).await.map_err(unreachable)?)).await
+}
+
+async fn begin_on(stream: impl Read + Write + Unpin + Send + 'static) -> Result<PooledConnection, RequestError> {
     let (sender, work) = http1::handshake(stream).await.map_err(|error| RequestError::unreachable(&error))?;
     Ok(PooledConnection { sender, work: Some(Box::pin(work)), use_until: Instant::now() })
 }

@@ -1,7 +1,8 @@
 //! Limits of calls: they are set, shown and removed here, and apply at once. [`executions`] counts calls against them.
 
+use catalog::{Kind, Scope};
 use executions::limits::{EACH, LimitView};
-use registry::{Actor, AuditNote, CallLimit, CallRate, LimitKind, ToolFilter};
+use registry::{Actor, AuditNote, CallLimit, CallRate, LimitKind, LimitRecord};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -23,18 +24,14 @@ pub struct ShownLimit {
     /// The limit, and what counts against it.
     #[serde(flatten)]
     pub view: LimitView,
-    /// Whether there is a server or tool of that name. None for identities and profiles, and for defaults.
+    /// Whether there is a server of that name, or a known tool. None for identities and profiles, and for defaults.
     pub exists: Option<bool>,
 }
 
 impl Service {
     /// All limits, by kind and name.
-    pub async fn limits(&self) -> Result<Vec<ShownLimit>, Error> {
-        let mut shown = Vec::new();
-        for view in self.executions.limits().view() {
-            shown.push(self.shown(view).await?);
-        }
-        Ok(shown)
+    pub fn limits(&self) -> Vec<ShownLimit> {
+        self.executions.limits().view().into_iter().map(|view| self.shown(view)).collect()
     }
 
     /// Sets a limit in place of an earlier one. It applies at once; what was counted still counts.
@@ -55,7 +52,7 @@ impl Service {
             .await?;
         self.executions.limits().put(&record);
         let view = self.executions.limits().find(kind, name);
-        self.shown(view.ok_or_else(|| Error::LimitNotFound { key: limit_target(kind, name) })?).await
+        view.map(|view| self.shown(view)).ok_or_else(|| Error::LimitNotFound { key: limit_target(kind, name) })
     }
 
     /// Removes a limit, and what was counted against it.
@@ -68,17 +65,18 @@ impl Service {
         Ok(())
     }
 
-    async fn shown(&self, view: LimitView) -> Result<ShownLimit, Error> {
-        let exists = match view.record.kind {
-            _ if view.record.name == EACH => None,
-            LimitKind::Server => Some(self.context.find(&view.record.name).is_ok()),
+    fn shown(&self, view: LimitView) -> ShownLimit {
+        let LimitRecord { kind, name, .. } = &view.record;
+        let exists = match kind {
+            _ if name == EACH => None,
+            LimitKind::Server => Some(self.context.find(name).is_ok()),
             LimitKind::Tool => {
-                let filter = ToolFilter { name: Some(view.record.name.clone()), ..ToolFilter::default() };
-                Some(self.store.tools(&filter, registry::Page::first(1)).await?.total > 0)
+                let snapshot = &self.fleet.view().snapshot;
+                Some(snapshot.resolve(Scope::All, Kind::Tool, name).is_some())
             }
             LimitKind::Identity | LimitKind::Profile => None,
         };
-        Ok(ShownLimit { view, exists })
+        ShownLimit { view, exists }
     }
 }
 

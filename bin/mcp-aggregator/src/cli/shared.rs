@@ -1,5 +1,6 @@
 //! Arguments of several commands. Those that select the service are in [`target`](crate::target).
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -84,6 +85,45 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Where `serve` listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ListenAddress {
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
+/// What precedes the path of a Unix socket.
+pub(crate) const UNIX_PREFIX: &str = "unix:";
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(out),
+            Self::Unix(path) => write!(out, "{UNIX_PREFIX}{}", path.display()),
+        }
+    }
+}
+
+/// An address to listen on, or the path of a Unix socket.
+pub(crate) fn serve_address(text: &str) -> Result<ListenAddress, String> {
+    let Some(path) = text.strip_prefix(UNIX_PREFIX) else {
+        let address = listen_address(text).map(ListenAddress::Tcp);
+        return address.map_err(|expected| format!("{expected}; or unix: and the path of a socket"));
+    };
+    if path.is_empty() {
+        return Err("expected the path of a socket after unix:, as in unix:/run/mcp-aggregator.sock".to_owned());
+    }
+    // Commands in other folders use the same path.
+    std::path::absolute(path).map(ListenAddress::Unix).map_err(|error| error.to_string())
+}
+
+/// Permissions of a file, in octal digits.
+pub(crate) fn file_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "expected permissions in octal digits, such as 660".to_owned())
+}
+
 /// Which tools a document or an assistant may use.
 #[derive(Debug, Args)]
 pub(crate) struct ServersArguments {
@@ -131,6 +171,11 @@ mod tests {
         ] {
             assert_eq!(listen_address(typed), Ok(address.parse().unwrap()));
         }
+        assert_eq!(serve_address("unix:/run/x.sock"), Ok(ListenAddress::Unix("/run/x.sock".into())));
+        assert!(serve_address("unix:x.sock").unwrap().to_string().ends_with("/x.sock"), "it is a whole path");
+        assert!(serve_address("unix:").unwrap_err().contains("path of a socket"));
+        assert!(serve_address("x").unwrap_err().contains("unix:"));
+        assert_eq!((file_mode("660"), file_mode("888").is_ok(), file_mode("1777").is_ok()), (Ok(0o660), false, false));
         for typed in ["", "x", "127.0.0.1", "localhost", "localhost:x", "70000", "example.com:80"] {
             assert!(listen_address(typed).is_err(), "{typed}");
         }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::client::Request;
 use super::list;
 use crate::admission::TOKEN_VARIABLE;
+use crate::cli::shared::UNIX_PREFIX;
 use crate::client_config::diff::{Side, diff};
 use crate::client_config::duplicates::duplicates;
 use crate::client_config::edit::{self, EditError};
@@ -178,6 +179,12 @@ fn wanted_entry(request: &Request<'_>, file: &ClientFile) -> Result<Wanted, Fail
             (false, _) => token,
         });
         let url = request.target()?.url_for_clients(service.url());
+        if url.starts_with(UNIX_PREFIX) {
+            let failure = Failure::new(format!("the service listens on {url}, which MCP clients cannot connect to"));
+            return Err(
+                failure.with_hint("start it with --public-url, or let the client start mcp-aggregator: --stdio")
+            );
+        }
         let entry = entry::entry(client, &ClientTransport::Http { url: &url, token: written.as_deref() });
         Ok(Wanted { entry, has_token, served })
     })

@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
             || Ok(signals),
             |addresses, access| match arguments.json {
                 true => serve::print_location(addresses, access),
-                false => announce(addresses.listen, access),
+                false => announce(addresses.tcp().unwrap_or(listen), access),
             },
         )
     });

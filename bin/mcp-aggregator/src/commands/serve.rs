@@ -9,7 +9,6 @@ mod plan;
 mod server;
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use aggregator::{Signals, Surface, raise_open_files};
@@ -19,7 +18,7 @@ use http_server::TrustedProxy;
 use super::environment;
 use crate::access::Access;
 use crate::assistant::AssistantArguments;
-use crate::cli::shared::{LogArguments, NameArguments, listen_address, one_of};
+use crate::cli::shared::{ListenAddress, LogArguments, NameArguments, file_mode, one_of, serve_address};
 use crate::failure::Failure;
 use crate::identity_args::IdentityArguments;
 use crate::model_args::SearchModelArguments;
@@ -114,9 +113,13 @@ pub(crate) struct ServeArguments {
     #[arg(long, verbatim_doc_comment, value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(0..=crate::database_wait::MAX_WAIT_SECONDS))]
     pub(crate) database_wait: Option<u64>,
-    /// The address to listen on: ADDRESS:PORT, or a port on localhost
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8808", value_parser = listen_address)]
-    pub(crate) listen: SocketAddr,
+    /// Where to listen: ADDRESS:PORT, a port on localhost, or a Unix socket as in unix:/run/mcp-aggregator.sock
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8808", value_parser = serve_address)]
+    pub(crate) listen: ListenAddress,
+    /// The permissions of the Unix socket, such as 660. Without tokens, only the user of the service and root are
+    /// served, whoever may connect [default: 600]
+    #[arg(long, verbatim_doc_comment, value_name = "MODE", value_parser = file_mode)]
+    pub(crate) socket_mode: Option<u32>,
     /// The file that contains the tokens of clients, one `name:token[:role[:profile]]` per line. Roles are user (MCP and
     /// calls), operator (also servers, no secrets) and admin, which is the default
     #[arg(long, verbatim_doc_comment, value_name = "FILE")]

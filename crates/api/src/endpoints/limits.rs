@@ -40,7 +40,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list(request: ApiRequest) -> Result<ApiResponse, Error> {
-    Ok(request.part_of(&request.service.limits().await?))
+    Ok(request.part_of(&request.service.limits()))
 }
 
 async fn put(request: ApiRequest) -> Result<ApiResponse, Error> {

@@ -28,13 +28,13 @@ const FIELDS: [(&str, &str, &str); 4] = [
 ];
 
 /// The page.
-pub(crate) async fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
-    page(request, None).await
+pub(crate) fn show(request: &PageRequest<'_>) -> Result<PageResponse, Error> {
+    Ok(page(request, None))
 }
 
 /// The page; after an error with the input and the problem.
-async fn page(request: &PageRequest<'_>, problem: Option<&str>) -> Result<PageResponse, Error> {
-    let limits = request.service().limits().await?;
+fn page(request: &PageRequest<'_>, problem: Option<&str>) -> PageResponse {
+    let limits = request.service().limits();
     let table = match limits.is_empty() {
         true => html!(
             r#"<div class="empty"><h3>No limits</h3><p>Without limits, everybody may make any number of calls.</p></div>"#
@@ -51,7 +51,7 @@ async fn page(request: &PageRequest<'_>, problem: Option<&str>) -> Result<PageRe
         form = form(request, problem),
     );
     let status = if problem.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
-    Ok(PageResponse::Page(status, Page { title: "Limits".into(), place: PATH, body, script: None }))
+    PageResponse::Page(status, Page { title: "Limits".into(), place: PATH, body, script: None })
 }
 
 fn row(request: &PageRequest<'_>, limit: &ShownLimit) -> Html {
@@ -126,7 +126,7 @@ pub(crate) async fn set(request: &PageRequest<'_>) -> Result<PageResponse, Error
     let text = |name: &str| request.form.get(name).unwrap_or_default().trim();
     let kind = match text("kind").parse::<LimitKind>() {
         Ok(kind) => kind,
-        Err(error) => return page(request, Some(&error.to_string())).await,
+        Err(error) => return Ok(page(request, Some(&error.to_string()))),
     };
     // What is no number stays text, which the service refuses by name.
     let value = |text: &str| serde_json::from_str(text).ok().filter(Value::is_number).unwrap_or_else(|| json!(text));
@@ -139,7 +139,7 @@ pub(crate) async fn set(request: &PageRequest<'_>) -> Result<PageResponse, Error
             Ok(request.done(about, PATH))
         }
         Err(error @ (Error::Validation { .. } | Error::Registry(registry::Error::Invalid { .. }))) => {
-            page(request, Some(&error_text(&error))).await
+            Ok(page(request, Some(&error_text(&error))))
         }
         Err(error) => Err(error),
     }

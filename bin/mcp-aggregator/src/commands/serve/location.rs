@@ -7,6 +7,8 @@ use registry::Location;
 use serde_json::json;
 
 use crate::access::Access;
+use crate::cli::shared::ListenAddress;
+use crate::command_hint;
 use crate::failure::Failure;
 use crate::output::{self, print_message};
 use crate::service_file::{self, LocalTokenUse, ServiceFile, Written};
@@ -15,24 +17,35 @@ use crate::storage::StorageArguments;
 /// Where the service is reached.
 pub(crate) struct Addresses {
     /// What it listens on.
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: ListenAddress,
     /// Whether that is encrypted.
     pub(crate) is_tls: bool,
     /// Where commands on this machine connect, without TLS: the certificate is for a name that need not lead here.
-    pub(crate) local: SocketAddr,
+    pub(crate) local: ListenAddress,
     /// What users call it, if that is another address.
     pub(crate) public_url: Option<String>,
 }
 
 impl Addresses {
+    /// The address that it listens on, if that is no Unix socket.
+    pub(crate) fn tcp(&self) -> Option<SocketAddr> {
+        match self.listen {
+            ListenAddress::Tcp(address) => Some(address),
+            ListenAddress::Unix(_) => None,
+        }
+    }
+
     /// The URL that it listens on.
     pub(crate) fn listening(&self) -> String {
-        format!("{}://{}", self.scheme(), self.listen)
+        match &self.listen {
+            ListenAddress::Tcp(address) => format!("{}://{address}", self.scheme()),
+            socket @ ListenAddress::Unix(_) => socket.to_string(),
+        }
     }
 
     /// The URL for clients on this machine.
     pub(crate) fn own_url(&self) -> String {
-        format!("{}://{}", self.scheme(), reached_at(self.listen))
+        reached_at(self.scheme(), &self.listen)
     }
 
     /// The URL for users and their clients.
@@ -40,9 +53,25 @@ impl Addresses {
         self.public_url.clone().unwrap_or_else(|| self.own_url())
     }
 
+    /// The URL for browsers. Those that reach a Unix socket do so through a proxy.
+    pub(crate) fn web_url(&self) -> String {
+        match (&self.public_url, &self.listen) {
+            (None, ListenAddress::Unix(_)) => "http://localhost".to_owned(),
+            _ => self.url(),
+        }
+    }
+
+    /// The URL for browsers on this machine.
+    pub(crate) fn local_web_url(&self) -> String {
+        match self.listen {
+            ListenAddress::Tcp(_) => self.own_url(),
+            ListenAddress::Unix(_) => self.web_url(),
+        }
+    }
+
     /// The URL for commands on this machine.
     fn url_of_commands(&self) -> String {
-        format!("http://{}", reached_at(self.local))
+        reached_at("http", &self.local)
     }
 
     fn scheme(&self) -> &'static str {
@@ -51,20 +80,28 @@ impl Addresses {
 }
 
 /// The address for clients on this machine: nobody can connect to "all addresses".
-fn reached_at(address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
-        _ => address,
+fn reached_at(scheme: &str, address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Tcp(address) if address.ip().is_unspecified() => {
+            format!("{scheme}://{}", SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()))
+        }
+        ListenAddress::Tcp(address) => format!("{scheme}://{address}"),
+        socket @ ListenAddress::Unix(_) => socket.to_string(),
     }
 }
 
 /// The address, and who can use the service, as JSON on one line.
 pub(crate) fn print_location(addresses: &Addresses, access: &Access) {
     let url = addresses.own_url();
+    let mcp = match (&addresses.listen, &addresses.public_url) {
+        (ListenAddress::Tcp(_), _) => Some(format!("{url}/mcp")),
+        // MCP clients have no addresses for sockets.
+        (ListenAddress::Unix(_), public_url) => public_url.as_ref().map(|url| format!("{url}/mcp")),
+    };
     let token_file = access.local_token.as_ref().filter(|_| access.needs_token()).map(|token| &token.file);
     let line = json!({
         "url": url,
-        "mcp": format!("{url}/mcp"),
+        "mcp": mcp,
         "public_url": addresses.url(),
         "has_tokens": access.tokens.is_some(),
         "reachable_by": access.reachable_by(),
@@ -82,6 +119,11 @@ pub(super) fn announce(addresses: &Addresses, access: &Access) {
     let headers = if needs_header { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
     print_message(format_args!("listening on {}", addresses.listening()));
     print_message(format_args!("reachable by: {}", access.reachable_by()));
+    if let (ListenAddress::Unix(path), None) = (&addresses.listen, &addresses.public_url) {
+        let socket = command_hint::quoted(&path.display().to_string());
+        print_message(format_args!("hint: curl --unix-socket {socket} http://localhost/health"));
+        return;
+    }
     print_message(format_args!(
         r#"hint: in the config of your MCP client: {{"mcpServers": {{"all": {{"type": "http", "url": "{url}/mcp"{headers}}}}}}}"#
     ));

@@ -1,6 +1,5 @@
 //! The options of `serve`, read and checked before anything is started.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use tool_search::ClassifierSetup;
 
 use super::ServeArguments;
 use crate::admission::{TOKEN_VARIABLE, TokenSource, check_exposure};
+use crate::cli::shared::ListenAddress;
 use crate::config::ConfigSource;
 use crate::failure::Failure;
 use crate::identity_args::IdentityPlan;
@@ -29,7 +29,9 @@ use crate::{config, database_wait, environment, session, vector_store_args};
 const LIMITS_VARIABLE: &str = "MCP_AGGREGATOR_LIMITS";
 
 pub(super) struct Plan {
-    pub(super) listen: SocketAddr,
+    pub(super) listen: ListenAddress,
+    /// The permissions of a Unix socket.
+    pub(super) socket_mode: Option<u32>,
     pub(super) storage: StorageArguments,
     pub(super) database_wait: Duration,
     pub(super) tokens: Option<Tokens>,
@@ -84,7 +86,7 @@ impl Plan {
     pub(super) fn read(arguments: ServeArguments, runtime: &Handle) -> Result<Self, Failure> {
         let limits = limits_of(&arguments.limits)?;
         let variable = environment::text(TOKEN_VARIABLE)?;
-        let token_source = TokenSource { file: arguments.token_file, variable, profile_of_role: Vec::new() };
+        let token_source = TokenSource { file: arguments.token_file.clone(), variable, profile_of_role: Vec::new() };
         let tokens = token_source.read_first()?;
         let config = arguments.config.as_deref().map(config_file).transpose()?;
         let source = config.as_ref().map(|config| ConfigSource { path: config.path(), bytes: config.source() });
@@ -92,11 +94,11 @@ impl Plan {
         let has_issuers = !identity.issuers.is_empty();
         let token_source = TokenSource { profile_of_role: identity.rules.profile_of_role.clone(), ..token_source };
         let tokens = tokens.map(|tokens| tokens.with_profiles(&token_source.profile_of_role));
-        check_exposure(arguments.listen, tokens.is_some() || has_issuers)?;
+        check_listen(&arguments, tokens.is_some() || has_issuers)?;
         if !arguments.trusted_proxy.is_empty() && tokens.is_none() && !has_issuers {
             return Err(proxy_without_tokens());
         }
-        if has_issuers && arguments.public_url.is_none() && !arguments.listen.ip().to_canonical().is_loopback() {
+        if has_issuers && arguments.public_url.is_none() && !is_on_loopback(&arguments.listen) {
             return Err(issuer_without_public_url());
         }
         let tls = arguments.tls.files().map(TlsPlan::open).transpose()?;
@@ -128,8 +130,9 @@ impl Plan {
         let sign_ins = SignInPlan { client_metadata_url: arguments.client_metadata_url, network };
         let service =
             ServicePlan { options, chain, config, skills, embedder, classifier, vectors, records_calls, sign_ins };
-        let (listen, storage, public_url) = (arguments.listen, arguments.storage, arguments.public_url);
-        Ok(Self { listen, storage, database_wait, tokens, identity, tls, public_url, service, http })
+        let (listen, socket_mode) = (arguments.listen, arguments.socket_mode);
+        let (storage, public_url) = (arguments.storage, arguments.public_url);
+        Ok(Self { listen, socket_mode, storage, database_wait, tokens, identity, tls, public_url, service, http })
     }
 }
 
@@ -140,10 +143,32 @@ impl TlsPlan {
     }
 }
 
+/// Checks where to listen, and whether that is safe.
+fn check_listen(arguments: &ServeArguments, has_tokens: bool) -> Result<(), Failure> {
+    match &arguments.listen {
+        ListenAddress::Tcp(_) if arguments.socket_mode.is_some() => {
+            let failure = Failure::usage("--socket-mode is for Unix sockets only");
+            Err(failure.with_hint("listen on one with --listen unix:FILE, or leave it out"))
+        }
+        ListenAddress::Tcp(listen) => check_exposure(*listen, has_tokens),
+        ListenAddress::Unix(_) if arguments.tls.is_given() => {
+            let message = "--tls-cert is not for Unix sockets: their connections do not leave this machine";
+            Err(Failure::usage(message).with_hint("leave it out, or listen on an address and a port"))
+        }
+        // Whoever connects is known by the system.
+        ListenAddress::Unix(_) => Ok(()),
+    }
+}
+
 /// Without tokens a request is served because of the user of its connection, which is the proxy's.
 fn proxy_without_tokens() -> Failure {
     let message = "--trusted-proxy needs tokens: without them, whoever reaches the proxy could use every tool";
     Failure::usage(message).with_hint(format!("set {TOKEN_VARIABLE}, or pass a --token-file with `name:token` lines"))
+}
+
+/// Whether clients reach an address by the same name that the service has for it.
+fn is_on_loopback(listen: &ListenAddress) -> bool {
+    matches!(listen, ListenAddress::Tcp(address) if address.ip().to_canonical().is_loopback())
 }
 
 /// Tokens are issued for what users call the service, which nobody can guess from "all addresses".

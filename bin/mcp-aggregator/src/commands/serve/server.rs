@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use oauth::{MemoryStore, Network, OAuth, OAuthOptions};
 use registry::Store;
 use remote::HttpFetch;
 use service::{BoundPrincipal, RegistryGrants, Service, Setup, SignInSetup, TestConnector};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use upstream::{Holder, Stop};
@@ -29,6 +30,7 @@ use super::start;
 use crate::access::Access;
 use crate::admission::follow;
 use crate::api_error::NO_ROOM;
+use crate::cli::shared::ListenAddress;
 use crate::console_sign_in::ConsoleSignIn;
 use crate::database_wait::{self, Waited};
 use crate::failure::Failure;
@@ -38,7 +40,8 @@ use crate::instance_lock::InstanceLock;
 use crate::output::print_message;
 use crate::service_file::ServiceFile;
 use crate::storage::with_causes;
-use crate::{connectors, traces};
+use crate::unix_socket::SocketFile;
+use crate::{connectors, traces, unix_socket};
 
 /// How long the start waits for identity providers.
 const ISSUER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -54,6 +57,8 @@ pub(super) struct Server {
     stop: oneshot::Sender<()>,
     /// The file by which commands find the service.
     service_file: Option<ServiceFile>,
+    /// The Unix socket that it listens on.
+    socket_file: Option<SocketFile>,
     background: JoinSet<()>,
     service: Arc<Service>,
     containers: Arc<Containers>,
@@ -63,9 +68,12 @@ pub(super) struct Server {
 
 /// Connects the parts. `None` if a signal arrives while the database is unreachable.
 pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Server>, Failure> {
-    let Plan { listen, storage, database_wait, tokens, identity, tls, public_url, service, http } = plan;
+    let Plan { listen, socket_mode, storage, database_wait, tokens, identity, tls, public_url, service, http } = plan;
     // Before anything is started, so that a port in use is reported early.
-    let Listening { listeners, addresses } = bind(listen, tls.as_ref(), public_url).await?;
+    let Listening { listeners, addresses, socket_file } = match listen {
+        ListenAddress::Tcp(listen) => bind(listen, tls.as_ref(), public_url).await?,
+        ListenAddress::Unix(path) => bind_unix(path, socket_mode, public_url)?,
+    };
     let verifier = verifier(identity).await?;
     let location = storage.location()?;
     let instance_lock = InstanceLock::take(&location, storage.folder().ok().as_deref())?;
@@ -101,6 +109,7 @@ pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Se
         http: Some(http),
         stop,
         service_file,
+        socket_file,
         background,
         service,
         containers,
@@ -150,6 +159,17 @@ struct Listening {
     /// The one for clients comes first.
     listeners: Vec<Listener>,
     addresses: Addresses,
+    socket_file: Option<SocketFile>,
+}
+
+/// Listens on a Unix socket.
+fn bind_unix(path: PathBuf, mode: Option<u32>, public_url: Option<String>) -> Result<Listening, Failure> {
+    let (socket, file) = unix_socket::bind(&path, mode)?;
+    let socket = UnixListener::from_std(socket).map_err(|error| start(&error))?;
+    let listen = ListenAddress::Unix(path);
+    let addresses = Addresses { local: listen.clone(), listen, is_tls: false, public_url };
+    let listeners = vec![Listener { socket: socket.into(), tls: None }];
+    Ok(Listening { listeners, addresses, socket_file: Some(file) })
 }
 
 /// Listens for clients; with TLS, also for commands on this machine, which connect without it.
@@ -157,14 +177,19 @@ async fn bind(listen: SocketAddr, tls: Option<&TlsPlan>, public_url: Option<Stri
     let socket = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
     let listen = socket.local_addr().map_err(|error| start(&error))?;
     let Some(TlsPlan { tls, .. }) = tls else {
-        let addresses = Addresses { listen, is_tls: false, local: listen, public_url };
-        return Ok(Listening { listeners: vec![Listener { socket, tls: None }], addresses });
+        let listen = ListenAddress::Tcp(listen);
+        let addresses = Addresses { local: listen.clone(), listen, is_tls: false, public_url };
+        let listeners = vec![Listener { socket: socket.into(), tls: None }];
+        return Ok(Listening { listeners, addresses, socket_file: None });
     };
     let local = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| start(&error))?;
-    let addresses =
-        Addresses { listen, is_tls: true, local: local.local_addr().map_err(|error| start(&error))?, public_url };
-    let listeners = vec![Listener { socket, tls: Some(Arc::clone(tls)) }, Listener { socket: local, tls: None }];
-    Ok(Listening { listeners, addresses })
+    let own = ListenAddress::Tcp(local.local_addr().map_err(|error| start(&error))?);
+    let addresses = Addresses { listen: ListenAddress::Tcp(listen), is_tls: true, local: own, public_url };
+    let listeners = vec![
+        Listener { socket: socket.into(), tls: Some(Arc::clone(tls)) },
+        Listener { socket: local.into(), tls: None },
+    ];
+    Ok(Listening { listeners, addresses, socket_file: None })
 }
 
 async fn open_service(
@@ -205,7 +230,12 @@ async fn open_service(
 fn sign_ins(network: Network, options: OAuthOptions, store: Store, addresses: &Addresses) -> SignInSetup {
     let oauth = OAuth::new(Arc::new(HttpFetch), Arc::new(RegistryGrants::new(store)), options);
     let at = |url: String| format!("{url}{}", console::OAUTH_CALLBACK);
-    SignInSetup { oauth, redirect_uri: at(addresses.url()), local_redirect_uri: at(addresses.own_url()), network }
+    SignInSetup {
+        oauth,
+        redirect_uri: at(addresses.web_url()),
+        local_redirect_uri: at(addresses.local_web_url()),
+        network,
+    }
 }
 
 /// Connects to servers that are not registered, to test them. Their sign-ins are in memory, and gone with the test.
@@ -237,7 +267,7 @@ fn http_server(
         .with_auth_counter(auth_counter(&auth_failures))
         .with_job_limit(plan.limits.job_unread);
     let api = Arc::new(api);
-    let url = addresses.url();
+    let url = addresses.web_url();
     let around = ConsoleDependencies {
         identity_providers: identity_providers(access, &url, background),
         ..console_dependencies(access, service, &api, plan.documents.as_ref(), has_model, &url)
@@ -297,6 +327,7 @@ impl Server {
         // The file is removed before the listener is closed: after that, another program could listen at the address in
         // it.
         drop(self.service_file);
+        drop(self.socket_file);
         drop(self.stop);
         let finished = match self.http {
             Some(http) => finish_requests(http, signals).await,
