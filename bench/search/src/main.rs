@@ -22,7 +22,7 @@ Prints how good and how quick the search is on each NAME.tools.jsonl and NAME.qu
 
   --tools N        how many tools the test of speed has; those of the data are repeated (default: 10000)
   --model-dir DIR  a sentence model, as `serve --model-dir` takes it (default: the one that comes along)
-  --instructions   only the test of speed, with these: portable, avx2, avx512vnni (default: all that the machine has)";
+  --instructions   only the test of speed, with these: portable, avx2, avxvnni, avx512vnni, neondot (default: all that the machine has)";
 
 /// How many tools are embedded together.
 const BATCH: usize = 32;

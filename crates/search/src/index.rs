@@ -47,6 +47,8 @@ const SERVER_SAID_ALONE: f32 = 0.3;
 pub struct Index<K> {
     slots: HashMap<K, Slot>,
     tools: Vec<Option<Entry<K>>>,
+    /// What each search looks at of every tool, by slot.
+    marks: Vec<Marks>,
     free: Vec<Slot>,
     lexicon: Lexicon,
     vectors: Vectors,
@@ -62,15 +64,20 @@ pub struct Index<K> {
 struct Entry<K> {
     key: K,
     document: Document,
-    /// The slot of its server.
-    server: Option<Slot>,
     hash: TextHash,
-    names: [Option<NameMark>; 2],
     description: DescriptionMark,
     /// The vector of the table for its name and description; made when it is first compared with a tool of its name.
     rough_without_server: OnceLock<Option<Vec<f32>>>,
+}
+
+/// The parts of a tool that decide how well words fit it; nothing for an empty slot.
+#[derive(Default)]
+struct Marks {
+    names: [Option<NameMark>; 2],
+    /// The slot of its server.
+    server: Option<Slot>,
     /// The words of its name that are not its server's.
-    own_words: Vec<TermId>,
+    own_words: Box<[TermId]>,
 }
 
 impl<K> Entry<K> {
@@ -130,6 +137,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
         Self {
             slots: HashMap::new(),
             tools: Vec::new(),
+            marks: Vec::new(),
             free: Vec::new(),
             lexicon: Lexicon::default(),
             vectors: Vectors::new(dimension),
@@ -197,23 +205,16 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
                 rough_vectors.insert(&key, slot, &document);
             }
         }
-        let own_words = self.lexicon.terms(slot, &document.own_words());
-        let (names, description) = (document.names(), document.description_mark());
-        self.tools[slot as usize] = Some(Entry {
-            key,
-            document,
-            server,
-            hash,
-            names,
-            description,
-            own_words,
-            rough_without_server: OnceLock::new(),
-        });
+        let own_words = self.lexicon.terms(slot, &document.own_words()).into_boxed_slice();
+        self.marks[slot as usize] = Marks { names: document.names(), server, own_words };
+        let (description, rough_without_server) = (document.description_mark(), OnceLock::new());
+        self.tools[slot as usize] = Some(Entry { key, document, hash, description, rough_without_server });
     }
 
     fn empty_slot(&mut self) -> Slot {
         self.free.pop().unwrap_or_else(|| {
             self.tools.push(None);
+            self.marks.push(Marks::default());
             Slot::try_from(self.tools.len() - 1).expect("there are fewer tools than that in the world")
         })
     }
@@ -251,6 +252,7 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
             rough_vectors.remove(key, slot);
         }
         self.uses.remove(slot);
+        self.marks[slot as usize] = Marks::default();
         let entry = self.tools[slot as usize].take();
         if let (Some(servers), Some(entry)) = (&mut self.servers, entry) {
             servers.remove(&entry.document);
@@ -452,11 +454,9 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     /// The relevance of each tool's server for a query.
     fn relevance(&self, query: &Query) -> Vec<f32> {
         let relevance = self.servers.as_ref().map(|servers| servers.relevance(query)).unwrap_or_default();
-        let of_tool = |entry: &Option<Entry<K>>| {
-            let server = entry.as_ref().and_then(|entry| entry.server);
-            server.and_then(|server| relevance.get(server as usize).copied()).unwrap_or(0.0)
-        };
-        self.tools.iter().map(of_tool).collect()
+        let of_tool =
+            |marks: &Marks| marks.server.and_then(|server| relevance.get(server as usize).copied()).unwrap_or(0.0);
+        self.marks.iter().map(of_tool).collect()
     }
 
     /// Ranks the admitted tools. `compared` returns a tool's similarity: `None` if the tool does not take part, and
@@ -496,7 +496,8 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     fn are_of_one_kind(&self, one: Slot, other: Slot) -> bool {
         let entry = |slot: Slot| self.tools[slot as usize].as_ref();
         let (Some(first), Some(second)) = (entry(one), entry(other)) else { return false };
-        if first.names[0].is_none() || first.names[0] != second.names[0] {
+        let [first_name, second_name] = [one, other].map(|slot| self.marks[slot as usize].names[0]);
+        if first_name.is_none() || first_name != second_name {
             return false;
         }
         if first.description == second.description {
@@ -539,21 +540,19 @@ impl<K: Clone + Eq + Hash + Ord> Index<K> {
     }
 
     fn lexical_scores(&self, query: &Query, parts: &[Vec<f32>], relevance: &[f32]) -> Vec<f32> {
-        let is_named = |entry: &Option<Entry<K>>| {
-            entry.as_ref().is_some_and(|entry| query.name().is_some() && entry.names.contains(&query.name()))
-        };
+        let is_named = |marks: &Marks| query.name().is_some() && marks.names.contains(&query.name());
         let are_said = self.lexicon.are_said(query.words().iter().map(|word| word.stem.as_str()));
         let words = query.words().len();
-        let score = |(slot, entry)| {
-            if is_named(entry) {
+        let score = |(slot, marks): (usize, &Marks)| {
+            if is_named(marks) {
                 return BY_NAME;
             }
             let score = whole_and_best(parts.iter().map(|part| part[slot]));
-            let share = entry.as_ref().map_or(0.0, |entry| share_of_name(&entry.own_words, &are_said, words));
+            let share = share_of_name(&marks.own_words, &are_said, words);
             let score = score + (1.0 - score) * NAME_SAID * share;
             score + (1.0 - score) * SERVER_SAID * relevance[slot]
         };
-        self.tools.iter().enumerate().map(score).collect()
+        self.marks.iter().enumerate().map(score).collect()
     }
 
     fn matched(&self, query: &Query, slot: Slot) -> Vec<String> {

@@ -30,7 +30,7 @@ pub(crate) const TILE_INPUTS: usize = 8;
 /// Numbers are stored with this added, because one side of the machines' instruction has no sign.
 pub(crate) const OFFSET: u8 = 128;
 /// The same for weights in four bits.
-const WEIGHT_OFFSET: u8 = 8;
+const WEIGHT_OFFSET: i32 = 8;
 /// How many weights in four bits share a factor.
 pub(crate) const GROUP: usize = 32;
 /// Stripes of a group.
@@ -80,12 +80,14 @@ impl Group {
 
 impl InputGroup {
     pub(crate) fn new(numbers: [Tile; GROUP_STRIPES]) -> Self {
-        let offset = |input: usize, places: [usize; 2]| {
-            let numbers = numbers.iter().flat_map(|tile| places.map(|place| i32::from(tile[input][place])));
-            -i32::from(WEIGHT_OFFSET) * numbers.sum::<i32>()
-        };
-        let halves: [[i32; 2]; TILE_INPUTS] =
-            std::array::from_fn(|input| [offset(input, [0, 1]), offset(input, [2, 3])]);
+        let mut halves = [[0; 2]; TILE_INPUTS];
+        for tile in &numbers {
+            for ([low, high], numbers) in halves.iter_mut().zip(tile) {
+                let [one, two, three, four] = numbers.map(i32::from);
+                *low -= WEIGHT_OFFSET * (one + two);
+                *high -= WEIGHT_OFFSET * (three + four);
+            }
+        }
         Self {
             numbers,
             pairs: halves.map(|[low, high]| low & 0xffff | high << 16),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use search::{Document, Hit, Index, MAX_USES, Query, words_of_use};
 
 use crate::quality::tools_of_servers;
-use crate::{TEN, document, embed_lacking, embedded};
+use crate::{TEN, by_meaning, document, embed_lacking, embedded};
 
 /// What one team asks for, and the tool it then calls.
 struct Habit {
@@ -32,20 +32,30 @@ fn by(user: &str, query: Query) -> Query {
     query.by_user(Arc::from(user))
 }
 
-/// Hit@1 and nDCG@10 in percent, where one tool is right.
-fn judge(index: &Index<usize>, habits: &[Habit], read: impl Fn(&str) -> Query) -> [f64; 2] {
+/// nDCG@10 of each request in percent, where one tool is right.
+fn judge(index: &Index<usize>, habits: &[Habit], read: impl Fn(&str) -> Query) -> Vec<f64> {
     let requests = habits.iter().flat_map(|habit| habit.judged.iter().map(|request| (habit.tool, *request)));
-    let places = requests.map(|(tool, request)| {
+    let gains = requests.map(|(tool, request)| {
         let hits = index.search(&read(request), TEN, |_| true);
-        hits.iter().position(|hit| hit.key == tool)
+        let place = hits.iter().position(|hit| hit.key == tool);
+        place.map_or(0.0, |place| 100.0 / (place as f64 + 2.0).log2())
     });
-    let (mut count, mut sums) = (0.0, [0.0; 2]);
-    for place in places {
-        count += 1.0;
-        sums[0] += if place == Some(0) { 1.0 } else { 0.0 };
-        sums[1] += place.map_or(0.0, |place| 1.0 / (place as f64 + 2.0).log2());
-    }
-    sums.map(|sum| sum / count * 100.0)
+    gains.collect()
+}
+
+/// The mean of the differences of two rankings of the same requests, and the interval of 95 % of its bootstrap means.
+fn gain(before: &[f64], after: &[f64]) -> (f64, [f64; 2]) {
+    const RESAMPLES: usize = 2_000;
+    let differences: Vec<f64> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+    let mut seed = 20_261_119_u64;
+    let mut draw = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        differences[(seed >> 33) as usize % differences.len()]
+    };
+    let count = differences.len() as f64;
+    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| differences.iter().map(|_| draw()).sum::<f64>() / count).collect();
+    means.sort_unstable_by(f64::total_cmp);
+    (differences.iter().sum::<f64>() / count, [means[RESAMPLES / 40], means[RESAMPLES - RESAMPLES / 40]])
 }
 
 fn learn(index: &mut Index<usize>, user: &str, request: &str, tool: usize, uses: u32) {
@@ -55,7 +65,7 @@ fn learn(index: &mut Index<usize>, user: &str, request: &str, tool: usize, uses:
 }
 
 /// A team that makes the requests to learn from and calls the right tool; then others are judged.
-fn replay(index: &mut Index<usize>, documents: &[Document], read: impl Fn(&str) -> Query) -> [[f64; 2]; 3] {
+fn replay(index: &mut Index<usize>, documents: &[Document], read: impl Fn(&str) -> Query) -> [Vec<f64>; 3] {
     let habits = habits(documents);
     let before = judge(index, &habits, |request| by("team", read(request)));
     assert_eq!(before, judge(index, &habits, &read), "nobody has learned anything");
@@ -70,6 +80,14 @@ fn replay(index: &mut Index<usize>, documents: &[Document], read: impl Fn(&str) 
     [before, own, others]
 }
 
+/// Checks that a team gains by what it has used, surely and at least so much, and that others do not lose by it.
+fn assert_gain(least: f64, index: &mut Index<usize>, documents: &[Document], read: impl Fn(&str) -> Query) {
+    let [before, own, others] = replay(index, documents, read);
+    let (own, others) = (gain(&before, &own), gain(&before, &others));
+    assert!(own.0 > least && own.1[0] > 0.0, "the team gains {own:?}, others {others:?}");
+    assert!(others.0 >= 0.0, "the team gains {own:?}, others {others:?}");
+}
+
 #[test]
 fn what_a_team_has_used_is_found_sooner_by_words_and_by_the_table() {
     let documents = tools_of_servers();
@@ -77,11 +95,16 @@ fn what_a_team_has_used_is_found_sooner_by_words_and_by_the_table() {
     for (key, document) in documents.iter().enumerate() {
         index.insert(key, document.clone());
     }
-    let [before, own, others] = replay(&mut index, &documents, Query::new);
-    assert!(own[0] > before[0] + 5.0 && own[1] > before[1] + 5.0, "by words: {before:?} {own:?} {others:?}");
-    let [before, own, others] = replay(&mut index, &documents, |request| Query::new(request).with_rough_vectors());
-    assert!(own[0] > before[0] + 3.0 && own[1] > before[1] + 3.0, "by the table: {before:?} {own:?} {others:?}");
-    assert!(others[1] >= before[1], "by the table, others: {before:?} {own:?} {others:?}");
+    assert_gain(5.0, &mut index, &documents, Query::new);
+    assert_gain(3.0, &mut index, &documents, |request| Query::new(request).with_rough_vectors());
+}
+
+#[test]
+fn what_a_team_has_used_is_found_sooner_by_the_model() {
+    let documents = tools_of_servers();
+    let mut index = by_meaning(&documents);
+    // Measured: nDCG@10 grows by 7.8 [3.0, 13.8] for the team and by 1.0 [0.0, 2.6] for others.
+    assert_gain(3.0, &mut index, &documents, embedded);
 }
 
 fn two_tools() -> Index<usize> {
