@@ -2,6 +2,8 @@
 
 use protocol::scan::{elements, member};
 use protocol::{Envelope, Kind, Span, text};
+use registry::RawJson;
+use serde_json::Value;
 
 use crate::table::printable;
 
@@ -42,6 +44,17 @@ pub(crate) fn refusal(error: &[u8]) -> String {
     let code = raw("code").map(|code| format!(" (code {code})")).unwrap_or_default();
     let data = raw("data").map(|data| format!("\n  data: {data}")).unwrap_or_default();
     format!("{message}{code}{data}")
+}
+
+/// JSON of a server as a tree; as text where a tree cannot represent it, such as a number that no double holds.
+pub(crate) fn tree(json: &[u8]) -> Value {
+    let text = String::from_utf8_lossy(json);
+    RawJson::parse(&*text).map_or_else(|_| Value::String(text.to_string()), |json| json.to_value())
+}
+
+/// A member of an object as a tree; null without one. Another member that a tree cannot represent is no obstacle.
+pub(crate) fn member_tree(object: &[u8], name: &str) -> Value {
+    member(object, whole(object), name).map_or(Value::Null, |member| tree(member.of(object)))
 }
 
 /// `[3/10] reading␊files`, if `line` is a progress notification.
@@ -107,6 +120,19 @@ mod tests {
         );
         assert_eq!(refusal(br#"{"odd":1}"#), r#"{"odd":1}"#);
         assert!(is_error(br#"{"isError" : true}"#) && !is_error(br#"{"isError":false}"#) && !is_error(b"{}"));
+    }
+
+    #[test]
+    fn what_no_tree_holds_costs_only_itself() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for odd in ["1e400", r#""\ud800""#, &deep] {
+            let error = format!(r#"{{"code":1,"data":{{"reason":"r"}},"odd":{odd}}}"#);
+            assert_eq!(tree(error.as_bytes()), Value::String(error.clone()));
+            assert_eq!(member_tree(error.as_bytes(), "data")["reason"], "r");
+            assert_eq!(member_tree(error.as_bytes(), "odd"), odd);
+            assert_eq!(member_tree(error.as_bytes(), "none"), Value::Null);
+        }
+        assert_eq!(tree(br#"{"code":1}"#)["code"], 1);
     }
 
     #[test]

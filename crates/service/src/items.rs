@@ -200,7 +200,10 @@ impl Service {
         }
         let said = member(line, error, "message").and_then(|message| text::decode(message.of(line)));
         let message = format!("the server answered with an error: {}", said.unwrap_or_default());
-        failed(message, "server_error", serde_json::from_slice(error.of(line)).unwrap_or_default())
+        // An error that a tree cannot represent is passed on as text.
+        let error = String::from_utf8_lossy(error.of(line));
+        let error = RawJson::parse(&*error).map_or_else(|_| error.into(), |error| error.to_value());
+        failed(message, "server_error", error)
     }
 }
 

@@ -333,15 +333,15 @@ fn show(answer: &Answer, arguments: &CallArguments) -> Result<(), Failure> {
             let words = for_terminal(&words, io::stderr().is_terminal() && !arguments.raw);
             let failure = Failure::new(format!("`{tool}` failed: {words}"));
             // In the format of REST.
-            let reported: Value = serde_json::from_slice(error).unwrap_or_default();
-            let (reason, safe) = (&reported["data"]["reason"], &reported["data"]["safeToRetry"]);
+            let own = result_text::member_tree(error, "data");
+            let (reason, safe) = (&own["reason"], &own["safeToRetry"]);
             let reason = reason.as_str().unwrap_or("server_error").to_owned();
             let is_safe = *safe == true;
             let failure = match reason.as_str() {
                 TOO_SLOW => failure.with_hint("raise the `timeout` (milliseconds) of the server in the config"),
                 _ => failure,
             };
-            let data = json!({ "error": reported });
+            let data = json!({ "error": result_text::tree(error) });
             let failure = Failure { data: Some(Box::new(data)), ..failure.of_kind("EXECUTION_FAILED") };
             Err(failure.of_call(&reason, is_safe))
         }

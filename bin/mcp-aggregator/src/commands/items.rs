@@ -87,25 +87,25 @@ pub(super) fn listed(session: &Session, kind: Kind) -> Vec<Value> {
     let described = routes.map(|route| {
         let owner = snapshot.servers()[route.server].name.as_str();
         let item = snapshot.item(kind, route);
-        let definition: Value = serde_json::from_slice(&item.definition).unwrap_or_default();
+        let definition = |key: &str| result_text::member_tree(&item.definition, key);
         let name = snapshot.listed_name(kind, route, NameStyle::Canonical);
         match kind {
             Kind::Resource | Kind::Template => json!({
                 "uri": name,
-                "name": definition["name"],
-                "title": definition["title"],
-                "description": definition["description"],
-                "mime_type": definition["mimeType"],
-                "size": definition["size"],
+                "name": definition("name"),
+                "title": definition("title"),
+                "description": definition("description"),
+                "mime_type": definition("mimeType"),
+                "size": definition("size"),
                 "server_name": owner,
             }),
             Kind::Prompt | Kind::Tool => json!({
                 "name": name,
                 "original_name": item.id.to_string(),
                 "server_name": owner,
-                "title": definition["title"],
-                "description": definition["description"],
-                "arguments": Some(definition["arguments"].clone()).filter(Value::is_array).unwrap_or_else(|| json!([])),
+                "title": definition("title"),
+                "description": definition("description"),
+                "arguments": Some(definition("arguments")).filter(Value::is_array).unwrap_or_else(|| json!([])),
             }),
         }
     });
@@ -124,8 +124,8 @@ pub(super) async fn ask(session: &mut Session, method: &str, params: Vec<u8>) ->
         }
     };
     answered.bytes().map(<[u8]>::to_vec).map_err(|error| {
-        let reported: Value = serde_json::from_slice(error).unwrap_or_default();
         let failure = Failure::new(format!("the server returned an error: {}", result_text::refusal(error)));
+        let reported = result_text::tree(error);
         Failure { data: Some(Box::new(json!({ "error": reported }))), ..failure.of_kind("EXECUTION_FAILED") }
     })
 }

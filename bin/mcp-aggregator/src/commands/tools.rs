@@ -254,9 +254,10 @@ fn show_item(arguments: &ToolsArguments, config: &Path, tool: &Item) -> Result<(
     if arguments.json {
         return output::print(&[&tool.definition[..], b"\n"].concat());
     }
-    let definition: Value = serde_json::from_slice(&tool.definition).unwrap_or_default();
-    let description = definition["description"].as_str().unwrap_or_default();
-    let explained = Explained { name: &tool.id, description, schema: &definition["inputSchema"], is_off: false };
+    let member = |key: &str| result_text::member_tree(&tool.definition, key);
+    let (description, schema) = (member("description"), member("inputSchema"));
+    let description = description.as_str().unwrap_or_default();
+    let explained = Explained { name: &tool.id, description, schema: &schema, is_off: false };
     let call = format!("mcp-aggregator call --config {}", command_hint::quoted(&config.display().to_string()));
     output::print_lines(&explained.lines(&call))
 }

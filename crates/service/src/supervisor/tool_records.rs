@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::{Hints, Item, Kind, Offer};
-use protocol::scan::{Span, member};
+use protocol::scan::{Span, member, members};
 use protocol::{Lifecycle, text};
 use registry::{ListedTool, RawJson, ToolRecord};
 use serde_json::{Map, Value, json};
@@ -43,11 +43,23 @@ pub(crate) fn offer_of(tools: &[ToolRecord]) -> Option<Arc<Offer>> {
     Some(Arc::new(offer))
 }
 
+/// The members of an object. One that a tree cannot represent, such as a number that no double holds, becomes a text and
+/// costs no other its place.
+fn members_of(object: &[u8]) -> Map<String, Value> {
+    let mut found = Map::new();
+    members(object, Span { start: 0, end: object.len() }, |key, value| {
+        let value = std::str::from_utf8(value.of(object)).map(RawJson::parse);
+        if let (Some(key), Ok(Ok(value))) = (text::decode(key.of(object)), value) {
+            found.insert(key.into_owned(), value.to_value());
+        }
+    });
+    found
+}
+
 /// The server info, to be stored and shown.
 pub(crate) fn server_info(offer: &Offer) -> Value {
-    let read = |bytes: &[u8]| serde_json::from_slice::<Map<String, Value>>(bytes).unwrap_or_default();
-    let mut info = read(&offer.info);
-    info.insert("capabilities".to_owned(), Value::Object(read(&offer.capabilities)));
+    let mut info = members_of(&offer.info);
+    info.insert("capabilities".to_owned(), Value::Object(members_of(&offer.capabilities)));
     if let Some(instructions) = &offer.instructions {
         info.insert("instructions".to_owned(), json!(&**instructions));
     }
@@ -62,4 +74,20 @@ pub(crate) fn server_info(offer: &Offer) -> Value {
     };
     info.insert("era".to_owned(), json!(lifecycle));
     Value::Object(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_tree_holds_hides_nothing_else_that_a_server_says_of_itself() {
+        let mut offer = Offer::new(Lifecycle::Session);
+        offer.info = Bytes::from_static(br#"{"name":"s","version":"1","x":{"n":1e400},"y":"\ud800"}"#);
+        offer.capabilities = Bytes::from_static(br#"{"tools":{},"experimental":{"n":1e400}}"#);
+        let info = server_info(&offer);
+        assert_eq!((&info["name"], &info["version"]), (&json!("s"), &json!("1")));
+        assert_eq!((&info["x"], &info["y"]), (&json!(r#"{"n":1e400}"#), &json!(r#""\ud800""#)));
+        assert_eq!(info["capabilities"], json!({ "tools": {}, "experimental": r#"{"n":1e400}"# }));
+    }
 }
