@@ -25,7 +25,7 @@ pub fn definitions(data: &[u8]) {
     let whole = protocol::bridge::change::whole(&line);
     let Some(page) = Page::read(kind, &line, whole) else { return };
     let mut kept = Vec::new();
-    for item in page.items {
+    for item in page.items().flatten() {
         let (repaired, _) = item.repaired(kind);
         let Some(item) = repaired else { continue };
         assert!(limits::fits(&item.definition), "what is kept is within the limits");

@@ -113,15 +113,17 @@ pub struct Item {
 /// What was found about the header parameters of a tool with annotations.
 type HeaderParams = Result<Vec<HeaderParam>, InvalidParams>;
 
-/// One page of a server's list.
+/// One page of a server's list. Its items are read one at a time, because they may take many times the memory of the
+/// page: whoever reads them can stop at a limit.
 #[derive(Debug)]
 pub struct Page {
-    /// The usable items, in the server's order.
-    pub items: Vec<Item>,
+    kind: Kind,
+    line: Bytes,
+    array: Span,
+    /// The number of entries, usable or not.
+    pub entries: usize,
     /// The cursor of the next page, including quotes. `""` is a cursor like any other.
     pub next_cursor: Option<Bytes>,
-    /// The number of unusable entries: not an object, or without a name or URI that is a string.
-    pub unusable: usize,
     /// The caching hints of the page, if the server sends them.
     pub hints: Option<Hints>,
 }
@@ -238,17 +240,21 @@ fn owned_bytes(text: &Cow<'static, [u8]>) -> usize {
 }
 
 impl Page {
-    /// Parses the `result` of a list; `None` if it has no array of that kind.
+    /// Finds the parts of the `result` of a list; `None` if it has no array of that kind.
     pub fn read(kind: Kind, line: &Bytes, result: Span) -> Option<Self> {
         let array = scan::member(line, result, kind.array_key())?;
-        let entries = scan::elements(line, array)?;
-        let count = entries.len();
-        let read = |entry: Span| Item::read(kind, line.slice(entry.start..entry.end));
-        let items: Vec<_> = entries.into_iter().filter_map(read).collect();
+        let entries = scan::count_elements(line, array)?;
         let next_cursor = scan::member(line, result, "nextCursor")
             .filter(|cursor| line[cursor.start] == b'"')
             .map(|cursor| line.slice(cursor.start..cursor.end));
-        Some(Self { unusable: count - items.len(), items, next_cursor, hints: Hints::read(line, result) })
+        Some(Self { kind, line: line.clone(), array, entries, next_cursor, hints: Hints::read(line, result) })
+    }
+
+    /// Reads the items, in the server's order. `None` is an unusable entry: not an object, or without a name or URI that
+    /// is a string.
+    pub fn items(&self) -> impl Iterator<Item = Option<Item>> {
+        let entries = scan::elements(&self.line, self.array).into_iter().flatten();
+        entries.map(|entry| Item::read(self.kind, self.line.slice(entry.start..entry.end)))
     }
 }
 
@@ -292,15 +298,15 @@ mod tests {
             "resourceTemplates":[{"uriTemplate":"a{b}"}]}"#;
         let counts = Kind::ALL.map(|kind| {
             let page = page_of(kind, text).unwrap();
-            (page.items.len(), page.unusable)
+            (page.items().flatten().count(), page.entries)
         });
-        assert_eq!(counts, [(1, 0), (0, 0), (2, 1), (1, 0)]);
+        assert_eq!(counts, [(1, 1), (0, 0), (2, 3), (1, 1)]);
     }
 
     #[test]
     fn a_page_is_read_with_its_cursor() {
         let page = page(r#"{"tools":[{"name":"a"},{"name":"b"}],"nextCursor":""}"#).unwrap();
-        assert_eq!(page.items.len(), 2);
+        assert_eq!(page.items().flatten().count(), 2);
         assert_eq!(page.next_cursor.unwrap(), "\"\"", "an empty cursor is a cursor");
         assert_eq!(page.hints, None);
     }
@@ -352,7 +358,7 @@ mod tests {
     fn what_is_no_tool_is_counted_and_passed_over() {
         let page = page(r#"{"tools":[1,{},{"name":5},{"name":""},{"name":"\ud800"},{"name":"ok"}],"nextCursor":null}"#);
         let page = page.unwrap();
-        assert_eq!((page.items.len(), page.unusable), (1, 5));
+        assert_eq!((page.items().flatten().count(), page.entries), (1, 6));
         assert_eq!(page.next_cursor, None);
     }
 

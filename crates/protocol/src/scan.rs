@@ -139,18 +139,30 @@ pub fn members(text: &[u8], object: Span, mut each: impl FnMut(Span, Span)) {
 
 /// The elements of the array at `array`; `None` if the value is not an array.
 pub fn elements(text: &[u8], array: Span) -> Option<Vec<Span>> {
-    let mut cursor = Cursor::at(text, array);
     let mut found = Vec::new();
+    visit_elements(text, array, |element| found.push(element)).then_some(found)
+}
+
+/// The number of elements of the array at `array`, counted without memory for them; `None` if the value is not an array.
+pub fn count_elements(text: &[u8], array: Span) -> Option<usize> {
+    let mut count = 0;
+    visit_elements(text, array, |_| count += 1).then_some(count)
+}
+
+/// Calls `each` with every element. Returns whether the value is an array.
+fn visit_elements(text: &[u8], array: Span, mut each: impl FnMut(Span)) -> bool {
+    let mut cursor = Cursor::at(text, array);
     if !cursor.take(b'[') {
-        return None;
+        return false;
     }
     if cursor.take(b']') {
-        return Some(found);
+        return true;
     }
     loop {
-        found.push(cursor.value().ok()?);
+        let Ok(element) = cursor.value() else { return false };
+        each(element);
         if !cursor.take(b',') {
-            return Some(found);
+            return true;
         }
     }
 }
@@ -274,7 +286,8 @@ mod tests {
         assert_eq!(found, [&b"1"[..], b"\"x\"", b"{}"]);
         assert_eq!(member(text, whole, "b").unwrap().of(text), b"2", "a key written with an escape is the same key");
         assert_eq!(member(text, whole, "c"), None);
-        assert_eq!(elements(text, whole), None);
+        assert_eq!((elements(text, whole), count_elements(text, whole)), (None, None));
+        assert_eq!((count_elements(text, array), count_elements(b"[]", Span { start: 0, end: 2 })), (Some(3), Some(0)));
     }
 
     /// JSON documents with white space, escapes, unusual numbers and depth.

@@ -25,8 +25,6 @@ use crate::listing::Listing;
 const MAX_CURSOR_BYTES: usize = 64 << 10;
 /// Characters of an error that are shown.
 const MAX_SHOWN_ERROR_CHARS: usize = 400;
-/// The overhead of an item of a list besides its bytes, so that many small ones count too.
-const ITEM_OVERHEAD_BYTES: usize = 256;
 
 /// The minimum time between two listings of a server's changed lists, and the maximum if it changes them all the time.
 const MIN_RELIST_INTERVAL: Duration = Duration::from_millis(50);
@@ -366,7 +364,7 @@ async fn list(connection: &Connection, kind: Kind) -> Result<Listing, Cause> {
         let read = reader.read_page(answer.line, result, bytes.room()).await.ok_or(Cause::ClosedOutput)?;
         reader = read.0;
         let page = read.1.map_err(|NoList| nonsense(format!("no array `{}`", kind.array_key())))?;
-        bytes.add(ITEM_OVERHEAD_BYTES * page.entries + page.kept).map_err(too_much)?;
+        bytes.add(page.kept).map_err(too_much)?;
         if page.is_cut {
             return Err(too_much(limits.over(Limit::Catalog, "it lists")));
         }

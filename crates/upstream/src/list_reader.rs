@@ -18,14 +18,16 @@ use crate::server::compute_beside_calls;
 /// Larger pages are read on a separate thread. Reading this much takes about a millisecond.
 pub(crate) const MAX_PARSED_IN_PLACE: usize = 64 * 1024;
 
+/// The overhead of an item of a list besides its bytes, so that many small ones count too.
+const ITEM_OVERHEAD_BYTES: usize = 256;
+
 /// The result has no array of that kind.
 pub(crate) struct NoList;
 
 /// The rest of a page besides its definitions.
 pub(crate) struct PageEnd {
-    /// How many definitions it has, usable or not.
-    pub(crate) entries: usize,
-    /// Bytes that are kept beside the page itself: repaired definitions, and what was derived from definitions.
+    /// Bytes that are kept beside the page itself: a fixed number for each entry, repaired definitions, and what was
+    /// derived from definitions.
     pub(crate) kept: usize,
     /// That was more than there is room for, so the rest of the page was not read.
     pub(crate) is_cut: bool,
@@ -68,30 +70,39 @@ impl ListReader {
 
     fn read(&mut self, line: &Bytes, result: Span, room: usize) -> Result<PageEnd, NoList> {
         let page = Page::read(self.kind, line, result).ok_or(NoList)?;
-        let entries = page.items.len() + page.unusable;
-        for _ in 0..page.unusable {
-            self.notices.note(Action::Omitted, "no usable name", None);
-        }
         let here = page.hints.unwrap_or(Hints::NONE);
         self.hints = Some(self.hints.map_or(here, |before| before.and(here)));
-        let mut kept = 0;
-        for item in page.items {
-            if !self.ids.insert(item.id.clone()) {
-                self.notices.note(Action::Omitted, "a duplicate name", Some(&item.id));
-                continue;
-            }
-            let name = item.id.clone();
-            // One server's mistake would make strict clients reject the whole merged list.
-            let (item, flaws) = item.repaired(self.kind);
-            let operation = if item.is_some() { Action::Repaired } else { Action::Omitted };
-            flaws.iter().for_each(|flaw| self.notices.note(operation, flaw, Some(&name)));
-            kept += item.as_ref().map_or(0, |item| kept_beside(line, item));
-            self.items.extend(item);
-            if kept > room {
-                break;
+        // Counted before anything is made of the entries: small ones take many times their bytes.
+        let mut kept = ITEM_OVERHEAD_BYTES * page.entries;
+        if kept <= room {
+            for item in page.items() {
+                kept += self.add(item, line);
+                if kept > room {
+                    break;
+                }
             }
         }
-        Ok(PageEnd { entries, kept, is_cut: kept > room, next_cursor: page.next_cursor })
+        Ok(PageEnd { kept, is_cut: kept > room, next_cursor: page.next_cursor })
+    }
+
+    /// Adds an entry of a page, `None` if it is unusable. Returns the bytes that it keeps beside the page.
+    fn add(&mut self, entry: Option<Item>, page: &Bytes) -> usize {
+        let Some(item) = entry else {
+            self.notices.note(Action::Omitted, "no usable name", None);
+            return 0;
+        };
+        if !self.ids.insert(item.id.clone()) {
+            self.notices.note(Action::Omitted, "a duplicate name", Some(&item.id));
+            return 0;
+        }
+        let name = item.id.clone();
+        // One server's mistake would make strict clients reject the whole merged list.
+        let (item, flaws) = item.repaired(self.kind);
+        let operation = if item.is_some() { Action::Repaired } else { Action::Omitted };
+        flaws.iter().for_each(|flaw| self.notices.note(operation, flaw, Some(&name)));
+        let kept = item.as_ref().map_or(0, |item| kept_beside(page, item));
+        self.items.extend(item);
+        kept
     }
 
     /// The whole list, once its last page is read.
@@ -138,7 +149,20 @@ mod tests {
             assert!(end.is_cut && reader.items.len() <= 11, "{} tools were read", reader.items.len());
         }
         let plain = page_with(100, r#"{"type":"object","properties":{"a":{"type":"string"}}}"#);
-        assert_eq!(read(&plain, 0).1.kept, 0);
+        assert_eq!(read(&plain, usize::MAX).1.kept, 100 * ITEM_OVERHEAD_BYTES);
+    }
+
+    #[test]
+    fn a_page_of_more_entries_than_there_is_room_for_is_refused_before_any_is_read() {
+        let line = page_with(100, r#"{"type":"object"}"#);
+        for (room, read_items) in [(100 * ITEM_OVERHEAD_BYTES, 100), (100 * ITEM_OVERHEAD_BYTES - 1, 0)] {
+            let (reader, end) = read(&line, room);
+            assert_eq!((reader.items.len(), reader.ids.len(), end.is_cut), (read_items, read_items, read_items == 0));
+        }
+        // The entries that are no tools count too.
+        let line = Bytes::from(format!(r#"{{"tools":[{}1]}}"#, "1,".repeat(99)));
+        let (reader, end) = read(&line, 100 * ITEM_OVERHEAD_BYTES - 1);
+        assert!(end.is_cut && reader.finish().notices.is_empty());
     }
 
     fn page(count: usize) -> Bytes {
@@ -165,7 +189,7 @@ mod tests {
                     Poll::Pending => reading.await,
                 };
                 let Some((reader, Ok(end))) = read else { panic!("a page with a cursor") };
-                assert_eq!((end.entries, end.next_cursor.as_deref()), (count, Some(&b"\"c\""[..])));
+                assert_eq!(end.next_cursor.as_deref(), Some(&b"\"c\""[..]));
                 assert_eq!(reader.ids.len(), count);
                 occupied.await.unwrap().unwrap();
             }

@@ -300,7 +300,7 @@ pub(crate) async fn list(session: &mut Session) -> Result<Vec<Item>, Failure> {
         let result = answer.outcome.map_err(|error| Failure::new(result_text::refusal(error.of(&answer.line))))?;
         let page = Page::read(Kind::Tool, &answer.line, result)
             .ok_or_else(|| Failure::new("the list of tools is unreadable"))?;
-        tools.extend(page.items);
+        tools.extend(page.items().flatten());
         let Some(cursor) = page.next_cursor else { return Ok(tools) };
         params = Some(reply::object([("cursor", cursor.to_vec())]));
     }
