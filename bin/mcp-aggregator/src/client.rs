@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use protocol::events::Events;
+use protocol::events::{Event, Events};
 use remote::StreamingRequest;
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::service_file::LocalSecret;
+use crate::table::printable;
 use crate::{api_error, progress, suggestion};
 
 /// The path of the API.
@@ -271,9 +272,7 @@ impl Client {
         while let Some(bytes) = reply.next().await {
             events.push(&bytes.map_err(|error| failed(&error))?);
             while let Some(event) = events.next_event() {
-                if let Ok(data) = serde_json::from_slice(&event.data) {
-                    on_event(&event.kind, &data);
-                }
+                on_event(&event.kind, &self.data_of(&event).map_err(|why| (None, RequestError::Other(why)))?);
             }
         }
         Ok(())
@@ -307,13 +306,20 @@ impl Client {
         while let Some(bytes) = reply.next().await {
             events.push(&bytes.map_err(|error| failed(&error))?);
             while let Some(event) = events.next_event() {
-                let Ok(data) = serde_json::from_slice(&event.data) else { continue };
-                if !on_event(&event.kind, &data)? {
+                if !on_event(&event.kind, &self.data_of(&event)?)? {
                     return Ok(());
                 }
             }
         }
         Ok(())
+    }
+
+    /// The data of an event. Without it, what follows would be incomplete.
+    fn data_of(&self, event: &Event) -> Result<Value, Failure> {
+        serde_json::from_slice(&event.data).map_err(|error| {
+            let kind = printable(&event.kind);
+            Failure::new(format!("the service at {} sent an event `{kind}` that cannot be read: {error}", self.url))
+        })
     }
 
     /// The event stream of the service, from now on. On failure: why.
@@ -358,5 +364,38 @@ mod tests {
     fn a_name_of_any_kind_is_one_part_of_a_path() {
         assert_eq!(encoded("git-hub_1"), "git-hub_1");
         assert_eq!(encoded("my/ü ?"), "my%2F%C3%BC%20%3F");
+    }
+
+    /// A service that answers one request with an event stream.
+    fn streaming(events: &'static str) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut head = [0; 4096];
+            std::io::Read::read(&mut socket, &mut head).unwrap();
+            let answer =
+                format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n{events}");
+            std::io::Write::write_all(&mut socket, answer.as_bytes()).unwrap();
+        });
+        format!("http://{address}")
+    }
+
+    #[tokio::test]
+    async fn an_event_that_cannot_be_read_is_an_error_and_not_left_out() {
+        const EVENTS: &str = "event: good\ndata: {\"a\":1}\n\nevent: bad\ndata: {\n\nevent: later\ndata: {}\n\n";
+        let mut seen = Vec::new();
+        let service = Client::new(&streaming(EVENTS), None);
+        let failed = service.stream("/x", &Value::Null, &mut |kind, _| seen.push(kind.to_owned())).await;
+        let Err((None, RequestError::Other(failure))) = failed else { panic!("it is reported") };
+        assert!(failure.message.contains("an event `bad` that cannot be read"), "{}", failure.message);
+        let service = Client::new(&streaming(EVENTS), None);
+        let mut on_event = |kind: &str, _: &Value| {
+            seen.push(kind.to_owned());
+            Ok(true)
+        };
+        let failure = service.follow("/x", &mut on_event).await.unwrap_err();
+        assert!(failure.message.contains("an event `bad` that cannot be read"), "{}", failure.message);
+        assert_eq!(seen, ["good", "good"]);
     }
 }
