@@ -34,9 +34,9 @@ pub(crate) struct TlsFiles {
     key: PathBuf,
 }
 
-/// The contents of both files.
+/// The contents of both files. Not `Debug`, because they contain the key.
 #[derive(PartialEq, Eq)]
-struct Contents {
+pub(crate) struct Contents {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
@@ -49,13 +49,14 @@ impl TlsArguments {
 }
 
 impl TlsFiles {
-    /// Reads both files.
-    pub(crate) fn open(&self) -> Result<Tls, Failure> {
+    /// Reads both files. Their contents are returned for [`follow`](Self::follow).
+    pub(crate) fn open(&self) -> Result<(Tls, Contents), Failure> {
         if is_open_to_all(&self.key) {
             tracing::warn!(file = %self.key.display(), "other users of this machine can read the private key; restrict it with `chmod 600`");
         }
-        let Contents { certificate, key } = self.contents()?;
-        Tls::read(&certificate, &key).map_err(|error| self.unusable(&error))
+        let contents = self.contents()?;
+        let tls = Tls::read(&contents.certificate, &contents.key).map_err(|error| self.unusable(&error))?;
+        Ok((tls, contents))
     }
 
     fn contents(&self) -> Result<Contents, Failure> {
@@ -75,10 +76,11 @@ impl TlsFiles {
         Failure::new(format!("--tls-cert {certificate} and --tls-key {key} cannot be used: {error}"))
     }
 
-    /// Applies every change of the files. While they cannot be used, the last valid ones remain in use; in between, a
-    /// certificate may already be new and its key still old.
-    pub(crate) async fn follow(self, tls: Arc<Tls>, service: Arc<Service>) {
-        let mut seen = self.contents().ok();
+    /// Applies every change of the files since they had the contents `opened`: the service may have waited for its
+    /// database meanwhile. While they cannot be used, the last valid ones remain in use; in between, a certificate may
+    /// already be new and its key still old.
+    pub(crate) async fn follow(self, tls: Arc<Tls>, opened: Contents, service: Arc<Service>) {
+        let mut seen = Some(opened);
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
             let contents = match self.contents() {
@@ -86,6 +88,8 @@ impl TlsFiles {
                 Ok(contents) => contents,
                 Err(failure) => {
                     self.report(&service, &failure);
+                    // Once they can be read again, the same contents end the problem as well.
+                    seen = None;
                     continue;
                 }
             };

@@ -21,7 +21,7 @@ use crate::config::ConfigSource;
 use crate::failure::Failure;
 use crate::model_args::builtin_embedder;
 use crate::storage::{StorageArguments, with_causes};
-use crate::tls_files::TlsFiles;
+use crate::tls_files::{Contents, TlsFiles};
 use crate::{config, database_wait, environment, session, vector_store_args};
 
 /// The variable with limits of clients: `NAME=VALUE` each.
@@ -43,6 +43,7 @@ pub(super) struct Plan {
 pub(super) struct TlsPlan {
     pub(super) files: TlsFiles,
     pub(super) tls: Arc<Tls>,
+    pub(super) opened: Contents,
 }
 
 pub(super) struct ServicePlan {
@@ -123,8 +124,8 @@ impl Plan {
 
 impl TlsPlan {
     fn open(files: TlsFiles) -> Result<Self, Failure> {
-        let tls = Arc::new(files.open()?);
-        Ok(Self { files, tls })
+        let (tls, opened) = files.open()?;
+        Ok(Self { files, tls: Arc::new(tls), opened })
     }
 }
 

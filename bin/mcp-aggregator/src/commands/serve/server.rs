@@ -80,8 +80,8 @@ pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Se
     let service = open_service(service, store.clone(), &containers, &addresses).await?;
     let service_file = write_service_file(&storage, &addresses, &access);
     let server = http_server(http, &access, &service, &addresses, &mut background);
-    if let Some(TlsPlan { files, tls }) = tls {
-        background.spawn(files.follow(tls, Arc::clone(&service)));
+    if let Some(TlsPlan { files, tls, opened }) = tls {
+        background.spawn(files.follow(tls, opened, Arc::clone(&service)));
     }
     let (stop, stopped) = oneshot::channel::<()>();
     let http = Box::pin(http_server::serve(server, listeners, async {
