@@ -18,7 +18,7 @@ use crate::responder::Responder;
 use crate::response_rewriter;
 use crate::sign_in;
 use crate::startup_queue::Enqueued;
-use crate::surface::counted;
+use crate::surface::use_tracker;
 use crate::suspended_request::{SuspendedRequest, Target};
 use crate::tasks::Alias;
 use crate::unavailable;
@@ -56,7 +56,7 @@ pub(crate) fn route(aggregator: &Arc<Aggregator>, message: Incoming<'_>, request
     };
     match opened {
         Ok(tracker) => {
-            let tracker = counted(aggregator, client, server, &tool, tracker);
+            let tracker = use_tracker(aggregator, client, server, &tool, tracker);
             enter(aggregator, message, request, (&named, &tracker));
         }
         Err(refusal) => to.respond(&refusal.answer(id_token)),

@@ -33,7 +33,7 @@ use crate::fleet::View;
 
 pub(crate) use discovered::DiscoveredTools;
 pub(crate) use dispatch::take;
-pub(crate) use recent_searches::{RecentSearches, counted};
+pub(crate) use recent_searches::{RecentSearches, use_tracker};
 
 /// Which tools a client sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

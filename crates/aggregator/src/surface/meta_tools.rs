@@ -103,11 +103,11 @@ fn counted(count: usize, noun: &str) -> String {
 }
 
 /// `name (count)` of the first ones, and the number of the rest.
-fn enumeration(counted: &[(String, usize)]) -> String {
+fn enumeration(counts: &[(String, usize)]) -> String {
     let mut parts: Vec<String> =
-        counted.iter().take(MAX_NAMED).map(|(name, count)| format!("{} ({count})", one_line(name, 40))).collect();
-    if counted.len() > MAX_NAMED {
-        parts.push(format!("{} more", counted.len() - MAX_NAMED));
+        counts.iter().take(MAX_NAMED).map(|(name, count)| format!("{} ({count})", one_line(name, 40))).collect();
+    if counts.len() > MAX_NAMED {
+        parts.push(format!("{} more", counts.len() - MAX_NAMED));
     }
     parts.join(", ")
 }

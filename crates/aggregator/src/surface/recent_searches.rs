@@ -72,8 +72,9 @@ fn is(found: &Found, server: usize, tool: &str) -> bool {
     found.server == server && found.tool == tool
 }
 
-/// The tracker of a call, which also counts its success if the client has searched for the tool.
-pub(crate) fn counted(
+/// The tracker of a call, which also counts it as a use of the tool if the client has searched for that and the call
+/// succeeds.
+pub(crate) fn use_tracker(
     aggregator: &Aggregator,
     client: &Client,
     server: usize,
@@ -88,11 +89,11 @@ pub(crate) fn counted(
         return tracker;
     };
     let (tool_finder, tool) = (Arc::clone(tool_finder), Arc::clone(tool));
-    Arc::new(CountedCall { tracker, tool_finder, connected, server, tool })
+    Arc::new(UseTracker { tracker, tool_finder, connected, server, tool })
 }
 
 /// A call of a tool that its client has searched for.
-struct CountedCall {
+struct UseTracker {
     tracker: Arc<dyn CallTracker>,
     tool_finder: Arc<dyn ToolFinder>,
     connected: Arc<ConnectedClient>,
@@ -100,7 +101,7 @@ struct CountedCall {
     tool: Arc<str>,
 }
 
-impl CallTracker for CountedCall {
+impl CallTracker for UseTracker {
     fn permit(&self) -> Option<PermitFuture> {
         self.tracker.permit()
     }
