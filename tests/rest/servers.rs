@@ -72,6 +72,12 @@ fn a_server_may_be_registered_without_being_connected() {
     assert_eq!(expect(201, &rest.post("/servers", &off))["status"], "disabled");
 
     assert_eq!(expect(200, &rest.order("/servers/waiting/connect"))["status"], "connected");
+    let tools = testkit::wait_until("its tools are stored", || {
+        let tools = expect(200, &rest.get("/servers/waiting/tools"));
+        (!names(&tools).is_empty()).then_some(tools)
+    });
+    let again = expect(200, &rest.order("/servers/waiting/restart"));
+    assert_eq!((&again["status"], names(&again["tools"])), (&json!("connected"), names(&tools)));
     assert_eq!(expect(200, &rest.order("/servers/off/enable"))["enabled"], true);
     rest.wait_for_status("off", "connected");
 }

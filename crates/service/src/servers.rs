@@ -19,14 +19,11 @@ use crate::supervisor::{Command, ServerStatus, SupervisorHandle};
 use crate::usage::UsageView;
 use crate::{Error, Service};
 
-/// How long a reader waits for newly discovered tools to be written.
-pub(crate) const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-
 impl Service {
     /// Registers a server and, if requested, connects it: waits up to 1.5 s for its tools.
     pub async fn register(&self, by: &Actor, new: Registration) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).register(by.clone(), new)).await?;
-        Ok(self.view_with_tools(&handle).await)
+        Ok(view(&handle))
     }
 
     /// All servers in the order of their names, and the total number.
@@ -104,7 +101,7 @@ impl Service {
     /// Connects it, and waits for the result.
     pub async fn connect(&self, by: &Actor, id_or_name: &str) -> Result<ServerView, Error> {
         let handle = to_the_end(Arc::clone(&self.context).connect(by.clone(), id_or_name.to_owned())).await?;
-        Ok(self.view_with_tools(&handle).await)
+        Ok(view(&handle))
     }
 
     /// Disconnects it: waits up to 30 s for running calls, or cancels them. Idempotent.
@@ -118,7 +115,7 @@ impl Service {
     pub async fn restart(&self, by: &Actor, id_or_name: &str, force: bool) -> Result<ServerView, Error> {
         let key = id_or_name.to_owned();
         let handle = to_the_end(Arc::clone(&self.context).restart(by.clone(), key, force)).await?;
-        Ok(self.view_with_tools(&handle).await)
+        Ok(view(&handle))
     }
 
     /// Enables it, resets its failures, and connects it: waits up to 1.5 s for the result.
@@ -168,7 +165,7 @@ impl Service {
     /// The history of its connection, newest first.
     pub async fn history(&self, id_or_name: &str, page: Page) -> Result<Listed<HistoryEvent>, Error> {
         let handle = self.context.find(id_or_name)?;
-        self.context.status_writer.wait_written(handle.id, STATUS_WRITE_TIMEOUT).await;
+        self.context.status_writer.wait_for_reader(handle.id).await;
         Ok(self.store.history(handle.id, page).await?)
     }
 
@@ -219,18 +216,6 @@ impl Service {
         state.classified_tools = self.finder.classified_tools().min(state.total_tools);
         state.unclassified_tools = state.total_tools - state.classified_tools;
         state
-    }
-
-    /// The view of a server, with its tools if they have been discovered. Its connection state does not depend on
-    /// whether its tools can be read.
-    async fn view_with_tools(&self, handle: &SupervisorHandle) -> ServerView {
-        let mut view = view(handle);
-        if view.record.status.is_up() {
-            let tools = self.stored_tools(handle.id).await;
-            let tools = tools.inspect_err(|error| tracing::warn!(%error, "failed to read the tools of a server")).ok();
-            view.tools = tools.map(|tools| self.with_states(tools));
-        }
-        view
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::Kind;
 use registry::{Listed, Page, ServerId, ToolFilter, ToolRecord};
 use tool_search::ToolView;
 
-use crate::servers::STATUS_WRITE_TIMEOUT;
 use crate::supervisor::SupervisorHandle;
-use crate::{Error, ListPlace, ListSize, Service};
+use crate::{Error, ListPlace, ListSize, ServerView, Service};
 
 /// Which tools a list has.
 #[derive(Debug, Clone, Default)]
@@ -131,6 +131,33 @@ impl Service {
         Ok((place, tools))
     }
 
+    /// Describes a server that was just connected, with its tools if they have been discovered; if there are many, on a
+    /// thread that serves no calls. If its tools cannot be read, it is described without them: it is connected.
+    pub async fn describe_with_tools<T: Send + 'static>(
+        self: &Arc<Self>,
+        mut view: ServerView,
+        describe: impl FnOnce(&ServerView) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        if !view.record.status.is_up() {
+            return Ok(describe(&view));
+        }
+        let id = view.record.id;
+        let (place, mut tools) = match self.tools_of_servers(&[id]).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(server = %view.record.name, %error, "failed to read the tools of a server");
+                return Ok(describe(&view));
+            }
+        };
+        let service = Arc::clone(self);
+        place
+            .run(move |_| {
+                view.tools = Some(service.with_states(tools.remove(&id).unwrap_or_default()));
+                Ok(describe(&view))
+            })
+            .await
+    }
+
     /// The full names of the tools of a server.
     pub async fn tool_names(&self, server: &str) -> Result<Vec<String>, Error> {
         let handles = self.handles_of(Some(server))?;
@@ -141,7 +168,7 @@ impl Service {
     /// The tool of a server with this name of its own.
     pub async fn tool_of(&self, server: &str, original_name: &str) -> Result<Option<ToolRecord>, Error> {
         let handle = self.context.find(server)?;
-        self.context.status_writer.wait_written(handle.id, STATUS_WRITE_TIMEOUT).await;
+        self.context.status_writer.wait_for_reader(handle.id).await;
         let original_name = Some(original_name.to_owned());
         let filter = ToolFilter { server: Some(handle.id), original_name, ..ToolFilter::default() };
         Ok(self.store.tools(&filter, Page::first(1)).await?.items.pop())
@@ -150,13 +177,6 @@ impl Service {
     /// Tools with their classification states.
     pub fn with_states(&self, tools: Vec<ToolRecord>) -> Vec<ToolView> {
         self.finder.with_states(tools)
-    }
-
-    /// The stored tools of one server, including those discovered last.
-    pub(crate) async fn stored_tools(&self, server: ServerId) -> Result<Vec<ToolRecord>, Error> {
-        self.context.status_writer.wait_written(server, STATUS_WRITE_TIMEOUT).await;
-        let filter = ToolFilter { server: Some(server), ..ToolFilter::default() };
-        Ok(self.store.tools(&filter, Page::ALL).await?.items)
     }
 
     /// One server, or all whose tools are listed, in the order of the registry's lists.
@@ -180,7 +200,7 @@ impl Service {
 
     async fn wait_written(&self, handles: &[Arc<SupervisorHandle>]) {
         match handles {
-            [only] => self.context.status_writer.wait_written(only.id, STATUS_WRITE_TIMEOUT).await,
+            [only] => self.context.status_writer.wait_for_reader(only.id).await,
             _ => self.context.status_writer.wait_all_written(STATUS_WRITE_TIMEOUT).await,
         };
     }
@@ -219,6 +239,10 @@ impl Service {
         Ok(ListSize { items, bytes })
     }
 }
+
+/// How long a list of all servers waits for newly discovered tools to be written. Some server may always be about to
+/// change.
+const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How to get a smaller page.
 const SMALLER: &str = "pass a smaller `limit`";

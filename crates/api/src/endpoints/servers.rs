@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use registry::{Status, Transport};
 use serde_json::{Value, json};
-use service::{Error, Problem, Registration, Update};
+use service::{Error, Problem, Registration, ServerView, Service, Update};
 
 use crate::endpoint::Endpoint;
 use crate::endpoints::documents::wants_events;
@@ -199,7 +199,12 @@ fn problems_with_other_config(body: &Members) -> Vec<Problem> {
 async fn register(request: ApiRequest) -> Result<ApiResponse, Error> {
     let new = registration(request.body.whole())?;
     let view = request.service.register(&request.actor, new).await?;
-    Ok(ApiResponse::json(StatusCode::CREATED, &view))
+    with_tools(&request.service, StatusCode::CREATED, view).await
+}
+
+/// The answer about a server that was just connected.
+async fn with_tools(service: &Arc<Service>, status: StatusCode, view: ServerView) -> Result<ApiResponse, Error> {
+    service.describe_with_tools(view, move |view| ApiResponse::json(status, view)).await
 }
 
 fn registration(body: serde_json::Map<String, Value>) -> Result<Registration, Error> {
@@ -268,7 +273,8 @@ async fn remove(request: ApiRequest) -> Result<ApiResponse, Error> {
 }
 
 async fn connect(request: ApiRequest) -> Result<ApiResponse, Error> {
-    Ok(ApiResponse::ok(&request.service.connect(&request.actor, request.server()).await?))
+    let view = request.service.connect(&request.actor, request.server()).await?;
+    with_tools(&request.service, StatusCode::OK, view).await
 }
 
 async fn disconnect(request: ApiRequest) -> Result<ApiResponse, Error> {
@@ -276,7 +282,8 @@ async fn disconnect(request: ApiRequest) -> Result<ApiResponse, Error> {
 }
 
 async fn restart(request: ApiRequest) -> Result<ApiResponse, Error> {
-    Ok(ApiResponse::ok(&request.service.restart(&request.actor, request.server(), request.flag("force")).await?))
+    let view = request.service.restart(&request.actor, request.server(), request.flag("force")).await?;
+    with_tools(&request.service, StatusCode::OK, view).await
 }
 
 async fn enable(request: ApiRequest) -> Result<ApiResponse, Error> {

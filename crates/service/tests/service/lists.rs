@@ -48,6 +48,25 @@ async fn of_a_long_list_of_items_only_the_page_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_connected_is_described_beside_the_calls_if_it_has_many_tools() {
+    let fixture = ServiceFixture::new().await;
+    let service = &fixture.service;
+    let here = std::thread::current().id();
+    for (name, tools, is_beside) in [("few", 8_u32, false), ("many", 800, true)] {
+        service.register(&somebody(), fake(name, &["--tools", &tools.to_string(), "--only-generated"])).await.unwrap();
+        fixture.until_it(name, "all tools", |view| view.record.tool_count == tools).await;
+        let view = service.restart(&somebody(), name, false).await.unwrap();
+        let describe = |view: &service::ServerView| (view.tools.clone().unwrap().len(), std::thread::current().id());
+        let (count, there) = service.describe_with_tools(view, describe).await.unwrap();
+        assert_eq!((u32::try_from(count), there != here), (Ok(tools), is_beside), "{name}");
+    }
+    let view = service.disconnect(&somebody(), "few", true).await.unwrap();
+    let has_tools = service.describe_with_tools(view, |view| view.tools.is_some()).await.unwrap();
+    assert!(!has_tools, "it is not connected");
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_long_list_of_tools_waits_for_a_slot_before_it_is_loaded_and_pages_do_not() {
     let fixture = ServiceFixture::new().await;
     let service = &fixture.service;
