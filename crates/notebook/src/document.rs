@@ -4,6 +4,7 @@
 //! original text; nothing is ever written back from a tree.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use crate::lines::Lines;
 use crate::problem::Fault;
@@ -12,6 +13,12 @@ use crate::scan;
 
 /// The limit of bytes of a document; longer ones are refused.
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Longer texts are parsed one at a time: parsing takes up to 64 times the memory of the text.
+pub const MAX_BYTES_PARSED_ALONGSIDE: usize = 256 * 1024;
+
+/// Held while a longer text is parsed.
+static LONG_TEXT: Mutex<()> = Mutex::new(());
 
 /// A Markdown text and its structure.
 #[derive(Debug, Clone)]
@@ -113,7 +120,10 @@ pub(crate) struct BlockId {
 impl Document {
     /// Parses a text.
     pub fn parse(text: impl Into<String>) -> Self {
-        scan::scan(text.into())
+        let text = text.into();
+        let is_long = text.len() > MAX_BYTES_PARSED_ALONGSIDE;
+        let _turn = is_long.then(|| LONG_TEXT.lock().unwrap_or_else(PoisonError::into_inner));
+        scan::scan(text)
     }
 
     /// The text, as it was given.
@@ -213,4 +223,27 @@ impl Heading {
 
 fn same_words(left: &str, right: &str) -> bool {
     left.split_whitespace().eq(right.split_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_parsed_one_at_a_time_and_delay_no_short_ones() {
+        let long = "*a* ".repeat(MAX_BYTES_PARSED_ALONGSIDE / 4 + 1);
+        let turn = LONG_TEXT.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = std::thread::spawn({
+            let long = long.clone();
+            move || Document::parse(long).text.len()
+        });
+        Document::parse("# Short\n");
+        // Longer than the other would take if it did not wait.
+        for _ in 0..3 {
+            scan::scan(long.clone());
+        }
+        assert!(!waiting.is_finished(), "it waits for its turn");
+        drop(turn);
+        assert_eq!(waiting.join().unwrap(), long.len());
+    }
 }
