@@ -455,3 +455,18 @@ fn limits_from_the_environment_are_validated() {
     ]));
     assert!(wrong.stderr.contains("there is no limit `sessoins`; the limits are connections,"), "{wrong:?}");
 }
+
+#[test]
+fn a_batch_of_millions_is_refused_in_little_more_memory_than_its_bytes() {
+    let serve = limited(&[]);
+    let hello = Hello { revision: "2025-03-26".to_owned(), ..Hello::default() };
+    let session = HttpSession::introduce(serve.address(), "/mcp", &hello);
+    let batch = format!("[{}1]", "1,".repeat(15_000_000));
+    reset_peak_rss(serve.pid());
+    let before = rss_kb(serve.pid());
+    let refused = serve.fetch(&session.post(&batch));
+    let grown = peak_rss_kb(serve.pid()) - before;
+    assert!(refused.body.contains("a batch of more than 100 messages"), "{refused:?}");
+    // Its bytes, which may be copied while they arrive. A span and a part for each element would take 700 MB.
+    assert!(grown < 200_000, "the service grew by {grown} kB");
+}

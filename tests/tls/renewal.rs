@@ -78,7 +78,7 @@ fn while_the_files_cannot_be_used_the_last_certificate_remains_and_it_is_reporte
     wait_until("the missing certificate is reported", || is_reported().then_some(()));
     fs::rename(&away, certificates.certificate()).expect("it is ours");
     wait_until("it is back, and that is the end of it", || (!is_reported()).then_some(()));
-    assert_eq!(serial_of(port).as_ref(), Some(&before));
+    assert_eq!(serial_of(port), Some(before));
 }
 
 #[test]

@@ -121,6 +121,11 @@ fn other_bounds_are_on_the_page() {
         ("| describing such a list", seconds(service::LIST_DEADLINE)),
         ("| such lists at once", format!("at most {} s,", service::LONGEST_LIST_WAIT.as_secs())),
         ("| schema checks of one run", seconds(notebook::CHECK_TIME_OF_RUN)),
+        ("| a document |", format!("| {} MiB |", notebook::MAX_DOCUMENT_BYTES >> 20)),
+        (
+            "| parsing a document",
+            format!("more than {} KiB are parsed one at a time", notebook::MAX_BYTES_PARSED_ALONGSIDE >> 10),
+        ),
     ] {
         let row =
             PAGE.lines().find(|line| line.starts_with(what)).unwrap_or_else(|| panic!("no row begins with {what}"));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use protocol::Line;
 use protocol::envelope::{Envelope, EnvelopeError, Kind};
 use protocol::reply::{self, code};
-use protocol::scan::{Span, elements};
+use protocol::scan::{Span, count_elements, elements};
 
 use crate::client_sink::{CatchUp, ClientSink, Message, Outbound};
 use crate::dispatch::{Aggregator, Incoming};
@@ -34,15 +34,20 @@ struct Gathered {
 pub(crate) fn split(aggregator: &Arc<Aggregator>, message: Incoming<'_>) {
     let Incoming { client, to, line, flush_set } = message;
     let start = line.iter().position(|&byte| byte == b'[').unwrap_or_default();
-    let parts = elements(line, Span { start, end: line.len() }).unwrap_or_default();
-    if parts.is_empty() {
-        return to.respond(&reply::error(b"null", code::INVALID_REQUEST, "Invalid Request: an empty batch", None));
+    let array = Span { start, end: line.len() };
+    // Counted first: the spans of a million tiny elements would take many times the memory of the elements.
+    match count_elements(line, array) {
+        None | Some(0) => {
+            return to.respond(&reply::error(b"null", code::INVALID_REQUEST, "Invalid Request: an empty batch", None));
+        }
+        Some(count) if count > MAX_BATCH_MESSAGES => {
+            let text = format!("Invalid Request: a batch of more than {MAX_BATCH_MESSAGES} messages");
+            return to.respond(&reply::error(b"null", code::INVALID_REQUEST, &text, None));
+        }
+        Some(_) => {}
     }
+    let parts = elements(line, array).unwrap_or_default();
     let parts: Vec<Bytes> = parts.into_iter().map(|part| line.slice(part.start..part.end)).collect();
-    if parts.len() > MAX_BATCH_MESSAGES {
-        let text = format!("Invalid Request: a batch of more than {MAX_BATCH_MESSAGES} messages");
-        return to.respond(&reply::error(b"null", code::INVALID_REQUEST, &text, None));
-    }
     // Counted before anything is dispatched: the first response may arrive before the last message is scanned.
     let missing = parts.iter().filter(|part| wants_answer(part)).count();
     let gathered = Mutex::new(Gathered { missing, array: Vec::new() });

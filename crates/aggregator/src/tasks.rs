@@ -11,7 +11,7 @@ use catalog::Scope;
 use protocol::bridge::change::Change;
 use protocol::bridge::meta;
 use protocol::reply::{self, code};
-use protocol::scan::{elements, member};
+use protocol::scan::{each_element, member};
 use protocol::splice::Edit;
 use protocol::{Envelope, Lifecycle, Params, RequestEnvelope, Span, text};
 use tokio::time::timeout;
@@ -254,7 +254,6 @@ impl Tasks {
     /// The tasks in a server's list that belong to `client`.
     fn own(&self, client: &Client, connection: &Connection, line: &Bytes, result: Option<Span>) -> Vec<Vec<u8>> {
         let array = result.and_then(|result| member(line, result, "tasks"));
-        let tasks = array.and_then(|array| elements(line, array)).unwrap_or_default();
         let own = |task: Span| {
             let original = text::decode(member(line, task, "taskId")?.of(line))?;
             let visible = self.visible.get(&(connection.key(), original.clone().into_owned()))?;
@@ -267,7 +266,12 @@ impl Tasks {
             change.set_member(protocol::bridge::change::whole(&definition), "taskId", &reply::string(visible));
             Some(change.apply().to_vec())
         };
-        tasks.into_iter().filter_map(own).collect()
+        let mut found = Vec::new();
+        // One by one: a server may list any number of tasks, and those of other clients are none of ours.
+        if let Some(array) = array {
+            each_element(line, array, |task| found.extend(own(task)));
+        }
+        found
     }
 }
 

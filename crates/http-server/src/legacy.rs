@@ -10,7 +10,7 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use protocol::envelope::{EnvelopeError, Reason};
 use protocol::reply::code;
-use protocol::scan::elements;
+use protocol::scan::each_element;
 use protocol::{Envelope, Kind, Revision, Span, text};
 
 use crate::accept::Accepts;
@@ -70,12 +70,17 @@ fn expectation(posted: &Posted<'_>, session: &Session) -> Expected {
 
 /// Whether a batch contains a request. Invalid messages and an empty batch get an error response, too.
 pub(crate) fn batch_wants_answer(line: &[u8]) -> bool {
-    let parts = elements(line, Span { start: 0, end: line.len() }).unwrap_or_default();
-    let wants_answer = |part: &Span| match Envelope::scan(part.of(line)) {
-        Ok(Envelope { kind, .. }) => matches!(kind, Kind::Request { .. }),
-        Err(EnvelopeError { .. }) => true,
-    };
-    parts.is_empty() || parts.iter().any(wants_answer)
+    let (mut is_empty, mut has_request) = (true, false);
+    // One by one: the spans of a million tiny elements would take many times the memory of the elements.
+    each_element(line, Span { start: 0, end: line.len() }, |part| {
+        is_empty = false;
+        has_request = has_request
+            || match Envelope::scan(part.of(line)) {
+                Ok(Envelope { kind, .. }) => matches!(kind, Kind::Request { .. }),
+                Err(EnvelopeError { .. }) => true,
+            };
+    });
+    is_empty || has_request
 }
 
 fn request(posted: Posted<'_>, session: Arc<Session>, id: Option<Span>, is_new: bool) -> Dispatch {

@@ -429,8 +429,8 @@ mod tests {
         tokens.replace(&Tokens::read("bob:secret-2\nann:secret-1").unwrap());
         assert!(tokens.is_current(&ann) && tokens.is_current(&bob));
         tokens.replace(&Tokens::read("ann:secret-3\nbob:secret-2").unwrap());
-        revoked.await.unwrap();
         assert!(!tokens.is_current(&ann) && tokens.is_current(&bob));
+        revoked.await.unwrap();
         assert_ne!(tokens.identify("secret-3").unwrap(), ann, "the name alone does not count");
         // The same secret under another name is another principal.
         tokens.replace(&Tokens::read("eve:secret-2").unwrap());

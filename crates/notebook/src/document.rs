@@ -14,8 +14,8 @@ use crate::scan;
 /// The limit of bytes of a document; longer ones are refused.
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// The limit of bytes of a text that is parsed while others are. Parsing takes up to 64 times the memory of the text.
-const MAX_BYTES_ALONGSIDE: usize = 256 * 1024;
+/// Longer texts are parsed one at a time: parsing takes up to 64 times the memory of the text.
+pub const MAX_BYTES_PARSED_ALONGSIDE: usize = 256 * 1024;
 
 /// Held while a longer text is parsed.
 static LONG_TEXT: Mutex<()> = Mutex::new(());
@@ -121,7 +121,7 @@ impl Document {
     /// Parses a text.
     pub fn parse(text: impl Into<String>) -> Self {
         let text = text.into();
-        let is_long = text.len() > MAX_BYTES_ALONGSIDE;
+        let is_long = text.len() > MAX_BYTES_PARSED_ALONGSIDE;
         let _turn = is_long.then(|| LONG_TEXT.lock().unwrap_or_else(PoisonError::into_inner));
         scan::scan(text)
     }
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn long_texts_are_parsed_one_at_a_time_and_delay_no_short_ones() {
-        let long = "*a* ".repeat(MAX_BYTES_ALONGSIDE / 4 + 1);
+        let long = "*a* ".repeat(MAX_BYTES_PARSED_ALONGSIDE / 4 + 1);
         let turn = LONG_TEXT.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = std::thread::spawn({
             let long = long.clone();

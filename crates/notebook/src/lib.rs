@@ -63,7 +63,7 @@ pub use binding::{
     matches_path,
 };
 pub use block::{Addressee, Block, Display, Format, blocks};
-pub use document::{Document, Fence, Heading, MAX_DOCUMENT_BYTES};
+pub use document::{Document, Fence, Heading, MAX_BYTES_PARSED_ALONGSIDE, MAX_DOCUMENT_BYTES};
 pub use file::{FileError, Saved, assets_folder, check_writable, read, save, write_attachments};
 pub use folder::{Folder, FolderError, Listing, Stamp};
 pub use fuzz_input::{read_fuzz_document, read_fuzz_yaml};

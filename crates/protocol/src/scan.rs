@@ -138,19 +138,22 @@ pub fn members(text: &[u8], object: Span, mut each: impl FnMut(Span, Span)) {
 }
 
 /// The elements of the array at `array`; `None` if the value is not an array.
+///
+/// The spans take up to eight times the memory of the text. For arrays of any length there are [`count_elements`] and
+/// [`each_element`].
 pub fn elements(text: &[u8], array: Span) -> Option<Vec<Span>> {
     let mut found = Vec::new();
-    visit_elements(text, array, |element| found.push(element)).then_some(found)
+    each_element(text, array, |element| found.push(element)).then_some(found)
 }
 
 /// The number of elements of the array at `array`, counted without memory for them; `None` if the value is not an array.
 pub fn count_elements(text: &[u8], array: Span) -> Option<usize> {
     let mut count = 0;
-    visit_elements(text, array, |_| count += 1).then_some(count)
+    each_element(text, array, |_| count += 1).then_some(count)
 }
 
-/// Calls `each` with every element. Returns whether the value is an array.
-fn visit_elements(text: &[u8], array: Span, mut each: impl FnMut(Span)) -> bool {
+/// Calls `each` with every element of the array at `array`. Returns whether the value is an array.
+pub fn each_element(text: &[u8], array: Span, mut each: impl FnMut(Span)) -> bool {
     let mut cursor = Cursor::at(text, array);
     if !cursor.take(b'[') {
         return false;

@@ -49,6 +49,8 @@ impl Evaluator<'_, '_, '_> {
         for (location, item) in items.iter().enumerate() {
             self.steps.take(1 + size(item))?;
             let same_hash = seen.entry(self.program.hasher.hash(item)).or_default();
+            // Nearly always none.
+            self.steps.take(same_hash.len())?;
             if same_hash.iter().any(|earlier| is_equal(&items[*earlier], item)) {
                 return Ok(true);
             }

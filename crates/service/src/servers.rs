@@ -20,9 +20,6 @@ use crate::supervisor::{Command, ServerStatus, SupervisorHandle};
 use crate::usage::UsageView;
 use crate::{Error, Service};
 
-/// How long a reader waits for newly discovered tools to be written.
-pub(crate) const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-
 impl Service {
     /// Registers a server and, if requested, connects it: waits up to 1.5 s for its tools.
     pub async fn register(&self, by: &Actor, new: Registration) -> Result<ServerView, Error> {
@@ -189,7 +186,7 @@ impl Service {
     /// The history of its connection, newest first.
     pub async fn history(&self, id_or_name: &str, page: Page) -> Result<Listed<HistoryEvent>, Error> {
         let handle = self.context.find(id_or_name)?;
-        self.context.status_writer.wait_written(handle.id, STATUS_WRITE_TIMEOUT).await;
+        self.context.status_writer.wait_for_reader(handle.id).await;
         Ok(self.store.history(handle.id, page).await?)
     }
 

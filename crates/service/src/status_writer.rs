@@ -31,6 +31,11 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// A change that is written later than this is written with its original time.
 const DEFERRED_WRITE_AFTER: Duration = Duration::from_secs(1);
 
+/// How long a reader waits for what is being written about one server: on a busy machine a write takes a while. If the
+/// last write failed, the next one may fail for long.
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
+const READER_TIMEOUT_AFTER_ERROR: Duration = Duration::from_secs(1);
+
 /// The queue of writes.
 #[derive(Debug, Default)]
 pub(crate) struct StatusWriter {
@@ -195,6 +200,12 @@ impl StatusWriter {
     /// Waits until everything about a server is written, but not longer than `limit`.
     pub(crate) async fn wait_written(&self, server: ServerId, limit: Duration) -> bool {
         timeout(limit, self.until(|pending| pending.is_done_with(server))).await.is_ok()
+    }
+
+    /// The same for a reader, who would otherwise read what is outdated.
+    pub(crate) async fn wait_for_reader(&self, server: ServerId) -> bool {
+        let has_failed = self.lock().last_error.is_some();
+        self.wait_written(server, if has_failed { READER_TIMEOUT_AFTER_ERROR } else { READER_TIMEOUT }).await
     }
 
     /// Waits until everything about all servers is written, but not longer than `limit`.
@@ -522,6 +533,25 @@ mod tests {
         status_writer.ended(tools, Some(&refused));
         status_writer.forget(server);
         assert_eq!(status_writer.last_error(), None, "the server was removed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_waits_for_a_slow_write_but_not_long_for_a_database_that_failed() {
+        let (status_writer, server) = (StatusWriter::default(), ServerId::fresh());
+        assert!(status_writer.wait_for_reader(server).await, "nothing is queued");
+        status_writer.change(server, StatusChange::to(Status::Connecting));
+        let Some(work) = status_writer.next().0 else { panic!("there is a change") };
+        let written = async {
+            sleep(READER_TIMEOUT - Duration::from_millis(1)).await;
+            status_writer.finish();
+        };
+        let (is_written, ()) = tokio::join!(status_writer.wait_for_reader(server), written);
+        assert!(is_written);
+        status_writer.put_back(work);
+        status_writer.lock().last_error = Some("unreachable".to_owned());
+        let began = tokio::time::Instant::now();
+        assert!(!status_writer.wait_for_reader(server).await);
+        assert_eq!(began.elapsed().as_secs(), READER_TIMEOUT_AFTER_ERROR.as_secs());
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::Kind;
 use registry::{Listed, Page, ServerId, ToolFilter, ToolRecord};
 use tool_search::ToolView;
 
-use crate::servers::STATUS_WRITE_TIMEOUT;
 use crate::supervisor::SupervisorHandle;
 use crate::{Error, ListPlace, ListSize, ServerView, Service};
 
@@ -188,7 +188,7 @@ impl Service {
     /// The tool of a server with this name of its own.
     pub async fn tool_of(&self, server: &str, original_name: &str) -> Result<Option<ToolRecord>, Error> {
         let handle = self.find(server)?;
-        self.context.status_writer.wait_written(handle.id, STATUS_WRITE_TIMEOUT).await;
+        self.context.status_writer.wait_for_reader(handle.id).await;
         let original_name = Some(original_name.to_owned());
         let filter = ToolFilter { server: Some(handle.id), original_name, ..ToolFilter::default() };
         let mut found = self.store.tools(&filter, Page::first(1)).await?.items;
@@ -222,7 +222,7 @@ impl Service {
 
     async fn wait_written(&self, handles: &[Arc<SupervisorHandle>]) {
         match handles {
-            [only] => self.context.status_writer.wait_written(only.id, STATUS_WRITE_TIMEOUT).await,
+            [only] => self.context.status_writer.wait_for_reader(only.id).await,
             _ => self.context.status_writer.wait_all_written(STATUS_WRITE_TIMEOUT).await,
         };
     }
@@ -264,6 +264,10 @@ impl Service {
         Ok(ListSize { items, bytes })
     }
 }
+
+/// How long a list of all servers waits for newly discovered tools to be written. Some server may always be about to
+/// change.
+const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How to get a smaller page.
 const SMALLER: &str = "pass a smaller `limit`";

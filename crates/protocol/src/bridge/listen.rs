@@ -7,7 +7,7 @@ use crate::bridge::change::{Change, is_object, whole};
 use crate::bridge::meta::{self, SUBSCRIPTION_ID};
 use crate::envelope::Params;
 use crate::reply;
-use crate::scan::{elements, member};
+use crate::scan::{count_elements, elements, member};
 use crate::text;
 
 /// The request that opens a subscription.
@@ -19,6 +19,9 @@ const TOOLS: &str = "toolsListChanged";
 const PROMPTS: &str = "promptsListChanged";
 const RESOURCES: &str = "resourcesListChanged";
 const URIS: &str = "resourceSubscriptions";
+
+/// Resources of one subscription: each takes many times the bytes of a short URI.
+const MAX_URIS: usize = 100_000;
 
 /// The changes that a client subscribes to.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -50,6 +53,9 @@ pub fn read(line: &[u8], params: &Params) -> Result<Filter, &'static str> {
         None => Vec::new(),
         Some(uris) if uris.of(line) == b"null" => Vec::new(),
         Some(uris) => {
+            if count_elements(line, uris).is_some_and(|count| count > MAX_URIS) {
+                return Err("`resourceSubscriptions` must have at most 100,000 entries");
+            }
             let uris = elements(line, uris).ok_or(wrong_uris)?;
             let decoded = uris.iter().map(|uri| text::decode(uri.of(line)).map(|uri| uri.into_owned()));
             decoded.collect::<Option<_>>().ok_or(wrong_uris)?
@@ -155,6 +161,9 @@ mod tests {
         ] {
             assert!(filter(notifications).is_err(), "{notifications}");
         }
+        let many = |count: usize| filter(&format!(r#"{{"resourceSubscriptions":[{}""]}}"#, r#""","#.repeat(count - 1)));
+        assert_eq!(many(MAX_URIS).unwrap().uris.len(), MAX_URIS);
+        assert_eq!(many(MAX_URIS + 1), Err("`resourceSubscriptions` must have at most 100,000 entries"));
         let (line, envelope) = scanned("{}");
         assert_eq!(read(&line, &envelope.params), Err("`notifications` is missing"));
         assert_eq!(read(b"{}", &Params::default()), Err("`notifications` is missing"));

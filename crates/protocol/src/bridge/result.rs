@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::bridge::change::{Change, is_object};
 use crate::bridge::definition;
 use crate::reply;
-use crate::scan::{Span, elements, member};
+use crate::scan::{Span, count_elements, elements, member};
 use crate::text;
 
 /// The type of a result.
@@ -58,8 +58,8 @@ fn keep_structured_content_an_object(change: &mut Change, line: &[u8], result: S
         return;
     }
     change.remove_member(result, "structuredContent");
-    let content = change.member(result, "content").and_then(|content| elements(line, content));
-    if content.is_none_or(|blocks| blocks.is_empty()) {
+    let blocks = change.member(result, "content").and_then(|content| count_elements(line, content));
+    if matches!(blocks, None | Some(0)) {
         let text = reply::string(&String::from_utf8_lossy(structured.of(line)));
         let block = reply::object([("type", reply::string("text")), ("text", text)]);
         change.set_member(result, "content", &[b"[".as_slice(), &block, b"]"].concat());
