@@ -13,10 +13,10 @@ const REST: &str = "/api/v1/aggregator";
 /// Runs `serve`, which must fail at start, in a folder with this config and a file `secret`.
 #[track_caller]
 fn refused(config: &str, arguments: &[&str]) -> Output {
-    let folder = TempDir::with_prefix("identity-").unwrap();
+    let folder = TempDir::with_prefix("identity-").expect("a temporary folder can be made");
     let path = |name: &str| folder.path().join(name);
-    std::fs::write(path("config.json"), config).unwrap();
-    std::fs::write(path("secret"), "hunter2\n").unwrap();
+    std::fs::write(path("config.json"), config).expect("it can be written");
+    std::fs::write(path("secret"), "hunter2\n").expect("it can be written");
     let mut command = Command::new(program("mcp-aggregator"));
     command.current_dir(folder.path()).args(["serve", "--config", "config.json", "--data-dir", "data"]);
     command.args(arguments).env_remove("MCP_AGGREGATOR_TOKEN").env("HOME", folder.path()).stdin(Stdio::null());
