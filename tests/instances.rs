@@ -136,7 +136,7 @@ fn a_wrong_value_is_refused_with_the_key_and_the_values() {
         let mut config = json!({"command": testkit::program("fake-server")});
         config.as_object_mut().expect("an object").extend(members.as_object().expect("an object").clone());
         let body = json!({"name": "new", "transport_type": "stdio", "connection_config": config});
-        serve.fetch(&HttpRequest::post("/api/v1/aggregator/servers", &body.to_string()))
+        serve.fetch(&HttpRequest::post("/api/v1/aggregator/servers", body.to_string()))
     };
     for (members, expected) in [
         (json!({"share": "users"}), ["share", "all", "user", "session"]),

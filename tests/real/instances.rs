@@ -10,6 +10,7 @@ use crate::instances::{ann_and_ben, with_tokens};
 
 const GRAPH: &str = "memory://knowledge-graph";
 
+#[expect(clippy::needless_pass_by_value, reason = "a value is written where it is used")]
 fn call(session: &mut HttpSession, tool: &str, arguments: Value) -> Value {
     let answer = session.ask("tools/call", json!({"name": tool, "arguments": arguments}));
     assert!(answer["result"]["isError"] != true && answer["result"].is_object(), "{tool}: {answer}");
