@@ -9,7 +9,7 @@ use crate::bridge::change::{Change, is_object};
 use crate::bridge::elicitation;
 use crate::envelope::Params;
 use crate::reply::{self, code};
-use crate::scan::{Span, elements, member, members};
+use crate::scan::{Span, count_elements, elements, member, members};
 use crate::text;
 
 const REQUESTS: &str = "inputRequests";
@@ -166,12 +166,15 @@ pub fn from_url_error(line: &Bytes, error: Span) -> Option<Vec<(String, &'static
     asked.iter().enumerate().map(question).collect()
 }
 
+/// An error with more URLs than this is an error like any other: nobody visits them all.
+const MAX_VISITS: usize = 100;
+
 /// The URLs that an error wants the user to visit first, each with its message; empty for any other error.
 pub fn visits(line: &[u8], error: Span) -> Vec<Span> {
     let is_meant = |error_code: &Span| error_code.of(line) == code::URL_ELICITATION_REQUIRED.to_string().as_bytes();
     let asked = member(line, error, "code").filter(is_meant).and_then(|_| {
         let asked = member(line, member(line, error, "data")?, "elicitations")?;
-        elements(line, asked)
+        count_elements(line, asked).filter(|count| *count <= MAX_VISITS).and_then(|_| elements(line, asked))
     });
     asked.unwrap_or_default()
 }
@@ -318,5 +321,11 @@ mod tests {
             let error = Bytes::copy_from_slice(error.as_bytes());
             assert_eq!(from_url_error(&error, whole(&error)), None);
         }
+        let visits_of = |count: usize| {
+            let urls = vec![r#"{"url":"https://a"}"#; count].join(",");
+            let error = format!(r#"{{"code":-32042,"data":{{"elicitations":[{urls}]}}}}"#);
+            visits(error.as_bytes(), whole(error.as_bytes())).len()
+        };
+        assert_eq!([MAX_VISITS, MAX_VISITS + 1].map(visits_of), [MAX_VISITS, 0]);
     }
 }
