@@ -167,7 +167,7 @@ impl Executions {
         let tool = call.name.strip_prefix(&*server.1).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&call.name);
         let waiting = self.new_execution(call, slot_index, server.clone(), tool);
         let session = session_of(call);
-        let caller = Caller { principal: &call.actor.principal, session: session.as_deref() };
+        let caller = Caller::of(&call.actor.principal, session.as_deref());
         let execution = self.begin_waiting(waiting, caller);
         let execution = execution.map_err(|refused| failure::refused(&refused))?;
         let mut call_guard =
@@ -205,7 +205,7 @@ impl Executions {
     fn enter(&self, call: &Call, target: &Target) -> Result<Arc<Execution>, Error> {
         let new = self.new_execution(call, target.slot_index, target.server.clone(), &target.tool);
         let session = session_of(call);
-        let caller = Caller { principal: &call.actor.principal, session: session.as_deref() };
+        let caller = Caller::of(&call.actor.principal, session.as_deref());
         self.begin(new, caller).map_err(|refused| failure::refused(&refused))
     }
 

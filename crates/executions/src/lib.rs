@@ -108,8 +108,17 @@ pub struct Setup {
 pub(crate) struct Caller<'c> {
     /// The identity.
     pub(crate) principal: &'c Principal,
+    /// The profile whose view it has.
+    pub(crate) profile: Option<&'c str>,
     /// The session of a document or an assistant.
     pub(crate) session: Option<&'c str>,
+}
+
+impl<'c> Caller<'c> {
+    /// A principal who is not an MCP client: only its own profile narrows what it sees.
+    pub(crate) fn of(principal: &'c Principal, session: Option<&'c str>) -> Self {
+        Self { principal, profile: principal.profile().map(|profile| &**profile), session }
+    }
 }
 
 /// All running calls, and the recorder of the others.
@@ -263,14 +272,14 @@ impl Executions {
     fn admit(
         &self,
         new: NewExecution,
-        Caller { principal, session }: Caller<'_>,
+        Caller { principal, profile, session }: Caller<'_>,
         slot: Option<Slot>,
     ) -> Result<Arc<Execution>, Refused> {
         // A call that is refused for another reason counts against no limit.
         if self.is_stopped.load(Ordering::Relaxed) {
             return Err(self.counted(Refused::Stopped));
         }
-        let subjects = CallSubjects::of(principal, &new.server.1, &new.tool);
+        let subjects = CallSubjects::of(principal, profile, &new.server.1, &new.tool);
         let running = self.limits.admit(subjects, || self.count_session(session));
         let running = running.map_err(|refused| self.counted(refused))?;
         let execution = Arc::new(Execution::new(self.itself(), new, slot));
@@ -453,7 +462,8 @@ impl CallInterceptor for Executions {
             keeps_result: keeps_payloads,
             trace: self.traces.as_ref().and_then(|_| TraceContext::of(call.line, call.meta)),
         };
-        let caller = Caller { principal, session: None };
+        let profile = call.client.profile().map(|profile| &**profile);
+        let caller = Caller { principal, profile, session: None };
         let execution = self.begin(new, caller).map_err(|refused| refused.refusal())?;
         execution.goes_as(call.client, call.id, call.line.len());
         Ok(Arc::new(ExecutionTracker(execution)))

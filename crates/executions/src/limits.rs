@@ -186,8 +186,8 @@ impl CallLimits {
 
 impl<'c> CallSubjects<'c> {
     /// What a call of a principal counts against.
-    pub(crate) fn of(principal: &'c Principal, server: &'c str, tool: &'c str) -> Self {
+    pub(crate) fn of(principal: &'c Principal, profile: Option<&'c str>, server: &'c str, tool: &'c str) -> Self {
         let identity = if principal.is_local() { LOCAL_USER } else { principal.id() };
-        Self { identity, profile: principal.profile().map(|profile| &**profile), server, tool }
+        Self { identity, profile, server, tool }
     }
 }

@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::identity_args::IdentityPlan;
 use crate::model_args::builtin_embedder;
 use crate::storage::{StorageArguments, with_causes};
-use crate::tls_files::{Contents, TlsFiles};
+use crate::tls_files::{Contents, TlsArguments, TlsFiles};
 use crate::{config, database_wait, environment, session, vector_store_args};
 
 /// The variable with limits of clients: `NAME=VALUE` each.
@@ -94,7 +94,7 @@ impl Plan {
         let has_issuers = !identity.issuers.is_empty();
         let token_source = TokenSource { profile_of_role: identity.rules.profile_of_role.clone(), ..token_source };
         let tokens = tokens.map(|tokens| tokens.with_profiles(&token_source.profile_of_role));
-        check_listen(&arguments, tokens.is_some() || has_issuers)?;
+        check_listen(&arguments.listen, arguments.socket_mode, &arguments.tls, tokens.is_some() || has_issuers)?;
         if !arguments.trusted_proxy.is_empty() && tokens.is_none() && !has_issuers {
             return Err(proxy_without_tokens());
         }
@@ -144,14 +144,19 @@ impl TlsPlan {
 }
 
 /// Checks where to listen, and whether that is safe.
-fn check_listen(arguments: &ServeArguments, has_tokens: bool) -> Result<(), Failure> {
-    match &arguments.listen {
-        ListenAddress::Tcp(_) if arguments.socket_mode.is_some() => {
+fn check_listen(
+    listen: &ListenAddress,
+    socket_mode: Option<u32>,
+    tls: &TlsArguments,
+    has_tokens: bool,
+) -> Result<(), Failure> {
+    match listen {
+        ListenAddress::Tcp(_) if socket_mode.is_some() => {
             let failure = Failure::usage("--socket-mode is for Unix sockets only");
             Err(failure.with_hint("listen on one with --listen unix:FILE, or leave it out"))
         }
         ListenAddress::Tcp(listen) => check_exposure(*listen, has_tokens),
-        ListenAddress::Unix(_) if arguments.tls.is_given() => {
+        ListenAddress::Unix(_) if tls.is_given() => {
             let message = "--tls-cert is not for Unix sockets: their connections do not leave this machine";
             Err(Failure::usage(message).with_hint("leave it out, or listen on an address and a port"))
         }
