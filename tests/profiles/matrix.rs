@@ -8,7 +8,7 @@ use super::{dev, git, service, spec, vault};
 use crate::relay::introduce;
 
 /// Hidden names, and names of the same kind that never existed.
-const TOOLS: [(&str, &str); 5] = [
+pub(super) const TOOLS: [(&str, &str); 5] = [
     ("git.push", "git.nope"),
     ("git__push", "git__nope"),
     ("push", "nope"),
@@ -40,7 +40,7 @@ fn assert_absent(client: &mut impl ClientSession, method: &str, params: impl Fn(
 }
 
 #[track_caller]
-fn assert_clean(text: &str) {
+pub(super) fn assert_clean(text: &str) {
     for secret in SECRETS {
         assert!(!text.contains(secret), "`{secret}` in {text}");
     }
@@ -48,7 +48,7 @@ fn assert_clean(text: &str) {
 
 /// Everything that can be asked by name.
 #[track_caller]
-fn assert_all_absent(client: &mut impl ClientSession, has_subscriptions: bool) {
+pub(super) fn assert_all_absent(client: &mut impl ClientSession, has_subscriptions: bool) {
     for pair in TOOLS {
         assert_absent(client, "tools/call", |name| json!({"name": name, "arguments": {}}), pair);
     }
@@ -73,7 +73,7 @@ fn assert_all_absent(client: &mut impl ClientSession, has_subscriptions: bool) {
 
 /// All lists.
 #[track_caller]
-fn assert_lists(client: &mut impl ClientSession, prefix: &str) {
+pub(super) fn assert_lists(client: &mut impl ClientSession, prefix: &str) {
     assert_eq!(client.ids("tools/list"), [format!("{prefix}log")]);
     assert_eq!(client.ids("prompts/list"), [format!("{prefix}review")]);
     assert_eq!(client.ids("resources/list"), ["docs://1"]);

@@ -432,13 +432,13 @@ impl Fleet {
             let permit = permit.unwrap_or_else(|| lock(&self.changing));
             if Arc::ptr_eq(&before, &self.view()) {
                 self.slots.at(index).keep(enabled_offer);
-                return self.publish(index, &before, Arc::new(view), permit);
+                return self.publish(index, &before, &Arc::new(view), permit);
             }
         }
     }
 
     /// Makes the next view the current one, and notifies the clients concerned.
-    fn publish(&self, index: usize, before: &View, view: Arc<View>, changing: MutexGuard<'_, ()>) {
+    fn publish(&self, index: usize, before: &View, view: &Arc<View>, changing: MutexGuard<'_, ()>) {
         let (was, is) = (&before.snapshot.servers()[index], &view.snapshot.servers()[index]);
         if was == is {
             return;
@@ -446,7 +446,7 @@ impl Fleet {
         let changed = view.changed_by_server(before, index);
         let is_decided = !is.state.is_starting_or_asleep();
         let is_stopped = is.state == ServerState::Stopped;
-        self.views.send_replace(Arc::clone(&view));
+        self.views.send_replace(Arc::clone(view));
         // While the view cannot change: a startup queue must accept calls exactly as long as there is something to
         // wait for.
         let waiting =

@@ -77,9 +77,12 @@ impl Service {
         let mut view = self.server_view(handle);
         if let Some(count) = self.visible_tool_count(handle.slot_index) {
             view.record.tool_count = count;
-            // Notices name tools.
+            // Notices name items, and instructions may: those that do not are in the view.
             if let Some(info) = view.record.server_info.as_mut().and_then(Value::as_object_mut) {
                 info.remove("notices");
+                if !self.shows_instructions(handle.slot_index) {
+                    info.remove("instructions");
+                }
             }
         }
         view

@@ -85,6 +85,12 @@ impl Service {
         Some(u32::try_from(tools).unwrap_or(u32::MAX))
     }
 
+    /// Whether the instructions of a server name nothing that cannot be seen.
+    pub(crate) fn shows_instructions(&self, slot_index: usize) -> bool {
+        let view = self.view();
+        view.snapshot.servers().get(slot_index).is_some_and(|server| server.offer.instructions.is_some())
+    }
+
     /// Whether a call is one of a tool that can be seen.
     pub(crate) fn is_visible_call(&self, view: &View, execution: &ExecutionRecord) -> bool {
         if self.profile.is_none() {

@@ -52,16 +52,23 @@ pub(super) struct QueryScope {
 
 /// The tools that clients of a profile see; all without one.
 #[derive(Clone)]
-pub(super) struct VisibleTools(Option<(Arc<View>, Arc<HashMap<ServerId, usize>>)>);
+pub(super) struct VisibleTools(Option<Narrowing>);
+
+/// What clients of a profile see, and the slots of the servers.
+#[derive(Clone)]
+struct Narrowing {
+    view: Arc<View>,
+    slots: Arc<HashMap<ServerId, usize>>,
+}
 
 impl VisibleTools {
     pub(super) fn of(fleet: &Fleet, profile: Option<&str>, servers: &HashMap<ServerId, KnownServer>) -> Self {
         let slots = || servers.iter().map(|(id, server)| (*id, server.slot_index)).collect();
-        Self(profile.map(|profile| (fleet.view_for(Some(profile)), Arc::new(slots()))))
+        Self(profile.map(|profile| Narrowing { view: fleet.view_for(Some(profile)), slots: Arc::new(slots()) }))
     }
 
     pub(super) fn has(&self, entry: &IndexedTool) -> bool {
-        let Some((view, slots)) = &self.0 else { return true };
+        let Some(Narrowing { view, slots }) = &self.0 else { return true };
         let slot = slots.get(&entry.server);
         slot.is_some_and(|&slot| view.snapshot.resolve(Scope::One(slot), Kind::Tool, &entry.original_name).is_some())
     }

@@ -27,8 +27,8 @@ fn tool(name: &str) -> (Kind, Value) {
     (Kind::Tool, json!({ "name": name }))
 }
 
-fn profile(spec: Value) -> Arc<Profile> {
-    Profile::new("dev", ProfileSpec::read(&spec).unwrap())
+fn profile(spec: &Value) -> Arc<Profile> {
+    Profile::new("dev", ProfileSpec::read(spec).unwrap())
 }
 
 fn names(entry: &ServerEntry, kind: Kind) -> Vec<String> {
@@ -68,7 +68,7 @@ fn a_pattern_with_many_stars_ends() {
 #[test]
 fn a_server_that_is_hidden_leaves_an_empty_slot() {
     let secret = entry("secret", &[tool("t"), (Kind::Resource, json!({"uri": "x://1"}))]);
-    let hidden = profile(json!({"servers": ["git"]})).narrowed(&secret);
+    let hidden = profile(&json!({"servers": ["git"]})).narrowed(&secret);
     assert_eq!(hidden.state, ServerState::Removed);
     assert!(Kind::ALL.into_iter().all(|kind| hidden.offer.items(kind).is_empty()));
 }
@@ -76,7 +76,7 @@ fn a_server_that_is_hidden_leaves_an_empty_slot() {
 #[test]
 fn what_is_visible_completely_keeps_its_allocation() {
     let git = entry("git", &[tool("log")]);
-    let narrowed = profile(json!({"tools": ["git.*"], "prompts": ["git.*"]})).narrowed(&git);
+    let narrowed = profile(&json!({"tools": ["git.*"], "prompts": ["git.*"]})).narrowed(&git);
     assert!(Arc::ptr_eq(&narrowed.offer, &git.offer));
 }
 
@@ -95,7 +95,8 @@ fn each_kind_has_its_own_patterns() {
             (Kind::Template, json!({"uriTemplate": "keys://{id}"})),
         ],
     );
-    let narrowed = profile(json!({"tools": ["s.a"], "prompts": ["!s.p"], "resources": ["docs://*"]})).narrowed(&server);
+    let narrowed =
+        profile(&json!({"tools": ["s.a"], "prompts": ["!s.p"], "resources": ["docs://*"]})).narrowed(&server);
     let seen = Kind::ALL.map(|kind| names(&narrowed, kind).join(","));
     assert_eq!(seen, ["a", "q", "docs://1", "docs://{page}"]);
     assert_eq!(narrowed.state, ServerState::Running);
@@ -115,7 +116,7 @@ fn classes_are_those_that_the_annotations_name() {
             annotated("text", json!({"readOnlyHint": "true"})),
         ],
     );
-    let seen = |classes: Value| names(&profile(json!({"classes": classes})).narrowed(&server), Kind::Tool);
+    let seen = |classes: Value| names(&profile(&json!({"classes": classes})).narrowed(&server), Kind::Tool);
     assert_eq!(seen(json!(["read_only"])), ["reads"]);
     assert_eq!(seen(json!(["non_destructive"])), ["reads", "adds"]);
     assert_eq!(seen(json!(["read_only", "non_destructive"])), ["reads", "adds"]);
@@ -130,7 +131,7 @@ fn both_handshakes_of_a_server_show_the_same_items() {
     let both = Offer::clone(&legacy.offer).with_modern(&modern.offer).unwrap();
     let server = ServerEntry { offer: Arc::new(both), ..legacy };
     let seen = |spec: Value| {
-        let narrowed = profile(spec).narrowed(&server);
+        let narrowed = profile(&spec).narrowed(&server);
         let names = |lifecycle| {
             let items = narrowed.offer.for_lifecycle(lifecycle).items(Kind::Tool);
             items.iter().map(|item| item.id.to_string()).collect::<Vec<_>>()
@@ -146,7 +147,7 @@ fn both_handshakes_of_a_server_show_the_same_items() {
 fn instructions_that_name_a_hidden_item_are_left_out() {
     let mut server = entry("s", &[tool("read"), tool("drop_table")]);
     let seen = |server: &ServerEntry| {
-        let narrowed = profile(json!({"tools": ["s.read"]})).narrowed(server);
+        let narrowed = profile(&json!({"tools": ["s.read"]})).narrowed(server);
         narrowed.offer.instructions.is_some()
     };
     Arc::make_mut(&mut server.offer).instructions = Some("Use read. Do not drop_tables.".into());
@@ -158,7 +159,7 @@ fn instructions_that_name_a_hidden_item_are_left_out() {
 #[test]
 fn a_hidden_item_is_missing_like_one_that_never_existed() {
     let servers = [entry("git", &[tool("log"), tool("push")]), entry("secret", &[tool("t")])];
-    let view = view(&profile(json!({"servers": ["git"], "tools": ["!git.push"]})), &servers);
+    let view = view(&profile(&json!({"servers": ["git"], "tools": ["!git.push"]})), &servers);
     let why = |name: &str| view.why_missing(Scope::All, Kind::Tool, name, NameStyle::Canonical);
     assert_eq!(view.resolve(Scope::All, Kind::Tool, "git.log"), Some(Route { server: 0, item: 0 }));
     for (hidden, never) in [("git.push", "git.nothing"), ("git__push", "git__nothing"), ("secret.t", "nobody.t")] {
@@ -176,7 +177,7 @@ fn a_hidden_item_takes_no_name_away_from_a_visible_one() {
     let servers = [entry("a", &[tool("b.c")]), entry("a.b", &[tool("c")])];
     let whole = Snapshot::new(servers.to_vec(), ".".parse().unwrap());
     assert_eq!(whole.resolve(Scope::All, Kind::Tool, "a.b.c").map(|route| route.server), Some(0));
-    let narrowed = view(&profile(json!({"servers": ["a.b"]})), &servers).following(&whole);
+    let narrowed = view(&profile(&json!({"servers": ["a.b"]})), &servers).following(&whole);
     assert_eq!(narrowed.resolve(Scope::All, Kind::Tool, "a.b.c").map(|route| route.server), Some(1));
     assert_eq!(narrowed.listed(Kind::Tool, NameStyle::Canonical).count(), 1);
 }
@@ -187,7 +188,7 @@ fn a_uri_that_is_hidden_belongs_to_nobody() {
     let mut server = entry("s", &[template, (Kind::Resource, json!({"uri": "docs://secret"}))]);
     Arc::make_mut(&mut server.offer).capabilities = Bytes::from_static(br#"{"resources":{}}"#);
     let servers = [server];
-    let view = view(&profile(json!({"resources": ["docs://*", "!docs://secret*"]})), &servers);
+    let view = view(&profile(&json!({"resources": ["docs://*", "!docs://secret*"]})), &servers);
     let owners = |uri: &str| view.owners_of_uri(Scope::All, uri, &mut view.uri_budget(1));
     assert_eq!((owners("docs://1"), owners("docs://secret2")), (vec![0], vec![]));
     let others = |uri: &str| view.resource_servers(Scope::All, uri);
@@ -199,7 +200,7 @@ fn patterns_that_match_nothing_are_reported() {
     let mut servers = vec![entry("git", &[tool("log")]), entry("fs", &[tool("read")])];
     let unmatched = |servers: &[ServerEntry], spec: Value| -> Vec<(String, bool)> {
         let whole = Snapshot::new(servers.to_vec(), ".".parse().unwrap());
-        let found = profile(spec).unmatched(&whole);
+        let found = profile(&spec).unmatched(&whole);
         found.iter().map(|it| (it.problem.member.join("."), it.is_certain)).collect()
     };
     let spec = json!({"servers": ["git", "gti"], "tools": ["git.*", "!git.pusj", "fs.*"], "prompts": ["*"],

@@ -24,6 +24,7 @@ fn server(prefix: &str) -> Puppet {
         .prompt("wipe")
         .resource(&format!("{prefix}://1"))
         .resource(&format!("{prefix}-secret://1"))
+        .instructions("Never drop what is there.")
         .capabilities(r#"{"tools":{},"prompts":{},"resources":{}}"#)
         .answers("resources/read", r#"{"contents":[{"uri":"x","text":"content"}]}"#)
         .answers("prompts/get", r#"{"messages":[]}"#)
@@ -93,7 +94,11 @@ async fn a_bound_principal_sees_and_uses_only_its_profile() {
     let names: Vec<(&str, u32)> =
         servers.items.iter().map(|view| (view.record.name.as_str(), view.record.tool_count)).collect();
     assert_eq!((names, servers.total), (vec![("files", 1)], 1));
-    assert!(seen.server("vault").await.is_err() && seen.server("files").await.is_ok());
+    let instructions =
+        |view: &service::ServerView| view.record.server_info.as_ref().unwrap()["instructions"].is_string();
+    assert!(instructions(&whole.server("files").await.unwrap()));
+    assert!(!instructions(&seen.server("files").await.unwrap()), "they name a hidden tool");
+    assert!(seen.server("vault").await.is_err());
     let hidden_id = whole.server("vault").await.unwrap().record.id.to_string();
     assert!(seen.server(&hidden_id).await.is_err(), "by its id neither");
 
