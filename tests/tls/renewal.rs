@@ -68,7 +68,7 @@ fn while_the_files_cannot_be_used_the_last_certificate_remains_and_it_is_reporte
         state.contains("certificate file contains no certificate").then_some(state)
     });
     assert!(issue.contains("the last valid certificate remains in use"), "{issue}");
-    assert_eq!(serial_of(port), Some(before));
+    assert_eq!(serial_of(port), Some(before.clone()));
     fs::write(certificates.certificate(), good).expect("it is ours");
     wait_until("all is well again", || (!state(&data, &[]).to_string().contains("certificate file")).then_some(()));
     // A file that is away for a while and comes back as it was.
