@@ -284,7 +284,7 @@ impl Fleet {
 
     /// Logs that a list is answered without the servers that are still starting; once for the same servers.
     pub(crate) fn report_incomplete(&self, snapshot: &Snapshot, scope: Scope, kind: Kind) {
-        // Of the clients of a profile, only those of everything would tell which servers are starting.
+        // The lists of a profile leave servers out. Those of everything are reported.
         if snapshot.profile().is_some() {
             return;
         }
