@@ -1,9 +1,11 @@
 //! Profiles: what a profile hides is absent everywhere.
 //!
 //! - [`matrix`]: every way to ask for a hidden item; [`changes`]: connected clients, when a profile or a server changes
+//! - [`bound`]: tokens that are bound to a profile
 //! - [`administration`]: config file, REST and command line
 
 mod administration;
+mod bound;
 mod changes;
 mod matrix;
 
