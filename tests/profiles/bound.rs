@@ -96,14 +96,21 @@ fn a_bound_token_gets_only_its_profile_over_rest() {
         let called = rest(&serve, FREE, "POST", "/execute", Some(&json!({"name": call, "arguments": {}})));
         assert_eq!(called.status, 200, "{called:?}");
     }
-    for (path, count) in
-        [("/servers", 1), ("/tools", 1), ("/servers/git/tools", 1), ("/prompts", 1), ("/resources", 1), ("/executions", 1)]
-    {
+    for (path, count) in [
+        ("/servers", 1),
+        ("/tools", 1),
+        ("/servers/git/tools", 1),
+        ("/prompts", 1),
+        ("/resources", 1),
+        ("/executions", 1),
+    ] {
         let answer = get(path);
         assert_eq!((answer.status, answer.json().as_array().map(Vec::len)), (200, Some(count)), "{answer:?}");
         assert_clean(&answer.body);
     }
-    for path in ["/resources/templates", "/tools?limit=10", "/servers?include_tools=true", "/servers/git", "/tools/git.log"] {
+    for path in
+        ["/resources/templates", "/tools?limit=10", "/servers?include_tools=true", "/servers/git", "/tools/git.log"]
+    {
         let answer = get(path);
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_clean(&answer.body);
@@ -142,7 +149,18 @@ fn a_bound_token_gets_only_its_profile_over_rest() {
     }
 
     // What shows more than a profile is refused.
-    for path in ["/profiles", "/profiles/dev", "/events", "/settings", "/state", "/health", "/audit", "/clients", "/export", "/skills"] {
+    for path in [
+        "/profiles",
+        "/profiles/dev",
+        "/events",
+        "/settings",
+        "/state",
+        "/health",
+        "/audit",
+        "/clients",
+        "/export",
+        "/skills",
+    ] {
         let answer = get(path);
         assert_eq!(answer.status, 403, "{path}: {answer:?}");
         assert_clean(&answer.body);
