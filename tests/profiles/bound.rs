@@ -20,11 +20,11 @@ const FREE: &str = "a-token-that-is-bound-to-no-profile";
 #[track_caller]
 fn service(git: &Puppet, vault: &Puppet) -> Serve {
     let config = Config::new().server("vault", vault.entry()).server("git", git.entry());
-    let mut file: Value = serde_json::from_str(&config.text()).unwrap();
+    let mut file: Value = serde_json::from_str(&config.text()).expect("it was made as JSON");
     file["profiles"] = json!({ "dev": dev(), "ops": {} });
-    let tokens = tempfile::NamedTempFile::new().unwrap();
+    let tokens = tempfile::NamedTempFile::new().expect("there is room for a file");
     let lines = format!("free:{FREE}:admin\nci:{BOUND}:admin:dev\nlost:{LOST}:admin:gone\n");
-    std::fs::write(tokens.path(), lines).unwrap();
+    std::fs::write(tokens.path(), lines).expect("it is ours");
     let serve = Serve::start_as(&Config::new().raw(file.to_string()), |launch| {
         launch.arg("--token-file").arg(tokens.path()).env_remove("MCP_AGGREGATOR_TOKEN")
     });

@@ -26,7 +26,7 @@ const SECRETS: [&str; 8] = ["push", "obliterate", "secret1", "keys:", "vault", "
 #[track_caller]
 fn answer(client: &mut impl ClientSession, method: &str, params: Value, name: &str) -> String {
     let mut answer = client.ask(method, params);
-    answer.as_object_mut().unwrap().remove("id");
+    answer.as_object_mut().expect("an answer is an object").remove("id");
     answer.to_string().replace(name, "NAME")
 }
 
@@ -143,8 +143,8 @@ fn a_hidden_tool_is_absent_on_the_small_surface() {
 }
 
 fn without_id(answer: &str) -> Value {
-    let mut answer: Value = serde_json::from_str(answer).unwrap();
-    answer.as_object_mut().unwrap().remove("id");
+    let mut answer: Value = serde_json::from_str(answer).expect("an answer is JSON");
+    answer.as_object_mut().expect("an answer is an object").remove("id");
     answer
 }
 
