@@ -97,7 +97,7 @@ fn base64(bytes: &[u8]) -> String {
 fn static_tokens_have_roles() {
     let tokens = tempfile::NamedTempFile::new().unwrap();
     let secret = |letter: &str| letter.repeat(32);
-    let lines = format!("ann:{}\nolga:{}:operator\nbob:{}:user:readers\n", secret("a"), secret("o"), secret("b"));
+    let lines = format!("ann:{}\nolga:{}:operator\nbob:{}:user\n", secret("a"), secret("o"), secret("b"));
     std::fs::write(tokens.path(), lines).unwrap();
     let adjust = |launch: Launch| launch.arg("--token-file").arg(tokens.path()).env_remove("MCP_AGGREGATOR_TOKEN");
     let serve = Serve::start_as(&Config::new().server("fake", fake()), adjust);

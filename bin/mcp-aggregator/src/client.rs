@@ -280,7 +280,7 @@ impl Client {
         let mut events = Events::default();
         while let Some(bytes) = reply.next().await {
             events.push(&bytes.map_err(|error| failed(&error))?);
-            while let Some(event) = events.next_event() {
+            while let Some(event) = next_with_data(&mut events) {
                 on_event(&event.kind, &self.data_of(&event).map_err(|why| (None, RequestError::Other(why)))?);
             }
         }
@@ -314,7 +314,7 @@ impl Client {
         let mut events = Events::default();
         while let Some(bytes) = reply.next().await {
             events.push(&bytes.map_err(|error| failed(&error))?);
-            while let Some(event) = events.next_event() {
+            while let Some(event) = next_with_data(&mut events) {
                 if !on_event(&event.kind, &self.data_of(&event)?)? {
                     return Ok(());
                 }
@@ -362,6 +362,16 @@ impl Client {
 pub(crate) fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// The next event that says anything. One without data only sets how to reconnect.
+fn next_with_data(events: &mut Events) -> Option<Event> {
+    loop {
+        let event = events.next_event()?;
+        if !event.data.is_empty() {
+            return Some(event);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub(crate) fn required(method: &Method, path: &str) -> Role {
         ["login" | "logout" | "assets" | "oauth", ..] | ["playground" | "prompts" | "resources", ..] => Role::User,
         ["tools" | "documents", ..] if !is_change => Role::User,
         // Secrets, and what applies to everybody.
-        ["settings" | "audit" | "export" | "import", ..] => Role::Admin,
+        ["settings" | "audit" | "export" | "import" | "limits" | "profiles", ..] => Role::Admin,
         // Also what is unknown.
         _ => Role::Operator,
     }
@@ -37,6 +37,8 @@ mod tests {
             (Method::GET, "/executions", Role::Operator),
             (Method::GET, "/something/new", Role::Operator),
             (Method::GET, "/settings", Role::Admin),
+            (Method::GET, "/profiles", Role::Admin),
+            (Method::POST, "/limits/remove", Role::Admin),
             (Method::POST, "/export", Role::Admin),
             (Method::HEAD, "/audit", Role::Admin),
         ] {

@@ -18,6 +18,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .parts("Limits.", Schema::named("Limit"))
             .fails(&["VALIDATION_ERROR"]),
         Endpoint::put("/limits/{kind}/{name}", "Set a limit of calls", |request| Box::pin(put(request)))
+            .for_admins()
             .about(
                 "The kind is `identity`, `profile`, `server` or `tool`. The name is that of a token, of a person \
                  (`oauth:ISSUER SUBJECT`), of a profile or a server, or the full name of a tool; `local` is the user of \
@@ -33,6 +34,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             })
             .answers(200, "The limit.", Schema::named("Limit")),
         Endpoint::delete("/limits/{kind}/{name}", "Remove a limit of calls", |request| Box::pin(remove(request)))
+            .for_admins()
             .about("What was counted against it is forgotten.")
             .answers_nothing(204, "The limit is removed.")
             .fails(&["LIMIT_NOT_FOUND", "VALIDATION_ERROR"]),

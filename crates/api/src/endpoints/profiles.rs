@@ -23,6 +23,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(200, "The profile.", profile())
             .fails(&["PROFILE_NOT_FOUND"]),
         Endpoint::put("/profiles/{profile}", "Create or replace a profile", |request| Box::pin(put(request)))
+            .for_admins()
             .about(
                 "A member that is left out restricts nothing; an empty list admits nothing. Patterns are read in order, \
                  and the last one that matches decides; `*` stands for any characters, and `!` excludes. A pattern that \
@@ -34,6 +35,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             .answers(201, "The new profile.", profile())
             .fails(&["PROFILE_READ_ONLY"]),
         Endpoint::delete("/profiles/{profile}", "Remove a profile", |request| Box::pin(remove(request)))
+            .for_admins()
             .about("Its clients see nothing from then on. A profile that a token is bound to cannot be removed.")
             .answers_nothing(204, "The profile is removed.")
             .fails(&["PROFILE_NOT_FOUND", "PROFILE_READ_ONLY", "PROFILE_IN_USE"]),
