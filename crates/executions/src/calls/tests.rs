@@ -223,11 +223,9 @@ async fn the_time_in_the_queue_counts_and_is_distinguished() {
     pause();
     let began = tokio::time::Instant::now();
     let error = hasty.await.unwrap().unwrap_err();
-    assert_eq!(
-        (error.code(), began.elapsed().as_secs()),
-        ("EXECUTION_TIMEOUT", 0),
-        "it waited no longer than it may take"
-    );
+    assert_eq!(error.code(), "EXECUTION_TIMEOUT");
+    // Timers are rounded up to whole milliseconds.
+    assert!(began.elapsed() < Duration::from_millis(1_010), "it waited longer than it may take: {:?}", began.elapsed());
     assert_eq!(server.calls(), 1, "it never got there");
     server.let_go.notify_waiters();
     running.await.unwrap().unwrap();
