@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use tokio::time::timeout;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn events_cause_one_refresh_after_a_minimum_interval() {
         let task = tokio::spawn(std::future::pending());
         let mut listening = EventFeed { shared: Arc::default(), task, looked_at: Instant::now() };
