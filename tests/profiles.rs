@@ -75,7 +75,7 @@ fn service(git: &Puppet, vault: &Puppet) -> Serve {
 }
 
 #[track_caller]
-fn put(serve: &Serve, name: &str, spec: &Value) -> Fetched {
+pub(crate) fn put(serve: &Serve, name: &str, spec: &Value) -> Fetched {
     let ask = HttpRequest::new("PUT", &format!("{PREFIX}/profiles/{name}")).header("Content-Type", "application/json");
     serve.fetch(&ask.body(spec.to_string()))
 }

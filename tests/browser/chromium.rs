@@ -15,6 +15,10 @@ use tempfile::TempDir;
 
 /// How often an element may be replaced between being found and being clicked.
 const MAX_STALE_CLICKS: usize = 5;
+/// How often a command is repeated that chromedriver refuses. While a tab is being created or its first page is being
+/// replaced, it refuses some that it accepts a moment later.
+const MAX_REFUSALS: usize = 5;
+const REFUSAL_PAUSE: Duration = Duration::from_millis(200);
 /// How long a page may take to reach a state. A busy machine is slow.
 const PAGE_TIMEOUT: Duration = testkit::DEADLINE;
 /// Printed when it listens, followed by the port.
@@ -97,12 +101,26 @@ impl Driver {
             unreachable!("an object was written")
         };
         let address = format!("http://127.0.0.1:{}", self.port);
-        let client = ClientBuilder::new(HttpConnector::new())
-            .capabilities(Capabilities::from_iter(capabilities))
-            .connect(&address)
-            .await;
-        Browser(client.expect("a browser opens"))
+        let mut builder = ClientBuilder::new(HttpConnector::new());
+        builder.capabilities(Capabilities::from_iter(capabilities));
+        Browser(repeat("a browser opens", async || builder.connect(&address).await).await)
     }
+}
+
+/// Repeats what chromedriver refuses, a few times.
+async fn repeat<T, E: std::fmt::Display>(what: &str, attempt: impl AsyncFn() -> Result<T, E>) -> T {
+    let mut refusals = Vec::new();
+    while refusals.len() < MAX_REFUSALS {
+        match attempt().await {
+            Ok(value) => return value,
+            Err(error) => refusals.push(error.to_string()),
+        }
+        // Not by a macro, because their output is hidden in tests that pass.
+        writeln!(std::io::stderr(), "\nREPEATED: {what}: {}", refusals[refusals.len() - 1])
+            .expect("stderr can be written");
+        tokio::time::sleep(REFUSAL_PAUSE).await;
+    }
+    panic!("{what}: {refusals:#?}");
 }
 
 /// Reports loudly that something is not tested.
@@ -125,12 +143,12 @@ pub(super) struct Browser(Client);
 
 impl Browser {
     pub(super) async fn goto(&self, url: &str) {
-        self.0.goto(url).await.expect("the page loads");
+        repeat(url, async || self.0.goto(url).await).await;
     }
 
     /// Opens another tab, and switches to it.
     pub(super) async fn new_tab(&self) {
-        let tab = self.0.new_window(true).await.expect("a tab opens");
+        let tab = repeat("a tab opens", async || self.0.new_window(true).await).await;
         self.look_at(tab.handle).await;
     }
 
@@ -141,8 +159,11 @@ impl Browser {
 
     /// Switches to another tab, as a click on it does.
     pub(super) async fn look_at(&self, tab: WindowHandle) {
-        self.0.switch_to_window(tab).await.expect("a tab can be looked at");
-        self.0.issue_cmd(DevTools("Page.bringToFront", json!({}))).await.expect("a tab can be brought to the front");
+        repeat("a tab can be looked at", async || {
+            self.0.switch_to_window(tab.clone()).await?;
+            self.0.issue_cmd(DevTools("Page.bringToFront", json!({}))).await
+        })
+        .await;
     }
 
     /// Runs a script in every page from now on, before the page's own scripts.
@@ -201,7 +222,7 @@ impl Browser {
 
     /// All errors of the browser since the last call: of scripts, and violations of our policy.
     pub(super) async fn log(&self) -> Vec<String> {
-        let entries = self.0.issue_cmd(Log).await.expect("the log can be read");
+        let entries = repeat("the log can be read", async || self.0.issue_cmd(Log).await).await;
         let entries = entries.as_array().cloned().unwrap_or_default();
         entries
             .iter()
@@ -212,7 +233,7 @@ impl Browser {
 
     /// A screenshot of the page.
     pub(super) async fn picture(&self) -> Vec<u8> {
-        self.0.screenshot().await.expect("a picture can be taken")
+        repeat("a picture can be taken", async || self.0.screenshot().await).await
     }
 
     pub(super) async fn close(self) {

@@ -12,6 +12,7 @@ use super::{at, with_browsers};
 use crate::console::add_puppet;
 use crate::console::hostile::hostile;
 use crate::console::usage::register_beside;
+use crate::profiles::put;
 use crate::rest::{Rest, expect};
 
 #[test]
@@ -41,6 +42,11 @@ fn a_change_in_one_browser_appears_in_another() {
         watching.wait("document.querySelector('#list').innerText.includes('echo')").await;
         watching.click("a[data-drawer]").await;
         watching.wait("document.querySelector('dialog.drawer').innerText.includes('On the server')").await;
+
+        watching.goto(&at(&rest.serve, "/profiles")).await;
+        watching.wait("document.getElementById('live').textContent === 'live'").await;
+        expect(201, &put(&rest.serve, "readers", &json!({"classes": ["read_only"]})));
+        watching.wait("document.querySelector('#profiles').innerText.includes('/mcp/@readers')").await;
         assert_eq!((watching.log().await, working.log().await), (Vec::new(), Vec::new()));
         watching.close().await;
         working.close().await;

@@ -4,7 +4,7 @@
 
 const names = ['server.registered', 'server.updated', 'server.removed', 'server.status_changed', 'server.progress', 'tools.changed',
   'server.sign_in_required', 'server.signed_in', 'server.signed_out',
-  'skills.changed', 'execution.pending', 'execution.executing', 'execution.success', 'execution.error', 'execution.timeout',
+  'profile.changed', 'profile.removed', 'skills.changed', 'execution.pending', 'execution.executing', 'execution.success', 'execution.error', 'execution.timeout',
   'execution.cancelled', 'notice', 'events.missed'];
 
 const ports = new Set();
