@@ -38,6 +38,7 @@ mod rest;
 mod revisions;
 mod service_cli;
 mod shutdown;
+mod socket_activation;
 mod sockets;
 mod surface;
 mod tls;

@@ -2,6 +2,7 @@
 
 mod bad_files;
 mod certificates;
+mod client_certificates;
 mod clients;
 mod proxies;
 mod renewal;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::Role;
-use http_server::{LocalAccess, ProtectedResource, Tokens};
+use http_server::{CertificateRules, LocalAccess, ProtectedResource, Tokens};
 use identity::{SignIns, Verifier};
 
 use crate::failure::Failure;
@@ -15,6 +15,8 @@ pub(crate) struct Access {
     pub(crate) tokens: Option<Arc<Tokens>>,
     /// Whose identities are accepted beside the tokens.
     pub(crate) verifier: Option<Arc<Verifier>>,
+    /// What clients with a certificate may do, if they are asked for one.
+    pub(crate) client_certificates: Option<CertificateRules>,
     pub(crate) local: Arc<LocalAccess>,
     pub(crate) local_token: Option<LocalToken>,
     /// On systems that do not report the user of a connection: a link that signs in to the console, and its code.
@@ -25,24 +27,35 @@ impl Access {
     /// Requires one of the tokens. Without tokens, accepts the user of this process, and the local token, which is
     /// created in the data directory.
     ///
-    /// With identity providers only, the local token is accepted as well: commands on this machine have no other way.
+    /// With identity providers or client certificates only, the local token is accepted as well: commands on this
+    /// machine have no other way.
     pub(crate) fn new(
         tokens: Option<Tokens>,
         verifier: Option<Verifier>,
+        client_certificates: Option<CertificateRules>,
         storage: &StorageArguments,
     ) -> Result<Self, Failure> {
-        let (tokens, local_token) = match (tokens, &verifier) {
-            (None, None) => return Self::without_tokens(LocalAccess::of_this_user(), storage),
-            (None, Some(_)) => {
+        let (tokens, local_token) = match tokens {
+            None if verifier.is_none() && client_certificates.is_none() => {
+                return Self::without_tokens(LocalAccess::of_this_user(), storage);
+            }
+            None => {
                 let token = LocalToken::find_or_create(&storage.folder()?)?;
                 let tokens = Tokens::read(&format!("local:{}", token.secret))
                     .map_err(|error| Failure::new(format!("{} cannot be used: {error}", token.file.display())))?;
                 (tokens, Some(token))
             }
-            (Some(tokens), _) => (tokens, None),
+            Some(tokens) => (tokens, None),
         };
         let local = Arc::new(LocalAccess::new(rustix::process::geteuid().as_raw(), None));
-        Ok(Self { tokens: Some(Arc::new(tokens)), verifier: verifier.map(Arc::new), local, local_token, link: None })
+        Ok(Self {
+            tokens: Some(Arc::new(tokens)),
+            verifier: verifier.map(Arc::new),
+            client_certificates,
+            local,
+            local_token,
+            link: None,
+        })
     }
 
     /// What accepts the tokens of identity providers, which are for `url`.
@@ -60,6 +73,7 @@ impl Access {
                 return Ok(Self {
                     tokens: None,
                     verifier: None,
+                    client_certificates: None,
                     local: Arc::new(local),
                     local_token: None,
                     link: None,
@@ -71,7 +85,14 @@ impl Access {
         let local = local
             .with_token(&token.secret, &token.file.display().to_string())
             .map_err(|error| Failure::new(format!("{} cannot be used: {error}", token.file.display())))?;
-        Ok(Self { tokens: None, verifier: None, local: Arc::new(local), local_token: Some(token), link })
+        Ok(Self {
+            tokens: None,
+            verifier: None,
+            client_certificates: None,
+            local: Arc::new(local),
+            local_token: Some(token),
+            link,
+        })
     }
 
     /// The sign-ins to the console at `url`.
@@ -118,13 +139,18 @@ impl Access {
 
     /// Who can use the service, in one sentence.
     pub(crate) fn reachable_by(&self) -> String {
-        if let Some(verifier) = &self.verifier {
+        let issuers = self.verifier.as_ref().map(|verifier| {
             let issuers = verifier.issuers().collect::<Vec<_>>().join(" or ");
+            format!("anyone to whom {issuers} issues a token for this service, and ")
+        });
+        let certified = self.client_certificates.as_ref().map(|_| "anyone with a client certificate, and ");
+        if issuers.is_some() || certified.is_some() {
             let also = match &self.local_token {
                 Some(token) => format!("the token in {}", token.file.display()),
                 None => self.tokens.as_deref().map(which_token).unwrap_or_default(),
             };
-            return format!("anyone to whom {issuers} issues a token for this service, and anyone with {also}");
+            let (issuers, certified) = (issuers.unwrap_or_default(), certified.unwrap_or_default());
+            return format!("{issuers}{certified}anyone with {also}");
         }
         if let Some(tokens) = &self.tokens {
             return format!("anyone with {}", which_token(tokens));
@@ -203,15 +229,15 @@ mod tests {
             |access: Result<Access, Failure>| access.unwrap_or_else(|failure| panic!("{failure}")).reachable_by();
         let three = Tokens::read("a:1\nb:2\nc:3").unwrap();
         assert_eq!(
-            description_of(Access::new(Some(three), None, &storage(folder.path()))),
+            description_of(Access::new(Some(three), None, None, &storage(folder.path()))),
             "anyone with one of 3 tokens"
         );
         let roles = Tokens::read("a:1\nb:2:user\nc:3:operator\nd:4:user").unwrap();
-        let with_roles = description_of(Access::new(Some(roles), None, &storage(folder.path())));
+        let with_roles = description_of(Access::new(Some(roles), None, None, &storage(folder.path())));
         assert_eq!(with_roles, "anyone with one of 4 tokens (1 admin, 1 operator, 2 user)");
         let one = Tokens::read("ann:1").unwrap();
         assert_eq!(
-            description_of(Access::new(Some(one), None, &storage(folder.path()))),
+            description_of(Access::new(Some(one), None, None, &storage(folder.path()))),
             "anyone with the token `ann`"
         );
         assert!(!folder.path().join("local.token").exists(), "with tokens none is made");

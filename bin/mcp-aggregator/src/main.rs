@@ -67,6 +67,7 @@ mod service_file;
 mod service_sign_in;
 mod session;
 mod sign_in;
+mod socket_activation;
 mod stderr_log;
 mod storage;
 mod suggestion;

@@ -1,4 +1,4 @@
-//! The files of `--tls-cert` and `--tls-key`: read at start, and again whenever they change.
+//! The files of `--tls-cert`, `--tls-key` and `--tls-client-ca`: read at start, and again whenever they change.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Role;
 use clap::Args;
-use http_server::Tls;
+use http_server::{CertificateRules, Tls, TlsError, TlsMaterial};
 use service::Service;
 
+use crate::cli::shared::role;
 use crate::failure::Failure;
 
 /// How often the files are compared with their last contents.
@@ -25,20 +27,40 @@ pub(crate) struct TlsArguments {
     /// The private key of --tls-cert: a PEM file, not encrypted
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Ask clients for a certificate, and accept those of the authorities in this PEM file: the subject is the client's
+    /// name. Clients without one need a token
+    #[arg(long, verbatim_doc_comment, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// The role of clients with a certificate: user, operator or admin
+    #[arg(long, value_name = "ROLE", default_value_t = Role::User, requires = "tls_client_ca", value_parser = role(),
+        hide_possible_values = true)]
+    tls_client_role: Role,
 }
 
-/// A certificate and its key.
+/// The files that TLS needs.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsFiles {
     certificate: PathBuf,
     key: PathBuf,
+    client_authorities: Option<PathBuf>,
 }
 
-/// The contents of both files. Not `Debug`, because they contain the key.
+/// The contents of the files. Not `Debug`, because they contain the key.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Contents {
     certificate: Vec<u8>,
     key: Vec<u8>,
+    client_authorities: Option<Vec<u8>>,
+}
+
+impl Contents {
+    fn material(&self) -> TlsMaterial<'_> {
+        TlsMaterial {
+            certificates: &self.certificate,
+            key: &self.key,
+            client_authorities: self.client_authorities.as_deref(),
+        }
+    }
 }
 
 impl TlsArguments {
@@ -47,20 +69,28 @@ impl TlsArguments {
         self.tls_cert.is_some()
     }
 
+    /// What clients with a certificate may do, if they are asked for one.
+    pub(crate) fn client_certificates(&self, profile_of_role: &[(Role, String)]) -> Option<CertificateRules> {
+        self.tls_client_ca.as_ref()?;
+        let role = self.tls_client_role;
+        let profile = profile_of_role.iter().find(|(of, _)| *of == role).map(|(_, profile)| profile.clone());
+        Some(CertificateRules { role, profile })
+    }
+
     /// The files, if TLS is to be used.
     pub(crate) fn files(self) -> Option<TlsFiles> {
-        Some(TlsFiles { certificate: self.tls_cert?, key: self.tls_key? })
+        Some(TlsFiles { certificate: self.tls_cert?, key: self.tls_key?, client_authorities: self.tls_client_ca })
     }
 }
 
 impl TlsFiles {
-    /// Reads both files. Their contents are returned for [`follow`](Self::follow).
+    /// Reads the files. Their contents are returned for [`follow`](Self::follow).
     pub(crate) fn open(&self) -> Result<(Tls, Contents), Failure> {
         if is_open_to_all(&self.key) {
             tracing::warn!(file = %self.key.display(), "other users of this machine can read the private key; restrict it with `chmod 600`");
         }
         let contents = self.contents()?;
-        let tls = Tls::read(&contents.certificate, &contents.key).map_err(|error| self.unusable(&error))?;
+        let tls = Tls::read(contents.material()).map_err(|error| self.unusable(&error))?;
         Ok((tls, contents))
     }
 
@@ -73,12 +103,22 @@ impl TlsFiles {
         Ok(Contents {
             certificate: read("certificate", "--tls-cert", &self.certificate)?,
             key: read("private key", "--tls-key", &self.key)?,
+            client_authorities: match &self.client_authorities {
+                Some(file) => Some(read("client authorities", "--tls-client-ca", file)?),
+                None => None,
+            },
         })
     }
 
-    fn unusable(&self, error: &http_server::TlsError) -> Failure {
+    fn unusable(&self, error: &TlsError) -> Failure {
         let (certificate, key) = (self.certificate.display(), self.key.display());
-        Failure::new(format!("--tls-cert {certificate} and --tls-key {key} cannot be used: {error}"))
+        let which = match (error, &self.client_authorities) {
+            (TlsError::NoAuthority | TlsError::Authority(_) | TlsError::UnusableAuthority(_), Some(file)) => {
+                format!("--tls-client-ca {}", file.display())
+            }
+            _ => format!("--tls-cert {certificate} and --tls-key {key}"),
+        };
+        Failure::new(format!("{which} cannot be used: {error}"))
     }
 
     /// Applies every change of the files since they had the contents `opened`: the service may have waited for its
@@ -98,7 +138,7 @@ impl TlsFiles {
                     continue;
                 }
             };
-            match tls.replace(&contents.certificate, &contents.key) {
+            match tls.replace(contents.material()) {
                 Ok(()) => {
                     service.note_certificate_error(None);
                     tracing::info!(certificate = %self.certificate.display(), "the certificate was replaced");

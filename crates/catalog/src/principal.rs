@@ -69,6 +69,13 @@ impl Principal {
         Arc::new(Self { id, name: Arc::from(name), role, profile: profile.map(Arc::from) })
     }
 
+    /// The client whose certificate is for `subject`.
+    pub fn of_certificate(subject: &str, name: &str, role: Role, profile: Option<&str>) -> Arc<Self> {
+        // Neither a token nor an identity has this id.
+        let id = Arc::from(format!("certificate:{subject}"));
+        Arc::new(Self { id, name: Arc::from(name), role, profile: profile.map(Arc::from) })
+    }
+
     /// Something that mcp-aggregator does by itself, or a command that works without a service.
     pub fn internal(name: &str) -> Arc<Self> {
         Self::of_token(name, Role::Admin, None)
@@ -130,6 +137,9 @@ mod tests {
         assert_ne!(person, Principal::of_token("ann", Role::User, None));
         assert_eq!(person, Principal::of_identity("https://id.example", "42", "Ann B.", Role::Admin, Some("dev")));
         assert_ne!(person, Principal::of_identity("https://other.example", "42", "ann", Role::User, None));
+        let certified = Principal::of_certificate("CN=ann", "ann", Role::User, None);
+        assert_ne!(certified, Principal::of_token("ann", Role::User, None));
+        assert_ne!(certified, person);
     }
 
     #[test]

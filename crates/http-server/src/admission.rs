@@ -1,11 +1,12 @@
 //! Authentication of requests: the principal of each, or the refusal.
 
 use std::borrow::Cow;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::Role;
+use catalog::{Principal, Role};
 use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
@@ -35,6 +36,8 @@ pub(crate) struct Connection {
     /// The program at its other end: the client, or a proxy.
     address: IpAddr,
     is_tls: bool,
+    /// Whom the client's certificate is for, if it has one.
+    certified: Option<Arc<Principal>>,
     /// Looked up only where there are no tokens.
     peer: Peer,
 }
@@ -74,7 +77,25 @@ impl Connection {
             None => shared.local.peer(stream)?,
         };
         let address = stream.peer_ip()?;
-        Some(Self { guarded, address, is_tls, peer })
+        Some(Self { guarded, address, is_tls, certified: None, peer })
+    }
+
+    /// Records the certificate that the client has shown in the handshake, which has verified it.
+    pub(crate) fn set_certificate(&mut self, shared: &Shared, certificate: &[u8]) {
+        let Some(rules) = &shared.client_certificates else { return };
+        match rules.principal(certificate) {
+            Ok(principal) => self.certified = Some(principal),
+            Err(why) => tracing::warn!(peer = %self.address, "a client certificate names nobody: {why}"),
+        }
+    }
+
+    /// Records a TLS handshake that failed. Usually the client has ended it; its certificate is a reason of ours.
+    pub(crate) fn note_failed_handshake(&self, shared: &Shared, error: &io::Error) {
+        tracing::debug!(peer = %self.address, %error, "a TLS handshake failed");
+        let reason = error.get_ref().and_then(|error| error.downcast_ref());
+        if let Some(rustls::Error::InvalidCertificate(_)) = reason {
+            shared.auth_failures.note(self.address, Reason::RejectedCertificate, &error.to_string());
+        }
     }
 
     pub(crate) fn is_from_this_machine(&self) -> bool {
@@ -92,8 +113,8 @@ impl Connection {
     }
 }
 
-/// The credential of a request, by its token or by a session of the fallback service; `None` if its connection
-/// suffices.
+/// The credential of a request, by its token, by a session of the fallback service, or by the certificate of its
+/// connection; `None` if its connection belongs to the user of the service.
 pub(crate) async fn admit(
     shared: &Shared,
     connection: &Connection,
@@ -120,7 +141,23 @@ pub(crate) async fn admit(
         }
         _ => Err(denied),
     };
-    Some(admitted.or_else(vouch))
+    Some(admitted.or_else(vouch).or_else(|denied| by_certificate(shared, connection, parts, denied)))
+}
+
+/// Admits a request without a token if its connection has a certificate. A browser sends that with every request, whoever
+/// causes it, so it does not open pages for people.
+fn by_certificate(
+    shared: &Shared,
+    connection: &Connection,
+    parts: &Parts,
+    denied: Denied,
+) -> Result<Credential, Denied> {
+    let path = parts.uri.path();
+    let is_page = shared.fallback.as_ref().is_some_and(|fallback| fallback.has(path) && fallback.is_public(path));
+    match (denied, &connection.certified) {
+        (Denied::Missing, Some(principal)) if !is_page => Ok(Credential::Certificate(Arc::clone(principal))),
+        _ => Err(denied),
+    }
 }
 
 /// A static token, unless it can be guessed and its address has sent too many wrong ones.
@@ -213,7 +250,11 @@ pub(crate) fn refusal(
         }
         (Denied::Missing, _) => refusal(
             StatusCode::UNAUTHORIZED,
-            "Unauthorized: send `Authorization: Bearer <token>`".into(),
+            match shared.client_certificates {
+                Some(_) => "Unauthorized: connect with a client certificate, or send `Authorization: Bearer <token>`",
+                None => "Unauthorized: send `Authorization: Bearer <token>`",
+            }
+            .into(),
             challenge(None, CHALLENGE),
         ),
         (Denied::UnknownUser, _) => {

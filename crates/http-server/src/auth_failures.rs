@@ -26,6 +26,8 @@ pub(crate) enum Reason {
     WrongToken,
     /// Its token of an identity provider is not accepted. It was not guessed, so it does not count as wrong.
     RejectedToken,
+    /// The certificate of its client is not accepted.
+    RejectedCertificate,
     /// There are no tokens, and its connection belongs to another user.
     OtherUser,
     /// There are no tokens, and the user of its connection is unknown.
@@ -33,14 +35,21 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 5] =
-        [Self::MissingToken, Self::WrongToken, Self::RejectedToken, Self::OtherUser, Self::UnknownUser];
+    const ALL: [Self; 6] = [
+        Self::MissingToken,
+        Self::WrongToken,
+        Self::RejectedToken,
+        Self::RejectedCertificate,
+        Self::OtherUser,
+        Self::UnknownUser,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::MissingToken => "missing_token",
             Self::WrongToken => "wrong_token",
             Self::RejectedToken => "rejected_token",
+            Self::RejectedCertificate => "rejected_certificate",
             Self::OtherUser => "other_user",
             Self::UnknownUser => "unknown_user",
         }

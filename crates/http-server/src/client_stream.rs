@@ -15,6 +15,16 @@ pub(crate) enum ClientStream {
     Tls(Box<TlsStream<ClientSocket>>),
 }
 
+impl ClientStream {
+    /// The certificate that the client has shown, if any.
+    pub(crate) fn client_certificate(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => stream.get_ref().1.peer_certificates()?.first().map(|certificate| &**certificate),
+        }
+    }
+}
+
 impl AsyncRead for ClientStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {

@@ -49,14 +49,17 @@ pub(crate) async fn serve(shared: Arc<Shared>, accepted: Accepted, ends: Ends) {
     if let Err(error) = stream.set_nodelay() {
         tracing::debug!(%error, "failed to set TCP_NODELAY");
     }
-    let Some(connection) = Connection::of(&shared, &stream, guarded, tls.is_some()) else { return };
+    let Some(mut connection) = Connection::of(&shared, &stream, guarded, tls.is_some()) else { return };
     let mut is_closing = ends.is_closing.clone();
     let opened = tokio::select! {
-        opened = open(stream, tls, &connection, &watch) => opened,
+        opened = open(&shared, stream, tls, &connection, &watch) => opened,
         // It has no request that could be waited for.
         _ = is_closing.wait_for(|&is_closing| is_closing) => return,
     };
     let Some((stream, is_http2)) = opened else { return };
+    if let Some(certificate) = stream.client_certificate() {
+        connection.set_certificate(&shared, certificate);
+    }
     let served = match is_http2 {
         false => serve_http1(&shared, &connection, stream, &watch, ends).await,
         true => serve_http2(shared, connection, stream, watch, ends).await,
@@ -68,6 +71,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, accepted: Accepted, ends: Ends) {
 
 /// The stream of a connection, and whether it is HTTP/2. `None` if there is none, because a handshake failed.
 async fn open(
+    shared: &Shared,
     stream: ClientSocket,
     tls: Option<Arc<Tls>>,
     connection: &Connection,
@@ -80,7 +84,7 @@ async fn open(
     // A handshake may take as long as the head of a request.
     watch.note_head();
     let stream = tls.accept(stream).await;
-    let stream = stream.inspect_err(|error| tracing::debug!(%error, "a TLS handshake failed")).ok()?;
+    let stream = stream.inspect_err(|error| connection.note_failed_handshake(shared, error)).ok()?;
     watch.note_idle();
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(http2::ALPN);
     Some((ClientStream::Tls(Box::new(stream)), is_http2))

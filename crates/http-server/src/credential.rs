@@ -1,4 +1,4 @@
-//! What a request is authenticated by: a static token, or the identity of a person.
+//! What a request is authenticated by: a static token, the identity of a person, or a client certificate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub(crate) enum Credential {
     Identity(Arc<Verified>),
     /// A person that signed in to the fallback service, which ends what belongs to the sign-in.
     Person(Arc<Principal>),
+    /// The certificate of the client's connection.
+    Certificate(Arc<Principal>),
 }
 
 impl Credential {
@@ -27,7 +29,7 @@ impl Credential {
         match self {
             Self::Token(token) => token.principal(),
             Self::Identity(verified) => verified.principal(),
-            Self::Person(principal) => principal,
+            Self::Person(principal) | Self::Certificate(principal) => principal,
         }
     }
 
@@ -40,7 +42,7 @@ impl Credential {
     pub(crate) fn lifetime(&self) -> Option<Duration> {
         match self {
             Self::Identity(verified) => Some(verified.remaining()),
-            Self::Token(_) | Self::Person(_) => None,
+            Self::Token(_) | Self::Person(_) | Self::Certificate(_) => None,
         }
     }
 }

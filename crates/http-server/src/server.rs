@@ -9,6 +9,7 @@ use catalog::{Principal, Scope};
 use hyper::http::uri::Authority;
 
 use crate::auth_failures::AuthFailures;
+use crate::client_certificate::CertificateRules;
 use crate::credential::Credential;
 use crate::fallback::FallbackService;
 use crate::guard::{Guard, GuardError};
@@ -30,6 +31,8 @@ pub struct HttpServer {
     pub tokens: Option<Arc<Tokens>>,
     /// Accepts the tokens of identity providers. Needs `tokens`, which may be empty.
     pub resource: Option<ProtectedResource>,
+    /// What clients with a certificate may do, if they are asked for one. Needs `tokens`, which may be empty.
+    pub client_certificates: Option<CertificateRules>,
     /// The access rules without tokens.
     pub local: Arc<LocalAccess>,
     /// Failed authentication.
@@ -68,6 +71,7 @@ pub(crate) struct Shared {
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) resource: Option<ProtectedResource>,
+    pub(crate) client_certificates: Option<CertificateRules>,
     pub(crate) local: Arc<LocalAccess>,
     pub(crate) auth_failures: Arc<AuthFailures>,
     pub(crate) guard: Guard,
@@ -113,6 +117,7 @@ impl Shared {
             aggregator: server.aggregator,
             tokens: server.tokens,
             resource: server.resource,
+            client_certificates: server.client_certificates,
             local: server.local,
             auth_failures: server.auth_failures,
             guard,

@@ -113,6 +113,7 @@ fn panicking_server(folder: &Path) -> HttpServer {
         aggregator: Aggregator::new(fleet, options),
         tokens: None,
         resource: None,
+        client_certificates: None,
         local: Arc::new(LocalAccess::new(UID, Some(Box::new(SameUser)))),
         auth_failures: Arc::new(AuthFailures::new(20, 4096)),
         allowed_hosts: Vec::new(),

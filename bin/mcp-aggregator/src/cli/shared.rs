@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use aggregator::{NamePolicy, Separator, logging};
+use catalog::Role;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -37,6 +38,12 @@ where
     T::Err: std::error::Error + Send + Sync + 'static,
 {
     PossibleValuesParser::new(words).try_map(|word| word.parse())
+}
+
+/// Parses a role, so that shells can complete it.
+pub(crate) fn role() -> impl TypedValueParser<Value = Role> {
+    PossibleValuesParser::new(Role::ALL.map(Role::as_str))
+        .try_map(|word| Role::named(&word).ok_or("there is no such role"))
 }
 
 #[derive(Debug, Args)]

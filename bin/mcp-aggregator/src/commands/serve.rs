@@ -22,6 +22,7 @@ use crate::cli::shared::{ListenAddress, LogArguments, NameArguments, file_mode, 
 use crate::failure::Failure;
 use crate::identity_args::IdentityArguments;
 use crate::model_args::SearchModelArguments;
+use crate::socket_activation;
 use crate::storage::StorageArguments;
 use crate::tls_files::TlsArguments;
 use plan::Plan;
@@ -113,8 +114,9 @@ pub(crate) struct ServeArguments {
     #[arg(long, verbatim_doc_comment, value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(0..=crate::database_wait::MAX_WAIT_SECONDS))]
     pub(crate) database_wait: Option<u64>,
-    /// Where to listen: ADDRESS:PORT, a port on localhost, or a Unix socket as in unix:/run/mcp-aggregator.sock
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8808", value_parser = serve_address)]
+    /// Where to listen: ADDRESS:PORT, a port on localhost, or a Unix socket as in unix:/run/mcp-aggregator.sock. Sockets
+    /// that systemd passes to the service are used instead
+    #[arg(long, verbatim_doc_comment, value_name = "ADDRESS", default_value = "127.0.0.1:8808", value_parser = serve_address)]
     pub(crate) listen: ListenAddress,
     /// The permissions of the Unix socket, such as 660. Without tokens, only the user of the service and root are
     /// served, whoever may connect [default: 600]
@@ -241,8 +243,9 @@ pub(crate) fn run_announced(
     announce: impl FnOnce(&Addresses, &Access),
 ) -> Result<(), Failure> {
     arguments.log.init()?;
+    let passed = socket_activation::take()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| start(&error))?;
-    let plan = Plan::read(arguments, runtime.handle())?;
+    let plan = Plan::read(arguments, passed, runtime.handle())?;
     make_room_for_connections();
     runtime.block_on(async {
         let mut signals = signals().map_err(|error| start(&error))?;

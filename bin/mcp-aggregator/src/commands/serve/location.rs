@@ -115,7 +115,8 @@ pub(crate) fn print_location(addresses: &Addresses, access: &Access) {
 /// Prints the address, who can use the service, and what to configure in clients.
 pub(super) fn announce(addresses: &Addresses, access: &Access) {
     let url = addresses.url();
-    let needs_header = access.needs_token() && access.verifier.is_none();
+    let has_other_ways = access.verifier.is_some() || access.client_certificates.is_some();
+    let needs_header = access.needs_token() && !has_other_ways;
     let headers = if needs_header { r#", "headers": {"Authorization": "Bearer <token>"}"# } else { "" };
     print_message(format_args!("listening on {}", addresses.listening()));
     print_message(format_args!("reachable by: {}", access.reachable_by()));

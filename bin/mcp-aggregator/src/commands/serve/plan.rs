@@ -1,12 +1,13 @@
 //! The options of `serve`, read and checked before anything is started.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use aggregator::Options;
 use aggregator::cycle::{self, Chain};
-use http_server::{Limits, Tls, Tokens, TrustedProxy};
+use http_server::{CertificateRules, Limits, Tls, Tokens, TrustedProxy};
 use models::Model;
 use notebook::Folder;
 use oauth::Network;
@@ -21,6 +22,7 @@ use crate::config::ConfigSource;
 use crate::failure::Failure;
 use crate::identity_args::IdentityPlan;
 use crate::model_args::builtin_embedder;
+use crate::socket_activation::PassedSocket;
 use crate::storage::{StorageArguments, with_causes};
 use crate::tls_files::{Contents, TlsArguments, TlsFiles};
 use crate::{config, database_wait, environment, session, vector_store_args};
@@ -29,18 +31,26 @@ use crate::{config, database_wait, environment, session, vector_store_args};
 const LIMITS_VARIABLE: &str = "MCP_AGGREGATOR_LIMITS";
 
 pub(super) struct Plan {
-    pub(super) listen: ListenAddress,
-    /// The permissions of a Unix socket.
-    pub(super) socket_mode: Option<u32>,
+    pub(super) listen: Listen,
     pub(super) storage: StorageArguments,
     pub(super) database_wait: Duration,
     pub(super) tokens: Option<Tokens>,
     pub(super) identity: IdentityPlan,
     pub(super) tls: Option<TlsPlan>,
+    pub(super) client_certificates: Option<CertificateRules>,
     /// What users call us, if that is not where we listen.
     pub(super) public_url: Option<String>,
     pub(super) service: ServicePlan,
     pub(super) http: HttpPlan,
+}
+
+/// Where to listen.
+pub(super) enum Listen {
+    Tcp(SocketAddr),
+    /// The path of a Unix socket, and its permissions.
+    Unix(PathBuf, Option<u32>),
+    /// Sockets that listen already; there is at least one.
+    Passed(Vec<PassedSocket>),
 }
 
 /// TLS for clients, and the files it comes from.
@@ -83,7 +93,12 @@ pub(super) struct HttpPlan {
 }
 
 impl Plan {
-    pub(super) fn read(arguments: ServeArguments, runtime: &Handle) -> Result<Self, Failure> {
+    /// Sockets that are passed to the service replace `--listen`.
+    pub(super) fn read(
+        arguments: ServeArguments,
+        passed: Vec<PassedSocket>,
+        runtime: &Handle,
+    ) -> Result<Self, Failure> {
         let limits = limits_of(&arguments.limits)?;
         let variable = environment::text(TOKEN_VARIABLE)?;
         let token_source = TokenSource { file: arguments.token_file.clone(), variable, profile_of_role: Vec::new() };
@@ -94,11 +109,18 @@ impl Plan {
         let has_issuers = !identity.issuers.is_empty();
         let token_source = TokenSource { profile_of_role: identity.rules.profile_of_role.clone(), ..token_source };
         let tokens = tokens.map(|tokens| tokens.with_profiles(&token_source.profile_of_role));
-        check_listen(&arguments.listen, arguments.socket_mode, &arguments.tls, tokens.is_some() || has_issuers)?;
-        if !arguments.trusted_proxy.is_empty() && tokens.is_none() && !has_issuers {
+        let client_certificates = arguments.tls.client_certificates(&identity.rules.profile_of_role);
+        let is_protected = tokens.is_some() || has_issuers || client_certificates.is_some();
+        let listen = match (passed, arguments.listen) {
+            (passed, _) if !passed.is_empty() => Listen::Passed(passed),
+            (_, ListenAddress::Tcp(address)) => Listen::Tcp(address),
+            (_, ListenAddress::Unix(path)) => Listen::Unix(path, arguments.socket_mode),
+        };
+        check_listen(&listen, arguments.socket_mode, &arguments.tls, is_protected)?;
+        if !arguments.trusted_proxy.is_empty() && !is_protected {
             return Err(proxy_without_tokens());
         }
-        if has_issuers && arguments.public_url.is_none() && !is_on_loopback(&arguments.listen) {
+        if has_issuers && arguments.public_url.is_none() && !listen.is_on_loopback() {
             return Err(issuer_without_public_url());
         }
         let tls = arguments.tls.files().map(TlsPlan::open).transpose()?;
@@ -130,9 +152,19 @@ impl Plan {
         let sign_ins = SignInPlan { client_metadata_url: arguments.client_metadata_url, network };
         let service =
             ServicePlan { options, chain, config, skills, embedder, classifier, vectors, records_calls, sign_ins };
-        let (listen, socket_mode) = (arguments.listen, arguments.socket_mode);
         let (storage, public_url) = (arguments.storage, arguments.public_url);
-        Ok(Self { listen, socket_mode, storage, database_wait, tokens, identity, tls, public_url, service, http })
+        Ok(Self {
+            listen,
+            storage,
+            database_wait,
+            tokens,
+            identity,
+            tls,
+            client_certificates,
+            public_url,
+            service,
+            http,
+        })
     }
 }
 
@@ -145,24 +177,35 @@ impl TlsPlan {
 
 /// Checks where to listen, and whether that is safe.
 fn check_listen(
-    listen: &ListenAddress,
+    listen: &Listen,
     socket_mode: Option<u32>,
     tls: &TlsArguments,
     has_tokens: bool,
 ) -> Result<(), Failure> {
     match listen {
-        ListenAddress::Tcp(_) if socket_mode.is_some() => {
+        Listen::Tcp(_) if socket_mode.is_some() => {
             let failure = Failure::usage("--socket-mode is for Unix sockets only");
             Err(failure.with_hint("listen on one with --listen unix:FILE, or leave it out"))
         }
-        ListenAddress::Tcp(listen) => check_exposure(*listen, has_tokens),
-        ListenAddress::Unix(_) if tls.is_given() => {
-            let message = "--tls-cert is not for Unix sockets: their connections do not leave this machine";
-            Err(Failure::usage(message).with_hint("leave it out, or listen on an address and a port"))
+        Listen::Passed(_) if socket_mode.is_some() => {
+            let failure = Failure::usage("--socket-mode does not apply to sockets that are passed to the service");
+            Err(failure.with_hint("set SocketMode= in the socket unit"))
         }
+        Listen::Tcp(address) => check_exposure(*address, has_tokens),
+        Listen::Unix(..) if tls.is_given() => Err(tls_on_unix_socket()),
         // Whoever connects is known by the system.
-        ListenAddress::Unix(_) => Ok(()),
+        Listen::Unix(..) => Ok(()),
+        Listen::Passed(sockets) => sockets.iter().try_for_each(|socket| match socket {
+            PassedSocket::Tcp(_, address) => check_exposure(*address, has_tokens),
+            PassedSocket::Unix(..) if tls.is_given() => Err(tls_on_unix_socket()),
+            PassedSocket::Unix(..) => Ok(()),
+        }),
     }
+}
+
+fn tls_on_unix_socket() -> Failure {
+    let message = "--tls-cert is not for Unix sockets: their connections do not leave this machine";
+    Failure::usage(message).with_hint("leave it out, or listen on an address and a port")
 }
 
 /// Without tokens a request is served because of the user of its connection, which is the proxy's.
@@ -171,9 +214,18 @@ fn proxy_without_tokens() -> Failure {
     Failure::usage(message).with_hint(format!("set {TOKEN_VARIABLE}, or pass a --token-file with `name:token` lines"))
 }
 
-/// Whether clients reach an address by the same name that the service has for it.
-fn is_on_loopback(listen: &ListenAddress) -> bool {
-    matches!(listen, ListenAddress::Tcp(address) if address.ip().to_canonical().is_loopback())
+impl Listen {
+    /// Whether clients reach the service by the same name that it has for itself.
+    fn is_on_loopback(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Self::Passed(sockets) => {
+                let is_loopback = |socket: &PassedSocket| matches!(socket, PassedSocket::Tcp(_, address) if address.ip().to_canonical().is_loopback());
+                sockets.iter().all(is_loopback)
+            }
+            Self::Unix(..) => false,
+        }
+    }
 }
 
 /// Tokens are issued for what users call the service, which nobody can guess from "all addresses".

@@ -11,7 +11,7 @@ use aggregator::Signals;
 use api::Api;
 use console::{Console, ConsoleDependencies, IdentityProviders};
 use containers::Containers;
-use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer, Listener};
+use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer, Listener, ListeningSocket};
 use identity::Verifier;
 use models::Model;
 use notebook::Folder;
@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use upstream::{Holder, Stop};
 
 use super::location::{Addresses, remove_stale_service_file, write_service_file};
-use super::plan::{HttpPlan, Plan, ServicePlan, TlsPlan};
+use super::plan::{HttpPlan, Listen, Plan, ServicePlan, TlsPlan};
 use super::start;
 use crate::access::Access;
 use crate::admission::follow;
@@ -39,6 +39,7 @@ use crate::identity_args::IdentityPlan;
 use crate::instance_lock::InstanceLock;
 use crate::output::print_message;
 use crate::service_file::ServiceFile;
+use crate::socket_activation::PassedSocket;
 use crate::storage::with_causes;
 use crate::unix_socket::SocketFile;
 use crate::{connectors, traces, unix_socket};
@@ -68,17 +69,19 @@ pub(super) struct Server {
 
 /// Connects the parts. `None` if a signal arrives while the database is unreachable.
 pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Server>, Failure> {
-    let Plan { listen, socket_mode, storage, database_wait, tokens, identity, tls, public_url, service, http } = plan;
+    let Plan { listen, storage, database_wait, tls, public_url, service, http, .. } = plan;
+    let Plan { tokens, identity, client_certificates, .. } = plan;
     // Before anything is started, so that a port in use is reported early.
     let Listening { listeners, addresses, socket_file } = match listen {
-        ListenAddress::Tcp(listen) => bind(listen, tls.as_ref(), public_url).await?,
-        ListenAddress::Unix(path) => bind_unix(path, socket_mode, public_url)?,
+        Listen::Tcp(listen) => bind(listen, tls.as_ref(), public_url).await?,
+        Listen::Unix(path, mode) => bind_unix(path, mode, public_url)?,
+        Listen::Passed(sockets) => adopt(sockets, tls.as_ref(), public_url).await?,
     };
     let verifier = verifier(identity).await?;
     let location = storage.location()?;
     let instance_lock = InstanceLock::take(&location, storage.folder().ok().as_deref())?;
     remove_stale_service_file(&storage)?;
-    let access = Access::new(tokens, verifier, &storage)?;
+    let access = Access::new(tokens, verifier, client_certificates, &storage)?;
     let store =
         match database_wait::open(&storage, database_wait, &listeners[0], &addresses.listening(), signals).await? {
             Waited::Opened(store) => store,
@@ -172,23 +175,51 @@ fn bind_unix(path: PathBuf, mode: Option<u32>, public_url: Option<String>) -> Re
     Ok(Listening { listeners, addresses, socket_file: Some(file) })
 }
 
-/// Listens for clients; with TLS, also for commands on this machine, which connect without it.
+/// Listens for clients.
 async fn bind(listen: SocketAddr, tls: Option<&TlsPlan>, public_url: Option<String>) -> Result<Listening, Failure> {
     let socket = TcpListener::bind(listen).await.map_err(|error| not_listening(listen, &error))?;
-    let listen = socket.local_addr().map_err(|error| start(&error))?;
-    let Some(TlsPlan { tls, .. }) = tls else {
-        let listen = ListenAddress::Tcp(listen);
-        let addresses = Addresses { local: listen.clone(), listen, is_tls: false, public_url };
-        let listeners = vec![Listener { socket: socket.into(), tls: None }];
-        return Ok(Listening { listeners, addresses, socket_file: None });
-    };
-    let local = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| start(&error))?;
-    let own = ListenAddress::Tcp(local.local_addr().map_err(|error| start(&error))?);
-    let addresses = Addresses { listen: ListenAddress::Tcp(listen), is_tls: true, local: own, public_url };
-    let listeners = vec![
-        Listener { socket: socket.into(), tls: Some(Arc::clone(tls)) },
-        Listener { socket: local.into(), tls: None },
-    ];
+    let listen = ListenAddress::Tcp(socket.local_addr().map_err(|error| start(&error))?);
+    listening(vec![socket.into()], listen, tls, public_url).await
+}
+
+/// Serves at sockets that listen already. The first one is the address of the service.
+async fn adopt(
+    passed: Vec<PassedSocket>,
+    tls: Option<&TlsPlan>,
+    public_url: Option<String>,
+) -> Result<Listening, Failure> {
+    let (mut sockets, mut addresses) = (Vec::<ListeningSocket>::new(), Vec::new());
+    for socket in passed {
+        match socket {
+            PassedSocket::Tcp(socket, address) => {
+                sockets.push(TcpListener::from_std(socket).map_err(|error| start(&error))?.into());
+                addresses.push(ListenAddress::Tcp(address));
+            }
+            PassedSocket::Unix(socket, path) => {
+                sockets.push(UnixListener::from_std(socket).map_err(|error| start(&error))?.into());
+                addresses.push(ListenAddress::Unix(path));
+            }
+        }
+    }
+    listening(sockets, addresses.swap_remove(0), tls, public_url).await
+}
+
+/// Serves clients at `sockets`; with TLS, also commands on this machine, which connect without it.
+async fn listening(
+    sockets: Vec<ListeningSocket>,
+    listen: ListenAddress,
+    tls: Option<&TlsPlan>,
+    public_url: Option<String>,
+) -> Result<Listening, Failure> {
+    let tls = tls.map(|TlsPlan { tls, .. }| tls);
+    let mut listeners: Vec<_> = sockets.into_iter().map(|socket| Listener { socket, tls: tls.cloned() }).collect();
+    let mut local = listen.clone();
+    if tls.is_some() {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| start(&error))?;
+        local = ListenAddress::Tcp(socket.local_addr().map_err(|error| start(&error))?);
+        listeners.push(Listener { socket: socket.into(), tls: None });
+    }
+    let addresses = Addresses { listen, is_tls: tls.is_some(), local, public_url };
     Ok(Listening { listeners, addresses, socket_file: None })
 }
 
@@ -281,6 +312,7 @@ fn http_server(
         aggregator: Arc::clone(service.aggregator()),
         tokens: access.tokens.clone(),
         resource: access.resource(&url),
+        client_certificates: access.client_certificates.clone(),
         local: Arc::clone(&access.local),
         auth_failures,
         allowed_hosts: plan.allowed_hosts,
