@@ -30,6 +30,11 @@ schemathesis=4.32.5
 qdrant_client=1.20.0
 # Checks the accessibility of pages. In a folder of its own, for the same reason.
 axe=4.14.0
+# A client that signs in for others, and a provider that issues odd tokens. In a folder of their own, for the same reason.
+identity_parts=(
+  mcp-remote@0.15.1
+  oauth2-mock-server@9.3.0
+)
 # What the Inspector and the `mcp` package ask for.
 least_node=22.19.0
 least_python=3.10
@@ -37,8 +42,8 @@ least_python=3.10
 own_node=22.23.3
 
 # provide_parts KIND...
-# Sets MCP_TEST_PARTS to a folder with `npm`, `python`, `contract`, `qdrant`, `postgres`, `engine` and `browser` in it, or some
-# of them, each there as a whole or not at all. PostgreSQL and the container engine are only there if they are not installed.
+# Sets MCP_TEST_PARTS to a folder with `npm`, `identity`, `python`, `contract`, `qdrant`, `postgres`, `engine` and `browser` in
+# it, or some of them, each there as a whole or not at all. PostgreSQL and the container engine are only there if they are not installed.
 provide_parts() {
   install_missing_tools "$@"
   local cache=${MCP_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mcp-aggregator-tests}
@@ -47,6 +52,7 @@ provide_parts() {
   mkdir -p "$MCP_TEST_PARTS"
   if [[ " $* " == *' npm '* ]] && npm_is_usable; then
     install_once npm bin/node install_npm_parts
+    install_once identity "bin/$(identity_proof)" install_identity_parts
   fi
   if [[ " $* " == *' python '* ]] && python_is_usable; then
     install_once python bin/python install_python_parts
@@ -173,6 +179,20 @@ install_npm_parts() {
   fi
   retry npm install --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel=error "${packages[@]}" \
     && "$folder/bin/node" --version
+}
+
+# The names and versions of the packages, as the name of one file.
+identity_proof() {
+  local IFS=_
+  echo "${identity_parts[*]}"
+}
+
+install_identity_parts() {
+  local folder=$1
+  mkdir "$folder/bin" \
+    && retry npm install --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel=error "${identity_parts[@]}" \
+    && touch "$folder/bin/$(identity_proof)" \
+    && chmod +x "$folder/bin/$(identity_proof)"
 }
 
 install_python_parts() {

@@ -11,6 +11,8 @@ const PARTS_VARIABLE: &str = "MCP_TEST_PARTS";
 pub(super) enum Part {
     /// Servers and the Inspector from npm.
     Npm,
+    /// `mcp-remote` and `oauth2-mock-server` from npm, for the Node of [`Npm`](Self::Npm).
+    Identity,
     /// Servers and the `mcp` client from PyPI.
     Python,
     /// Schemathesis from PyPI.
@@ -48,6 +50,7 @@ impl Parts {
     fn has(&self, part: Part) -> bool {
         match part {
             Part::Npm => self.node().is_file(),
+            Part::Identity => self.identity_file("mcp-remote/dist/proxy.js").is_file(),
             Part::Python => self.python().is_file(),
             Part::Contract => self.contract_python().is_file(),
         }
@@ -55,6 +58,11 @@ impl Parts {
 
     pub(super) fn node(&self) -> PathBuf {
         self.folder.join("npm/bin/node")
+    }
+
+    /// A file of a package for sign-ins.
+    pub(super) fn identity_file(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.folder.join("identity/node_modules").join(path)
     }
 
     pub(super) fn python(&self) -> PathBuf {

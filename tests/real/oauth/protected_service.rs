@@ -1,7 +1,10 @@
 //! A service that accepts the identities of a real provider (`identity.mjs`: npm `oidc-provider`).
 //!
-//! - [`tokens`]: what is accepted and what is not; [`people`]: clients and people that sign in; [`roles`]: what each may do
+//! - [`tokens`]: what is accepted and what is not; [`odd_tokens`]: the same with another provider
+//! - [`clients`], [`people`]: who signs in; [`roles`]: what each may do
 
+mod clients;
+mod odd_tokens;
 mod people;
 mod roles;
 mod tokens;

@@ -64,25 +64,3 @@ fn a_sign_in_of_somebody_else_is_not_completed() {
     let page = Person::new("bob").open(&begin, Say::No);
     assert!(page.status == 400 && page.text.contains("refused the sign-in"), "{page:?}");
 }
-
-#[test]
-fn clients_of_the_official_sdk_sign_in_and_go_on_after_a_refresh() {
-    let Some(service) = Protected::start() else { return };
-    let script = service.script("identity_client.mjs", include_str!("../../identity_client.mjs"));
-    for version in ["v1", "v2"] {
-        let mut client = service.node().arg(&script).args([version, &format!("{}/mcp", service.url)]);
-        client = client.args(["http://127.0.0.1:1/redirect", "fake.echo"]);
-        let mut client = client.start();
-        let line = |client: &mut testkit::Driver| String::from_utf8(client.next_line()).unwrap();
-        let address = line(&mut client);
-        let address = address.trim().strip_prefix("open ").unwrap_or_else(|| panic!("{version}: {address}"));
-        assert!(address.contains("scope=mcp%3Auser") && !address.contains("admin"), "{version}: {address}");
-        let redirect = Person::new("bob").open_until(address, "/redirect");
-        client.send_raw(format!("{redirect}\n").as_bytes());
-        for _ in 0..2 {
-            let called = line(&mut client);
-            assert!(called.starts_with("called ") && called.contains("hello"), "{version}: {called}");
-        }
-        assert!(client.wait_exit().success(), "{version}: {}", client.stderr_text());
-    }
-}
