@@ -11,13 +11,13 @@ use crate::surface::{call, found};
 const REQUEST: &str = "ping the gang: hand my arguments back to me";
 
 /// The tools for [`REQUEST`], best first.
-fn echoes(client: &mut impl ClientSession) -> Vec<String> {
+pub(crate) fn echoes(client: &mut impl ClientSession) -> Vec<String> {
     let mut found = found(client, &json!({"query": REQUEST}));
     found.retain(|name| name.ends_with(".echo"));
     found
 }
 
-fn wait_for_order(client: &mut impl ClientSession, expected: &[String]) {
+pub(crate) fn wait_for_order(client: &mut impl ClientSession, expected: &[String]) {
     wait_until(&format!("{expected:?} are found in this order"), || (echoes(client) == expected).then_some(()));
 }
 

@@ -418,7 +418,10 @@ fn a_subscription_that_cannot_be_acknowledged_is_refused() {
 fn many_tools_are_listed_for_an_assistant_without_a_tree_of_all_of_them() {
     const TOOLS: usize = 10_000;
     let entry = fake().args(["--tools", &TOOLS.to_string()]);
-    let serve = Serve::start(&Config::new().server("many", entry).server("well", fake()));
+    // With a model elsewhere, which does not answer, no vectors take memory meanwhile.
+    let serve = Serve::start_as(&Config::new().server("many", entry).server("well", fake()), |launch| {
+        launch.args(["--embeddings-url", "http://127.0.0.1:9", "--embeddings-model", "none"])
+    });
     let get = |path: &str| serve.fetch(&HttpRequest::new("GET", &format!("/api/v1/aggregator{path}")));
     wait_until("both are connected and their tools registered", || {
         let state = get("/state").json();

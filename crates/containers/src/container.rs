@@ -36,7 +36,7 @@ const TERM_GRACE: i32 = 2;
 const STOP_TIMEOUT: Duration = Duration::from_secs(7);
 const FORCED_REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the engine may take to inspect a container.
-const INSPECT_TIMEOUT: Duration = Duration::from_secs(5);
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The delay before the end of a container is awaited again.
 const EXIT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// The interval of checks whether a killed container is being removed, and their number.

@@ -20,8 +20,9 @@ pub(crate) const TLS_VARIABLE: &str = "DOCKER_TLS_VERIFY";
 /// The folder with `ca.pem`, `cert.pem` and `key.pem` for that; `~/.docker` if it is not set.
 pub(crate) const CERTIFICATES_VARIABLE: &str = "DOCKER_CERT_PATH";
 
-/// How long the engine may take to identify itself.
-const ENGINE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the engine may take to identify itself. One that is there and does not answer is rare; one that is slow because
+/// the machine is busy is not.
+const ENGINE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may take to remove a container, before that is left for later.
 const REMOVAL: Duration = Duration::from_secs(10);
 /// How long it may take to begin a response, in seconds. Starting and stopping takes a while on a busy machine.

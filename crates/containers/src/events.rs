@@ -25,7 +25,7 @@ const MAX_REOPEN_DELAY: Duration = Duration::from_secs(5);
 /// A stream that was open for this long did not break at once.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// How long an engine may take to respond to a ping.
-const ENGINE_PING_TIMEOUT: Duration = Duration::from_secs(5);
+const ENGINE_PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// How far back a new stream begins. Opening it takes a moment, and clocks differ.
 const REPLAY_WINDOW: Duration = Duration::from_secs(10);
 /// Events that can end a container, or keep it from responding, by Docker's and Podman's names.

@@ -16,7 +16,7 @@ const SLACK: u64 = 1_000;
 /// How often a user has called a tool after searches with a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolUse {
-    /// The name of the user's token, or empty.
+    /// The id of the principal; empty for the local user.
     pub user: String,
     /// The word, as the search compares it.
     pub word: String,

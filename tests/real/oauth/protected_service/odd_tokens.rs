@@ -2,13 +2,16 @@
 
 use serde_json::{Value, json};
 use testkit::http_client::HttpRequest;
-use testkit::{Driver, Launch, Serve, free_port, program};
+use testkit::http_session::Hello;
+use testkit::{Config, Driver, HttpSession, Launch, Serve, fake, free_port, program, wait_until};
 
 use super::INITIALIZE;
+use crate::learning::{echoes, wait_for_order};
 use crate::real::parts::{Part, Parts};
 use crate::real::sandbox::Sandbox;
+use crate::surface::call;
 
-/// The provider, and a service that accepts its tokens.
+/// The provider, and a service that accepts its tokens and has two servers.
 struct Odd {
     provider: Driver,
     serve: Serve,
@@ -29,6 +32,8 @@ impl Odd {
         let launch = Launch::program(program("mcp-aggregator"))
             .args(["serve", "--listen", &listen, "--public-url", &url, "--oauth-issuer", issuer.trim(), "--data-dir"])
             .arg(sandbox.path("data"))
+            .arg("--config")
+            .arg(sandbox.script("servers.json", &Config::new().server("one", fake()).server("two", fake()).text()))
             .env_remove("MCP_AGGREGATOR_TOKEN");
         let serve = Serve::of(launch);
         Some(Self { provider, serve, _sandbox: sandbox })
@@ -92,4 +97,33 @@ fn keys_that_a_provider_adds_are_found_without_a_restart() {
     let token = odd.issue(&json!({"kid": added, "claims": {"sub": "bob"}}));
     assert_eq!(odd.enter(&token).0, 200);
     assert_eq!(odd.enter(&first).0, 200, "the first key is still there");
+}
+
+#[test]
+fn people_with_one_name_learn_apart() {
+    let Some(mut odd) = Odd::start() else { return };
+    let [first, second] =
+        ["1", "2"].map(|subject| odd.issue(&json!({"claims": {"sub": subject, "preferred_username": "ann"}})));
+    wait_until("all vectors are there", || {
+        let ask = HttpRequest::post("/api/v1/search", json!({"query": "echo"}).to_string());
+        let found = odd.serve.fetch(&ask.header("Authorization", &format!("Bearer {first}"))).json();
+        let metadata = &found["metadata"];
+        (metadata["tools_without_vectors"] == 0 && metadata["servers_searched"] == 2).then_some(())
+    });
+    let [mut first, mut second] = [first, second].map(|token| {
+        HttpSession::introduce(odd.serve.address(), "/mcp?surface=search", &Hello::default().with_token(&token))
+    });
+    let order = echoes(&mut first);
+    assert_eq!((order.len(), &echoes(&mut second)), (2, &order));
+    let use_tool = |client: &mut HttpSession, tool: &str| {
+        let answer = call(client, "call_tool", &json!({"name": tool, "arguments": {"x": 1}}));
+        assert!(answer["result"].is_object() && answer["result"]["isError"] != true, "{answer}");
+    };
+    let reversed = [order[1].clone(), order[0].clone()];
+    use_tool(&mut first, &order[1]);
+    wait_for_order(&mut first, &reversed);
+    // Own uses count more than those of others: were both the same person, their uses would cancel each other out.
+    use_tool(&mut second, &order[0]);
+    wait_for_order(&mut second, &order);
+    wait_for_order(&mut first, &reversed);
 }
