@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 
 use crate::contestant::{Contestant, Credentials, Kind, Programs, Servers};
 use crate::http_connection::HttpConnection;
 use crate::processes::{relay_processes, wait_until_calm};
+use crate::rest_client::RestClient;
 use crate::service::Service;
 use crate::session::{Session, handshake};
 
@@ -24,6 +26,8 @@ enum Route {
     UsToProtected(Credentials),
     /// At the address of a profile.
     UsWithProfile,
+    /// With limits of calls.
+    UsWithLimits,
 }
 
 pub(crate) struct HttpContestant {
@@ -78,6 +82,24 @@ pub(crate) fn profile_contestants() -> [HttpContestant; 2] {
     })
 }
 
+/// Us without limits of calls, and with some that are never reached, in front of a server over stdio.
+pub(crate) fn limit_contestants() -> [HttpContestant; 2] {
+    [("no limits", Route::UsToStdio), ("limits", Route::UsWithLimits)].map(|(name, route)| {
+        let contestant = Contestant { name: name.to_owned(), kind: Kind::Us };
+        HttpContestant { contestant, route, arguments: &[] }
+    })
+}
+
+/// Limits of each kind that applies to every call and stops none.
+fn set_limits(service: &Arc<Service>) -> Result<()> {
+    let mut rest = RestClient::open(Arc::clone(service))?;
+    let limit = json!({"per_second": 100_000, "concurrent": 100_000, "per_day": 1_000_000_000});
+    for name in ["identity/*", "server/*", "tool/*"] {
+        rest.put(&format!("/limits/{name}"), &limit, 200)?;
+    }
+    Ok(())
+}
+
 /// The test server that all of them reach, but for `us → stdio`, which starts one of its own.
 pub(crate) fn start_server(programs: &Programs) -> Result<Arc<Service>> {
     let log = programs.scratch.path().join("bench-http-server.stderr");
@@ -97,6 +119,9 @@ impl HttpContestant {
             None => Arc::clone(server),
             Some(mut command) => Arc::new(Service::start(&mut command, &programs.log_path(&self.contestant))?),
         };
+        if matches!(self.route, Route::UsWithLimits) {
+            set_limits(&service)?;
+        }
         let mut connection = HttpConnection::open_at(service, self.path())?;
         handshake(&mut connection)?;
         let names = self.contestant.complete_list(&mut connection, Servers::plain(1))?.names()?;
@@ -110,7 +135,7 @@ impl HttpContestant {
     pub(crate) fn path(&self) -> &'static str {
         match self.route {
             Route::UsWithProfile => "/mcp/@bench",
-            Route::Direct | Route::Proxy | Route::UsToStdio | Route::UsToHttp | Route::UsToProtected(_) => "/mcp",
+            _ => "/mcp",
         }
     }
 
@@ -122,7 +147,7 @@ impl HttpContestant {
                 command.arg(server.address.to_string());
                 return Ok(Some(command));
             }
-            Route::UsToStdio => programs.write_config(Servers::plain(1))?,
+            Route::UsToStdio | Route::UsWithLimits => programs.write_config(Servers::plain(1))?,
             Route::UsWithProfile => programs.write_profile_config()?,
             Route::UsToHttp => programs.write_remote_config(server.address)?,
             Route::UsToProtected(credentials) => programs.write_protected_config(server.address, credentials)?,

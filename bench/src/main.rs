@@ -40,6 +40,7 @@ use crate::contestant::{Contestant, Kind, Programs};
 use crate::options::{Effort, Options, Section, USAGE};
 use crate::report::{Report, say};
 use crate::run::Run;
+use crate::sections::features::{self, Feature};
 
 fn main() -> ExitCode {
     let outcome = Options::parse(lexopt::Parser::from_env()).and_then(|options| run(&options));
@@ -103,9 +104,10 @@ fn measure(section: Section, run: &mut Run) -> Result<()> {
         Section::Isolation => sections::isolation::measure(run),
         Section::Http => sections::http::measure(run),
         Section::Http2 => sections::http2::measure(run),
-        Section::SignIn => sections::sign_in::measure(run),
-        Section::Profiles => sections::profiles::measure(run),
-        Section::History => sections::history::measure(run),
+        Section::SignIn => features::measure(run, &Feature::sign_in()),
+        Section::Profiles => features::measure(run, &Feature::profiles()),
+        Section::Limits => features::measure(run, &Feature::limits()),
+        Section::History => features::measure(run, &Feature::history()),
         Section::Registry => sections::registry::measure(run),
     }
 }

@@ -11,7 +11,7 @@ Measures direct, the parse-nothing floor, us, and other aggregators, side by sid
 usage: cargo run --profile dist -p bench -- [OPTIONS]
   --quick                a short run that shows that everything works; its numbers are noise
   --only SECTION         latency, throughput, startup, memory, listing, isolation, http, http2,
-                         sign-in, profiles, history or registry; repeatable
+                         sign-in, profiles, limits, history or registry; repeatable
   --other 'NAME=COMMAND' also measure this command line; {config} in it becomes the config's path; repeatable
   --program PATH         measure this program as `us` over stdio instead of building mcp-simple-aggregator
   --service PATH         measure this program as `us` over HTTP instead of building mcp-aggregator
@@ -31,12 +31,13 @@ pub(crate) enum Section {
     Http2,
     SignIn,
     Profiles,
+    Limits,
     History,
     Registry,
 }
 
 impl Section {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Latency,
         Self::Throughput,
         Self::Startup,
@@ -47,6 +48,7 @@ impl Section {
         Self::Http2,
         Self::SignIn,
         Self::Profiles,
+        Self::Limits,
         Self::History,
         Self::Registry,
     ];
@@ -63,6 +65,7 @@ impl Section {
             Self::Http2 => "http2",
             Self::SignIn => "sign-in",
             Self::Profiles => "profiles",
+            Self::Limits => "limits",
             Self::History => "history",
             Self::Registry => "registry",
         }
@@ -71,7 +74,10 @@ impl Section {
 
 impl Section {
     fn is_over_http(self) -> bool {
-        matches!(self, Self::Http | Self::Http2 | Self::SignIn | Self::Profiles | Self::History | Self::Registry)
+        !matches!(
+            self,
+            Self::Latency | Self::Throughput | Self::Startup | Self::Memory | Self::Listing | Self::Isolation
+        )
     }
 }
 

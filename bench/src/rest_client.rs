@@ -43,6 +43,10 @@ impl RestClient {
         self.ask("POST", path, &body.to_string(), expected)
     }
 
+    pub(crate) fn put(&mut self, path: &str, body: &serde_json::Value, expected: u16) -> Result<Timed> {
+        self.ask("PUT", path, &body.to_string(), expected)
+    }
+
     /// Reading the answer into a tree is not counted: that is our own business.
     fn ask(&mut self, method: &str, path: &str, body: &str, expected: u16) -> Result<Timed> {
         let request = format!(
