@@ -80,6 +80,18 @@ fn a_service_starts_while_its_identity_provider_is_unreachable() {
     assert_eq!(serve.fetch(&HttpRequest::post("/mcp", "{}")).status, 401, "others are not");
 }
 
+#[test]
+fn a_role_that_is_bound_to_an_unknown_profile_is_reported_at_start() {
+    let issuer = format!("http://127.0.0.1:{}", free_port());
+    let profiles = json!({"readers": {"classes": ["read_only"]}});
+    let auth = json!({"issuers": [issuer], "profiles": {"user": "reeders", "operator": "readers"}});
+    let config = Config::new().raw(json!({"mcpServers": {}, "profiles": profiles, "auth": auth}).to_string());
+    let serve = Serve::start_as(&config, |launch| launch.env_remove("MCP_AGGREGATOR_TOKEN"));
+    serve.wait_for_stderr("binds a role to a profile that does not exist");
+    let text = serve.stderr_text();
+    assert!(text.contains("profile=reeders") && !text.contains("profile=readers"), "{text}");
+}
+
 /// Without padding, in the alphabet of URLs.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

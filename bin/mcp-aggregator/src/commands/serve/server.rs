@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use aggregator::Signals;
 use api::Api;
+use catalog::Role;
 use console::{Console, ConsoleDependencies, IdentityProviders};
 use containers::Containers;
 use http_server::{AuthFailures, AuthReading, Health, HealthCheck, HttpServer, Listener, ListeningSocket};
@@ -97,6 +98,7 @@ pub(super) async fn build(plan: Plan, signals: &mut Signals) -> Result<Option<Se
     let service = open_service(service, store.clone(), &containers, &addresses).await?;
     let service_file = write_service_file(&storage, &addresses, &access);
     watch_bound_tokens(&access, &service);
+    report_unknown_profiles(&http.token_source.profile_of_role, &service);
     let server = http_server(http, &access, &service, &addresses, &mut background);
     if let Some(TlsPlan { files, tls, opened }) = tls {
         background.spawn(files.follow(tls, opened, Arc::clone(&service)));
@@ -153,6 +155,18 @@ fn watch_bound_tokens(access: &Access, service: &Arc<Service>) {
             %profile,
             "a token is bound to a profile that does not exist, so its requests are refused; add the profile with \
              `mcp-aggregator profiles set`"
+        );
+    }
+}
+
+/// Reports profiles of `auth.profiles` in the config that do not exist.
+fn report_unknown_profiles(profile_of_role: &[(Role, String)], service: &Service) {
+    for (role, profile) in profile_of_role.iter().filter(|(_, profile)| service.profile(profile).is_err()) {
+        tracing::error!(
+            %role,
+            %profile,
+            "`auth.profiles` in the config binds a role to a profile that does not exist, so requests of identities with \
+             this role are refused; add the profile with `mcp-aggregator profiles set`"
         );
     }
 }
