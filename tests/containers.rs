@@ -3,6 +3,7 @@
 //! - [`lifecycle`]: started, called, shown, stopped, removed; many at once; over HTTP
 //! - [`errors`]: why a container cannot be created or ends, and the messages about it
 //! - [`external_changes`]: stopped or removed externally; the service is killed; the engine becomes unreachable
+//! - [`instances`]: a container for each session
 //! - [`cli_output`]: the output of the command line
 //! - [`descriptions`]: invalid configs
 
@@ -10,6 +11,7 @@ mod cli_output;
 mod descriptions;
 mod errors;
 mod external_changes;
+mod instances;
 mod lifecycle;
 
 use serde_json::{Value, json};
